@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from . import dtypes
 from .errors import DeviceError
+from .record import record, replace
 from .sizes.dims import Size, hints, is_symbolic
 from .sizes.values import evaluate
 from .sizes.values import parse as parse_size
@@ -18,7 +18,7 @@ from .sizes.values import parse as parse_size
 CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Aval:
     """Type of a value. `weak` marks a lifted Python scalar: it has a kind but follows the dtype of its other operands.
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from .record import record
 
 MAX_THREADS = 512  # of one process: the pool has a cache line for each
 OFF = frozenset({"0", "off", "none", "no", "false"})
 ON = frozenset({"1", "on", "yes", "true"})
 
 
-@dataclass(frozen=True)
+@record
 class Flag:
     """An environment variable; `field` is its name in `Config`, `read` raises ValueError for values that it does not
     take."""
@@ -134,7 +135,7 @@ FLAGS: tuple[Flag, ...] = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Config:
     """The flags' values; the fields are described in `FLAGS`."""
 

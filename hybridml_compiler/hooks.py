@@ -7,13 +7,14 @@ the rows of ops/ know neither loops nor a compiler.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .record import record
 
-@dataclass(slots=True)
+
+@record(frozen=False)
 class Hooks:
     # (name, *arrays of one float dtype) -> array of the broadcast shape. __init__.py: the polynomials that compiled
     # code runs, compiled at the first use, or through NumPy where there is no compiler.

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
 from .hooks import hooks
 from .once import lazy
+from .record import record
 from .runtime import host_callback
 from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from .targets.shapes import Shapes
 
 
-@dataclass
+@record(frozen=False)
 class Stats:
     """Cost of compiling, in milliseconds per stage, and facts about the result (which a program found on disk
     knows)."""

@@ -19,22 +19,23 @@ FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
 BASE = (
-    "locks", "in_force", "once", "walk", "weak", "errors", "hooks", "config", "compile_policy", "dtypes", "sizes",
-    "aval",
+    "locks", "in_force", "once", "record", "walk", "weak", "errors", "hooks", "config", "compile_policy", "dtypes",
+    "sizes", "aval",
 )  # fmt: skip
 ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
     "in_force": ("locks",),
     "once": ("locks",),
+    "record": (),
     "walk": (),
     "weak": ("locks",),
     "errors": (),
-    "hooks": (),
-    "config": ("errors",),
+    "hooks": ("record",),
+    "config": ("record", "errors"),
     "compile_policy": ("config",),
     "dtypes": ("errors", "config"),
-    "sizes": ("errors", "hooks"),
-    "aval": ("errors", "config", "dtypes", "sizes"),
+    "sizes": ("record", "errors", "hooks"),
+    "aval": ("record", "errors", "config", "dtypes", "sizes"),
     "ops": BASE,  # a row lowers to an abstract scalar builder: it knows no IR
     "graph": (*BASE, "ops"),
     "passes": (*BASE, "ops", "graph"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from hybridml_compiler import config, pipeline
 from hybridml_compiler.graph.ir import Graph, graph_of
 from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.record import fields
 from hybridml_compiler.targets.cpu.target import Cpu
 
 ROOT = Path(__file__).parent.parent
@@ -21,7 +21,7 @@ SOURCES = [p for folder in ("hybridml", "hybridml_compiler") for p in sorted((RO
 def test_every_variable_is_in_the_table() -> None:
     named = {name for path in SOURCES for name in re.findall(r"HYBRIDML_[A-Z_]+", path.read_text("utf-8"))}
     assert named <= {flag.variable for flag in config.FLAGS}
-    assert [flag.field for flag in config.FLAGS] == [field.name for field in fields(config.Config)]
+    assert [flag.field for flag in config.FLAGS] == [*fields(config.Config)]
     assert config.Config() == config.Config(**{flag.field: flag.default for flag in config.FLAGS})
 
 

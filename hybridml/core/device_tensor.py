@@ -12,19 +12,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybridml_compiler.aval import Aval, mixed
-from hybridml_compiler.errors import DeviceError, TraceError
+from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets import device as devices
 from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
-from .context import at_place, grad_is_off, nans_var
+from .context import at_place, current_interpreter, grad_is_off, nans_var
 from .eager import CONVERSIONS
-from .interpreter import Reading, interpreter_stack
+from .interpreter import Reading
 from .tensor import Device, Tensor, adopt, array_of, aval_of, leaked, wrap
 
 R = TypeVar("R")
+_transfer = OPS["transfer"]
 _MOST_PROGRAMS = 4096  # operations of a device, with their shapes; a program that makes more starts over
 
 
@@ -185,13 +187,15 @@ def transfer(t: Tensor, device: str) -> Tensor:
     source = t.device.type
     if source == device:
         return t
-    if interpreter_stack() is not None and type(t).home is None and type(t._array) is not np.ndarray:
-        raise TraceError(f"a traced function cannot move a tensor from {source!r} to {device!r}: move it outside")
-    array = array_of(t) if type(t).home is None else devices.download(t._array)
-    if device == "cpu":
-        out = adopt(array)
+    interp = current_interpreter()
+    if interp is not None:
+        t = interp.lift(t)
+        (out,) = interp.apply(_transfer, [t], {"device": device})
+    elif device == "cpu":
+        out = adopt(devices.download(t._array))
     else:
         home = home_of(device)
+        array = array_of(t) if type(t).home is None else devices.download(t._array)
         out = home.wrap(devices.upload(home.device, array))
     if t._node is not None and not grad_is_off():
         out._node = make_node(_pull_transfer, out.shape, [t._node], source)

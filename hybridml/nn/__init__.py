@@ -2,7 +2,7 @@
 
 from types import ModuleType as _Module
 
-from .. import functional as functional
+from . import functional as functional
 from . import init as init
 from . import quantized as quantized
 from . import utils as utils

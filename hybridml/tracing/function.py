@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import sys
 import time
 import types
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.locks import rlock
+from hybridml_compiler.record import record
 
 from ..core import pytree
 from ..core.context import nans_var, stance_var
@@ -44,13 +43,12 @@ R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
-_log = logging.getLogger("hybridml")
 BACKENDS = ("llvm", "interpret")
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """A call with some arguments: the path it runs, that path's operands, and the values computed on the way."""
 
@@ -159,6 +157,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                         out = self._fast_call(entry, leaves, args, kwargs) if nans_var.get() is None else MISS
                         if out is not MISS:
                             return out
+                        grown = entry.grown
                         path, known, passed = entry.find(leaves)
                         if path is not None:
                             self._hits += 1
@@ -166,7 +165,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                             return entry.run(path, leaves, known)
                 if entry.eager or not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
-                on = entry, known, len(entry.paths)
+                on = entry, known, grown
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most and not (self._silent and is_deterministic()):
                 if not self._silent:
@@ -265,10 +264,11 @@ class TracedFunction(Introspection, Generic[P, R]):
             for entry in self._entries.get(key) or self._other_sizes(key):
                 if entry.eager or not entry.holds(leaves):
                     continue
+                grown = entry.grown
                 path, known, _ = entry.find(leaves)
                 if path is not None:
                     return Call(structure, leaves, entry, path, known)
-                on = entry, known, len(entry.paths)
+                on = entry, known, grown
                 break
             entry, path, known = self._grown(given, structure, leaves, objects, on)
         except RunEagerly as error:
@@ -286,7 +286,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
                     path, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
-                    if on is None or on[0] is not entry or on[2] != len(entry.paths):
+                    if on is None or on[0] is not entry or on[2] != entry.grown:
                         path, known, _ = entry.find(leaves)
                     break
             else:
@@ -411,7 +411,9 @@ class TracedFunction(Introspection, Generic[P, R]):
         """Adds one line to `retraces`, and to the log."""
         if len(self._retraces) < MOST_PROGRAMS:
             self._retraces.append(f"{self._name} retraced: {reason}")
-        _log.info("%s retraced: %s", self._name, reason)
+        import logging  # 2 ms
+
+        logging.getLogger("hybridml").info("%s retraced: %s", self._name, reason)
 
     def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import os
-import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -154,6 +152,8 @@ class Introspection:
     def stats(self) -> Stats:
         """Times, kernels and bytes of the last call's program."""
         entry = self._shown()
+        from statistics import median
+
         found = entry.program.executable.stats
         ms = getattr(found, "milliseconds", {})
         compile_ms = entry.program.compile_ms
@@ -161,7 +161,7 @@ class Introspection:
         each = [getattr(executable, "stats", None) for _, _, executable in self._parts()]
         return Stats(
             self._trace_ms, passes, compile_ms - passes, entry.first_ms,
-            statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
+            median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
             sum(getattr(s, "kernels", 0) for s in each), sum(getattr(s, "nbytes", 0) for s in each),
         )  # fmt: skip
 
@@ -219,5 +219,7 @@ class Introspection:
         return checked(traced, call, args, kwargs)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         shown = None if self._last is None else self._last.shown()
-        return f"<pre>{html.escape(repr(self))}</pre>" if shown is None else self.show()._repr_html_()
+        return f"<pre>{escape(repr(self))}</pre>" if shown is None else self.show()._repr_html_()

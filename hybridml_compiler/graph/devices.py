@@ -17,8 +17,8 @@ def device_of(graph: Graph) -> str:
 
 
 def without_devices(graph: Graph) -> Graph:
-    """The graph with all values on the CPU; itself where they are there."""
-    if all(node.aval.device == CPU for node in graph.nodes()):
+    """The graph with all values on the CPU and without transfers; itself where there are none."""
+    if all(node.aval.device == CPU and (node.op is None or node.op.kind != "transfer") for node in graph.nodes()):
         return graph
     made: dict[Node, Node] = {}
     for node in graph.nodes():
@@ -27,6 +27,8 @@ def without_devices(graph: Graph) -> Graph:
         elif node.op is None:
             assert node.value is not None
             made[node] = constant(node.value, weak=node.aval.weak)
+        elif node.op.kind == "transfer":
+            made[node] = made[node.inputs[0]]
         else:
             params = {name: _param(value) for name, value in node.params.items()}
             made[node] = apply(node.op, [made[n] for n in node.inputs], params, node.where)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .. import dtypes
 from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
+from ..record import record
 from ..sizes.dims import is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
 from ..walk import postorder
@@ -139,6 +139,11 @@ def canonical_params(op: Op, avals: Sequence[Aval], params: Mapping[str, Any]) -
     return latest[2][0]
 
 
+def place_of(op: Op, avals: Sequence[Aval], params: Mapping[str, Any]) -> str:
+    """The device of the result of an operation on operands."""
+    return params["device"] if op.kind == "transfer" else together(avals)
+
+
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The same application to other operands of the same types: `apply` without inferring again, twice as fast."""
     assert node.op is not None
@@ -173,7 +178,7 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     if found is not None:
         return found
     canonical = op.canonical_params(avals, params)
-    out = op.infer_from(avals, canonical).on(together(avals))
+    out = op.infer_from(avals, canonical).on(place_of(op, avals, canonical))
     made = canonical, _text(canonical), out
     if plain:
         if len(_known) >= _MOST_KNOWN:
@@ -194,10 +199,14 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
         shape = tuple([known(n) for n in out.shape])
     # The symbol n of another trace is another one, whose size at hand is another.
     hints = sorted(f"{s}={s.hint}" for s in symbols_of(*canonical.values()))
-    return canonical, " ".join([_text(canonical), *hints]), Aval(shape, out.dtype, out.weak, together(avals))
+    return (
+        canonical,
+        " ".join([_text(canonical), *hints]),
+        Aval(shape, out.dtype, out.weak, place_of(op, avals, canonical)),
+    )
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Graph:
     """Inputs in call order and outputs in result order. Inputs need not be used; outputs may repeat or be inputs."""
 

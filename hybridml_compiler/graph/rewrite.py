@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CompileError
 from ..ops.table import OPS
+from ..record import record
 from ..weak import WeakMembers
 from .ir import Graph, Node, apply, with_inputs
 
@@ -22,7 +22,7 @@ Match = Callable[[Node], Node | None]
 _LONGEST = 100  # replacements of one node in a row: far more than any chain of real rules needs
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """`name` draws the rule: `x * 1 -> x`. `ops` are the operations of the root node that it is tried on."""
 

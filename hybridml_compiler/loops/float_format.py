@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..dtypes import float32, float64, int32, int64
+from ..record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """An IEEE 754 binary format: its dtype, the integer dtype of its bits, and its mantissa and exponent fields."""
 

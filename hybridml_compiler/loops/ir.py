@@ -32,12 +32,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ..once import lazy
+from ..record import record, replace
 from ..sizes.dims import Size, is_symbolic, symbols_of
 from ..walk import postorder, reachable
 
@@ -49,7 +49,7 @@ LOOP_KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 args_of: Callable[[Expr], tuple[Expr, ...]] = operator.attrgetter("args")
 
 
-@dataclass(frozen=True)
+@record
 class Buffer:
     name: str
     dtype: np.dtype
@@ -83,14 +83,14 @@ class Expr:
         return f"{self.op}({', '.join(map(repr, self.args))})"
 
 
-@dataclass(frozen=True)
+@record
 class Store:
     buffer: Buffer
     index: Expr
     value: Expr
 
 
-@dataclass(frozen=True)
+@record
 class Reduce:
     """result = combination of `value` over the index space `vars` (row-major, identity for an empty space)."""
 
@@ -101,7 +101,7 @@ class Reduce:
     kind: LoopKind = "serial"  # of the last variable; where it is another one, parts are combined by a fixed tree
 
 
-@dataclass(frozen=True)
+@record
 class Scan:
     """accumulator op= value; buffer[index] = accumulator, for var in order (or in reverse)."""
 
@@ -113,7 +113,7 @@ class Scan:
     reverse: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class For:
     var: Expr
     body: tuple[Stmt, ...]
@@ -187,7 +187,7 @@ class KernelSpec:
         return True
 
 
-@dataclass(frozen=True)
+@record
 class Kernel(KernelSpec):
     """A function `kernel(buffers, lo, hi)`: runs iterations lo..hi of `range` (all of the body when it is None)."""
 

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from .. import dtypes
+from ..record import replace
 from ..sizes.dims import Size
 from .builder import LoopBuilder
 from .index import affine_coefficient, is_affine_step, opaque_leaves

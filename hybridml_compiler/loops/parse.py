@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError
+from ..record import record
 from ..sizes.dims import Size, same, symbol
 from ..sizes.values import parse as parse_size
 from .builder import LoopBuilder
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 _HINT = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Token:
     kind: str
     text: str

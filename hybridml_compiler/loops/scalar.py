@@ -11,21 +11,19 @@ A builder's values are its own affair (arrays here, SSA names in a code generato
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ..dtypes import bool_, canonical, float32
 from ..errors import DTypeError
+from ..record import record
 
 Number = bool | int | float
-Array = npt.NDArray[Any]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instruction:
     """One row of the table. `kinds`: dtype kinds (b, i, u, f) of the operands; `result`: how the result dtype follows:
     `same` (as the operands), `bool`, `asked` (the dtype given), `branch` (as the second operand)."""
@@ -372,6 +370,8 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma_exact(a: float, b: float, c: float) -> float:
+    from fractions import Fraction  # 2 ms, for numbers that a few calls have
+
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return a * b + c

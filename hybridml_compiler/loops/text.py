@@ -36,12 +36,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..record import record
 from ..sizes.dims import Size, is_dim
 from ..walk import postorder
 from .ir import Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands
@@ -66,7 +67,7 @@ def kernel_lines(kernel: Kernel) -> tuple[list[str], dict[int, int]]:
 # ---------------------------------------------------------------- printing
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class _Block:
     """Lines between two braces, and the names that are defined by them."""
 

@@ -12,10 +12,10 @@ extent is refused as well: a loop in lanes, and one of threads, has an end of it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from .. import dtypes
 from ..errors import CompileError
+from ..record import replace
 from ..sizes.dims import Size, is_dim, same
 from .builder import LoopBuilder
 from .dependence import independent

@@ -29,7 +29,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
 (keeps no data), or a parameter. The tape keeps exactly what the rules name. Rules never un-broadcast: the engine does.
 
 `lower` by kind:
-  elementwise, movement, creation, random, gather    returns the scalar at output index `i`
+  elementwise, movement, creation, random, gather, transfer    returns the scalar at output index `i`
   reduction, contraction, convolution                the same, with `s.reduce(op, extents, body)`
   random     also has lower_tile(s, t, *loads, **params) -> the `tile` elements from flat position t * tile, where they
              cost as much together as one alone
@@ -49,12 +49,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 
 from ..aval import Aval
+from ..record import record
 
 Kind = Literal[
     "elementwise",
@@ -69,6 +70,7 @@ Kind = Literal[
     "scatter",
     "control",
     "opaque",
+    "transfer",
 ]
 # What an op takes, promotion.py has the kinds. "any", "number" and "inexact" take complex numbers, "ordered", "numeric"
 # and "float" are the same without. Integers become the default float in "float" and "inexact" rows.
@@ -96,7 +98,7 @@ TRANSCENDENTAL = 0.4
 SPECIAL = 2.0
 
 
-@dataclass(frozen=True)
+@record
 class Sample:
     """Inputs of one generated test: arrays (or lists of arrays for a variadic op) and parameters.
 
@@ -108,7 +110,7 @@ class Sample:
     grad: bool = True
 
 
-@dataclass(frozen=True)
+@record
 class ErrorSample:
     """Inputs that must raise `error` with `match` (a plain substring) in the message, in both styles."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..aval import Aval
 from ..errors import ArgumentError, AxisError, ShapeError
+from ..record import record
 from ..sizes.dims import is_dim, known
 
 Shape = tuple[int, ...]
@@ -50,7 +50,7 @@ def shape_tuple(name: str, shape: Any) -> Shape:
     return found
 
 
-@dataclass(frozen=True)
+@record
 class Span:
     """A `range` with ends that come with the call: `count` positions from `start` on, `step` apart."""
 

@@ -11,11 +11,11 @@ both gradients of a 1 x 1 convolution.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from .. import dtypes
 from ..graph.ir import Graph, Node, users
 from ..graph.rewrite import Rule, Rules, make, rewrite
+from ..record import replace
 from .patterns import is_op, sample
 
 

@@ -12,7 +12,6 @@ a branch whose predicate is known, a loop of no step                  -> its res
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ..graph.body import Body, body_of, family
@@ -20,12 +19,13 @@ from ..graph.checks import alone
 from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
+from ..record import record, replace
 
 Results = dict[int, Node]  # of a run: by number, those that are read
 Optimize = Callable[[Body], Body]
 
 
-@dataclass
+@record(frozen=False)
 class Loop:
     """A loop over nodes of one region: pairs of an operand and the input that it is bound to."""
 
@@ -238,7 +238,7 @@ def _one_product(node: Node, operands: Sequence[Node], read: list[int], optimize
     return {k: nodes[at[k]] if k in at else sums[k] for k in read}
 
 
-@dataclass(frozen=True)
+@record
 class _Added:
     """`left.T @ right` of each step, turned round after it if `turned`; `rows` are (left, right)."""
 

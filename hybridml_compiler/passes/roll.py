@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..graph.body import body_of
 from ..graph.ir import Graph, Node, apply, constant, input_node, topological, users, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import LOOP
+from ..record import record
 from ..walk import postorder
 
 LONG = 2000  # nodes: planning and compiling them takes a second
@@ -98,7 +98,7 @@ def _anchors(nodes: Sequence[Node]) -> list[list[Node]]:
 # -- steps
 
 
-@dataclass
+@record(frozen=False)
 class _Loop:
     """Equal steps, and the one before them. `reads[k]`: the sources of the operands of node k of a step."""
 
@@ -250,7 +250,7 @@ def _longest(keys: Sequence[Any]) -> tuple[int, int]:
 # -- values that vary from step to step
 
 
-@dataclass(frozen=True)
+@record
 class _Slice:
     """Element `at` along an axis of an array."""
 
@@ -273,7 +273,7 @@ def _slice_of(node: Node) -> _Slice | None:
     return _Slice(base, cut[0], p["starts"][cut[0]], node.shape)
 
 
-@dataclass(frozen=True)
+@record
 class _Slices:
     first: _Slice
     stride: int

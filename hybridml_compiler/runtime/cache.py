@@ -19,12 +19,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import field
 from string import hexdigits
 
 from .. import config
 from ..locks import rlock
+from ..record import record
 from .folder import File, Folder, Unsafe
 from .uninterrupted import uninterrupted
 
@@ -39,7 +39,7 @@ PRUNE_EVERY = 24 * 3600.0
 PRUNE_AGAIN = 600.0  # seconds after which a look is begun again that a process has not lived to end
 
 
-@dataclass(frozen=True)
+@record
 class CacheInfo:
     """Contents of the cache: `entries` and `bytes` are of the disk, or of the memory where there is no directory."""
 
@@ -60,28 +60,36 @@ def key(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def default_directory() -> Path | None:
+def default_directory() -> str | None:
     """The directory that the environment asks for, or the platform's cache directory; None means memory only.
 
     A leading `~` is left for `ObjectCache` to expand: there may be no home directory.
     """
     asked = config.read().cache_dir
     if asked is not None:
-        return None if asked.lower() in config.OFF else Path(asked)
+        return None if asked.lower() in config.OFF else asked
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":
         base = "~/Library/Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base, "hybridml")
+    return os.path.join(base, "hybridml")
 
 
-@dataclass
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """The path with a leading `~` expanded. Raises FileNotFoundError where there is no home directory."""
+    found = os.path.expanduser(path)
+    if found.startswith("~"):
+        raise FileNotFoundError(f"could not determine the home directory of {os.fspath(path)!r}")
+    return os.path.abspath(found)
+
+
+@record(frozen=False)
 class ObjectCache:
     """Bytes under hexadecimal keys; every method may be called from any thread, and none raises for the disk's sake."""
 
-    directory: Path | None
+    directory: str | os.PathLike[str] | None
     disk_limit: int = DISK_LIMIT
     memory_limit: int = MEMORY_LIMIT
     hits: int = 0
@@ -96,10 +104,10 @@ class ObjectCache:
         if self.directory is None:
             return
         try:
-            self.directory = self.directory.expanduser().absolute() / "objects"
+            self.directory = os.path.join(_absolute(self.directory), "objects")
             with self._open(make=True):
                 pass
-        except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
+        except OSError as error:
             self._memory_only(error)
 
     def get(self, name: str) -> bytes | None:

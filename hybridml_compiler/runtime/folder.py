@@ -15,8 +15,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple, Self
+
+from ..record import record
 
 HANDLES = {os.open, os.mkdir, os.rename, os.unlink, os.utime} <= os.supports_dir_fd and os.scandir in os.supports_fd
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -38,7 +39,7 @@ class File(NamedTuple):
     stamp: float
 
 
-@dataclass(frozen=True)
+@record
 class Folder:
     """An open folder that nobody but this user can write. Names are relative to it; leave it by `with` or `close`."""
 

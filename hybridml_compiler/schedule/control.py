@@ -11,12 +11,12 @@ well has no buffer of its own: the next step reads it where this one has written
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
 from ..loops.ir import KernelSpec
+from ..record import record
 from ..sizes.dims import Size, symbols_of
 from .checks import settled
 from .launch import Plan
@@ -58,7 +58,7 @@ class Control(KernelSpec):
         return set()
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Loop(Control):
     """A loop as a launch. Sizes are in bytes: of a carry, of a slice of an operand or of a result."""
 
@@ -121,7 +121,7 @@ class Loop(Control):
         return f"loop {steps}{apart}, {len(self.body.launches)} launches a step"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Choice(Control):
     true: Plan
     false: Plan

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..aval import Aval
@@ -16,10 +15,11 @@ from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
 from ..loops.ir import KernelSpec
 from ..once import lazy
+from ..record import record
 from ..sizes.dims import is_dim
 
 
-@dataclass(frozen=True)
+@record
 class HostCall(KernelSpec):
     text: str  # of the graph
     operands: int

@@ -6,7 +6,7 @@ its input. The arena starts with the status word of the index checks, if there a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..aval import Aval
 from ..graph.ir import Node
 from ..loops.ir import Kernel, KernelSpec
 from ..once import lazy
+from ..record import record
 from ..sizes.dims import Size, symbols_of
 from ..sizes.values import number_of
 
@@ -23,7 +24,7 @@ STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when a
 Base = Literal["input", "output", "constant", "arena", "sizes"]
 
 
-@dataclass(frozen=True)
+@record
 class BufferRef:
     """Byte `offset` of input, output or constant number `number`, or of the arena; or the table of sizes."""
 
@@ -35,7 +36,7 @@ class BufferRef:
 SIZES = BufferRef("sizes")
 
 
-@dataclass(frozen=True)
+@record
 class Copy(KernelSpec):
     """memcpy: an output that is an input or constant, or state that could not be overwritten in place."""
 
@@ -46,7 +47,7 @@ class Copy(KernelSpec):
         return ()
 
 
-@dataclass(frozen=True)
+@record
 class Launch:
     spec: KernelSpec
     operands: tuple[BufferRef, ...]
@@ -70,7 +71,7 @@ class Launch:
         return self.spec.checked
 
 
-@dataclass(frozen=True)
+@record
 class Buffer:
     """Memory in the arena, from the launch that writes it first to the one that reads it last."""
 
@@ -82,7 +83,7 @@ class Buffer:
     where: str  # the user's line
 
 
-@dataclass
+@record(frozen=False)
 class Plan:
     launches: list[Launch]
     constants: list[np.ndarray]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from ..record import record, replace
 from ..sizes.dims import Size, is_dim, is_symbolic
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
 
-@dataclass(frozen=True)
+@record
 class Interval:
     """A buffer of `nbytes` that must stay intact from step `start` (written) through step `end` (last read)."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from .. import dtypes
@@ -12,6 +11,7 @@ from ..errors import CompileError
 from ..graph.checks import fails
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel, KernelSpec
+from ..record import replace
 from ..sizes.dims import hint
 from .control import control_of
 from .fusion.batch_fusion import Step, Task, chain_of, fills_cache, form_chains

@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -31,11 +30,12 @@ import numpy as np
 
 from ..errors import TraceError, is_internal
 from ..hooks import hooks
+from ..record import record
 
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Symbol:
     name: str
     hint: int
@@ -44,7 +44,7 @@ class Symbol:
         return self.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Quotient:
     """`over // by`, or the remainder, of two polynomials where neither is known from their form; `by` is positive."""
 

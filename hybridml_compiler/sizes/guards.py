@@ -5,14 +5,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ..errors import user_location
+from ..record import record
 from .dims import Dim, Size, Symbol, collector, structurally, symbols_of
 
 
-@dataclass(frozen=True)
+@record
 class Guard:
     """A condition for a program to be right: `left relation right`, and the user's line that asked."""
 
@@ -31,7 +32,7 @@ class Guard:
         return symbols_of(self.left, self.right) if self.relation == "==" and type(self.right) is not Dim else set()
 
 
-@dataclass
+@record(frozen=False)
 class Guards:
     """The conditions that the making of a program has relied on."""
 

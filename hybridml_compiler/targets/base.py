@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..aval import Aval
+from ..record import record
 from ..sizes.dims import Size
 
 if TYPE_CHECKING:  # a program that is found on disk needs no schedule
@@ -61,7 +61,7 @@ class Code(Protocol):
         """The program; kept on disk under the key, unless that is None."""
 
 
-@dataclass(frozen=True)
+@record
 class Interface:
     """The arrays that a program takes and returns, and who explains a call that failed."""
 

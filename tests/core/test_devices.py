@@ -21,19 +21,21 @@ from tests.support.closeness import assert_close
 from tests.support.on_devices import results
 
 DEVICE = "reference"
+ROWS = [op for op in OPS.values() if op.inputs and op.name != "transfer"]  # which only graphs have
 
 
-@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+@pytest.mark.parametrize("op", ROWS, ids=str)
 def test_a_row_and_its_gradients(op: Op) -> None:
+    """At all of its samples; its gradients at the first two."""
     for k, sample in enumerate(op.samples(np.random.default_rng(0))):
         with case(f"sample {k}"):
-            here, there = results(op, sample, "cpu"), results(op, sample, DEVICE)
+            here, there = (results(op, sample, device, grad=k < 2) for device in ("cpu", DEVICE))
             for a, b in zip(here, there, strict=True):
                 assert a.shape == b.shape and a.dtype == b.dtype
                 assert_close(b, a)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+@pytest.mark.parametrize("op", ROWS, ids=str)
 def test_a_traced_row(op: Op) -> None:
     sample = next(iter(op.samples(np.random.default_rng(0))))
     inputs = [hm.tensor(np.asarray(a)).to(DEVICE) for a in (sample.args[0] if op.variadic else sample.args)]
@@ -112,6 +114,53 @@ def test_traced_updates_in_place() -> None:
     row, other = traced[0][1], eager[0][1]  # from here on somebody looks at it
     assert run(*traced).tolist() == program(*eager).tolist()
     assert traced[0].tolist() == eager[0].tolist() and row.tolist() == other.tolist()
+
+
+def moved_and_back(t: hm.Tensor, weight: hm.Tensor, mean: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+    there = t.to(DEVICE)
+    mean += t.detach().mean()  # where the call has them
+    noisy = nn.functional.dropout(there * weight, 0.5)
+    noisy += mean.to(DEVICE)
+    return noisy, (noisy.cpu() * t.cpu()).sum()
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_a_traced_function_moves_tensors(device: str) -> None:
+    found = []
+    for run in (moved_and_back, hm.trace(moved_and_back)):
+        hm.manual_seed(0)
+        weight = hm.full((3,), 2.0, device=DEVICE).requires_grad_()
+        t, mean = x().detach().to(device).requires_grad_(), hm.zeros((), device=device)
+        for _ in range(2):
+            there, here = run(t, weight, mean)
+            assert there.device == DEVICE and here.device == "cpu"
+            (here + there.cpu().sum()).backward()
+            found.append([v.tolist() for v in (there, here, t.grad, weight.grad, mean)])
+            assert t.grad is not None and t.grad.device == device
+    assert found[:2] == found[2:] and run.cache_info().compiles == 1  # type: ignore[attr-defined]
+
+
+def test_what_a_traced_function_captures_is_moved_as_it_is_then() -> None:
+    captured = hm.ones(3)
+    f = hm.trace(lambda t: t.to(DEVICE) + captured.to(DEVICE))
+    before = f(hm.zeros(3))
+    captured += 1
+    assert before.tolist() == [1.0] * 3 and f(hm.zeros(3)).tolist() == [2.0] * 3
+    assert f.cache_info().compiles == 1
+
+
+def test_what_a_traced_function_moves_is_a_copy() -> None:
+    @hm.trace
+    def f(t: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+        there = t.to(DEVICE)
+        t += 1
+        there -= 1
+        return there, there.cpu()
+
+    t = hm.zeros(2)
+    for k in range(2):
+        there, here = f(t)
+        assert t.tolist() == [k + 1.0] * 2 and there.tolist() == here.tolist() == [k - 1.0] * 2
 
 
 def test_values_of_a_device_steer_a_traced_function() -> None:

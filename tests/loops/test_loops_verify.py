@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.ir import Buffer, For, Kernel, Reduce, Store
 from hybridml_compiler.loops.text import parse_kernel
 from hybridml_compiler.loops.verify import verify_kernel
+from hybridml_compiler.record import replace
 
 HEAD = "kernel(x: f32[12], n: i64[4], u: i32[4], m: bool[4], o: f32[12] out)"
 

@@ -85,3 +85,10 @@ def test_gradients_are_differences(name: str, order: int) -> None:
     up, down = (projected(case, values, along, order)[0] for values in moved)
     expected = sum(float((g * step[key]).sum()) for key, g in gradients.items())
     assert (up - down) / 2 == pytest.approx(expected, rel=1e-4, abs=1e-11)
+
+
+def test_functions_have_pytorchs_module() -> None:
+    import hybridml.nn.functional as named
+
+    assert hm.nn.functional is named and named.__all__ == F.__all__
+    assert all(getattr(named, name) is getattr(F, name) for name in F.__all__)

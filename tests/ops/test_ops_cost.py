@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hybridml_compiler.loops.evaluate import NumpyBuilder
+from hybridml_compiler.loops.scalar import NumpyBuilder
 from hybridml_compiler.loops.transcendental import TABLE
 from hybridml_compiler.ops.table import OPS
 

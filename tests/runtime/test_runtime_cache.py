@@ -145,7 +145,7 @@ def test_default_directory_follows_the_platform(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME" if os.name == "posix" else "USERPROFILE", str(tmp_path))
     if sys.platform == "linux":
-        assert cache.default_directory() == tmp_path / "hybridml"
+        assert cache.default_directory() == str(tmp_path / "hybridml")
     monkeypatch.setenv(cache.ENVIRONMENT, "~/somewhere")
     assert ObjectCache(cache.default_directory()).info().directory == str(tmp_path / "somewhere" / "objects")
 

@@ -18,7 +18,7 @@ from hybridml_compiler.runtime import fingerprint
 
 ROOT = Path(__file__).parent.parent.parent
 NEEDED = (
-    *("config.py", "in_force.py", "locks.py", "once.py"),
+    *("config.py", "in_force.py", "locks.py", "once.py", "record.py"),
     *(f"runtime/{name}.py" for name in ("cache", "folder", "fingerprint", "stacks", "uninterrupted")),
 )
 PROGRAM = """

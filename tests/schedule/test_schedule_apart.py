@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler import pipeline
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.control import Loop
 from hybridml_compiler.targets.cpu import target
 from hybridml_compiler.targets.cpu.runtime import threads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.passes import run_passes
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
 from hybridml_compiler.schedule.kernels.gemm import Product

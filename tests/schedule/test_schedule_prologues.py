@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.passes import run_passes
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion import prologue
 from hybridml_compiler.schedule.fusion.epilogue import Fused

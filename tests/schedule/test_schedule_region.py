@@ -4,7 +4,6 @@ alive for it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.parse import parse_kernel
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.horizontal_fusion import HorizontalFusion, region_of
 from hybridml_compiler.schedule.plan import Plan, make_plan

@@ -399,7 +399,7 @@ HALF = frozenset({"astype", "ldexp"})
 
 
 def is_exact(op: Op) -> bool:
-    return op.name in EXACT or op.kind in ("movement", "gather")
+    return op.name in EXACT or op.kind in ("movement", "gather", "transfer")
 
 
 # Rows of floats without a figure, and why.

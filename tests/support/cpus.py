@@ -5,9 +5,9 @@ The compiler is imported late: `--vectors` (see `conftest.py`) asks for one of t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hybridml_compiler.record import replace
 from hybridml_compiler.targets.cpu import spec
 from hybridml_compiler.targets.cpu.spec import VECTORS, CpuSpec, spec_of, vectors_of
 

@@ -7,11 +7,11 @@ disagrees after that is itself at fault.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from hybridml_compiler.graph.ir import Graph
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.kernels.library import Call
 from hybridml_compiler.schedule.launch import Plan

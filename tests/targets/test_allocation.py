@@ -78,13 +78,12 @@ def resident():
         return int(statm.read().split()[1]) * 4096
 del (arrays := [empty((32 << 20,), np.dtype("u1"))])[:]
 before = resident()
-for _ in range(2):
-    for size in (32 << 20, 20 << 20, 3 << 20, 700 << 20):
-        arrays = [empty((size,), np.dtype("u1")) for _ in range(1 + (600 << 20) // size)]
-        for array in arrays:
-            array[::4096] = 1
-        del arrays, array
-        print(resident() - before)
+for size in (20 << 20, 3 << 20, 600 << 20):
+    arrays = [empty((size,), np.dtype("u1")) for _ in range(1 + (530 << 20) // size)]
+    for array in arrays:
+        array[::4096] = 1
+    del arrays, array
+    print(resident() - before)
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import replace
 from hybridml_compiler.targets.cpu.kernels.conv_depthwise import depthwise_tiling_of, depthwise_units
 from hybridml_compiler.targets.cpu.kernels.conv_depthwise_nchw import plane_units, planes_of
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine

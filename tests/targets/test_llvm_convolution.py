@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cpu.kernels import conv_winograd
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import replace
 from hybridml_compiler.targets.cpu.kernels import gemv as limits
 from hybridml_compiler.targets.cpu.kernels.gemv import SUMS, Gemv, dot_units, dots_of
 from hybridml_compiler.targets.cpu.llvm import ir

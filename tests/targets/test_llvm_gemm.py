@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.kernels.gemm import Product, use_own_product
 from hybridml_compiler.targets.cpu.kernels import gemm_blocking as limits
 from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, blocking_of, tile_shape, units

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -16,6 +15,7 @@ from hybridml_compiler.errors import ArgumentError, CompileError
 from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import replace
 from hybridml_compiler.targets.cpu.runtime import jit, threads
 from hybridml_compiler.targets.cpu.runtime.linking import image
 from hybridml_compiler.targets.cpu.spec import VECTORS, CpuSpec, host_spec, spec_of, vectors_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.targets.cpu.kernels import gemm_blocking as limits

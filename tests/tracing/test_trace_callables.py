@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.tracing.specialize.entry import Entry
 
 
 class Layer(hm.nn.Module):
@@ -207,6 +208,23 @@ def test_threads_that_trace_and_call_at_once(trace: Any) -> None:
 
     together(work)
     assert f.cache_info().compiles <= 12 and f.cache_info().compiles + f.cache_info().hits == 240
+
+
+def test_a_path_that_another_thread_traces_meanwhile_is_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = hm.trace(lambda x: x * 2 if x.sum() > 0 else x - 1)
+    f(hm.ones(1))
+    find, others = Entry.find, [threading.Thread(target=lambda: f.resolve((hm.tensor([-2.0]),), {}))]
+
+    def found(entry: Entry, leaves: Any) -> Any:
+        out = find(entry, leaves)
+        if out[0] is None and others:  # once: the other thread looks as well
+            other = others.pop()
+            other.start()
+            other.join()
+        return out
+
+    monkeypatch.setattr(Entry, "find", found)
+    assert f(hm.tensor([-1.0])).item() == -2 and f.cache_info().compiles == 2
 
 
 def test_threads_with_traces_of_their_own(trace: Any) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, MaskError, OutOfBoundsError, ShapeError
 from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
 
 from ...core.device_tensor import transfer
@@ -32,7 +32,7 @@ _BASIC = (int, Dim, slice, np.integer, type(None), type(Ellipsis))
 _WHOLE = slice(None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """A key as rows: a slice of every axis, a reshape that drops, adds and joins axes, and index arrays."""
 
@@ -185,7 +185,7 @@ def sliced(x: Tensor, p: Plan) -> Tensor:
     return OPS["reshape"].fn(out, p.shape) if out is x or out.shape != p.shape else out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gathered:
     """`x` with one axis where index arrays replace several, and the positions in it."""
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hybridml_compiler.errors import GradientError
+from hybridml_compiler.record import record, replace
 
 from ..context import no_grad
 from ..shared import drawing
 from ..tensor import Tensor
 
 
-@dataclass
+@record(frozen=False)
 class Blocks:
     """Counters from `start` to before `end`, of a key."""
 

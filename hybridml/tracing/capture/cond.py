@@ -7,13 +7,14 @@ computed again there. It is recorded in its turn, so derivatives of any order ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import COND
+from hybridml_compiler.record import record
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import enable_grad, grad_is_off
@@ -23,7 +24,7 @@ from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Branch:
     """The graph that one branch computes from `Choice.inputs` and from captured values."""
 
@@ -34,7 +35,7 @@ class Branch:
     checks: Sequence[ir.Node] = ()
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Choice:
     """A recorded choice: `operands` are the arguments of the branch that runs."""
 
@@ -99,7 +100,7 @@ class Choice:
         return self.gradients[mask]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Gradient:
     """Branches that give the cotangents of the histories in `around`, and then of the operands in `given`."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Any
 
 from hybridml_compiler.errors import GradientError
@@ -24,6 +24,7 @@ from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.hoist import dependent, is_dear, varying
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record, replace
 from hybridml_compiler.walk import reachable
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
@@ -35,7 +36,7 @@ from .tracer import Tracer
 _add, _full = OPS["add"], OPS["full"]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Loop:
     """A recorded loop: the body as tensors of a region, and the operands that it runs on.
 
@@ -149,7 +150,7 @@ def _pull_loop(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]
     return [(source, g) for source, g in (*starts, *around, *xs) if source is not None]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Gradient:
     """The body of the gradient of a loop: inputs and outputs in the region of that loop's own body."""
 

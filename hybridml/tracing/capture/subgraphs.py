@@ -9,13 +9,13 @@ recorded on the same tape: what is older than the region is its boundary (see `t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.record import record
 from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
@@ -31,7 +31,7 @@ from .tracer import Frame, ShadowLeaf, Tracer
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Region:
     """`outputs` as functions of `inputs` and captured values; `states` are tensors from outside that it writes,
     whose values are its last inputs and outputs. `silent` are those that it writes without history (`no_grad`)."""
@@ -196,7 +196,7 @@ def _no_gradients(tracer: Tracer, what: str, before: dict[int, tuple[ShadowLeaf,
 # -- closing
 
 
-@dataclass(frozen=True)
+@record
 class Closed:
     """Graph outputs over `inputs` of the region and one input for each of `taken`, values from around it."""
 

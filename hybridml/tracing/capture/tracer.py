@@ -9,7 +9,7 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
@@ -27,6 +27,7 @@ from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.context import place_var
@@ -47,7 +48,7 @@ _ndarray = np.ndarray
 _astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OPS["python_power"]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Input:
     """An input of the graph, and where a call finds its array."""
 
@@ -109,7 +110,7 @@ class ShadowLeaf(Leaf):
 ReadValue = Callable[[ir.Node, str], np.ndarray]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Frame:
     """Record of the region that a tracer captures: nodes, checks, tensors, writes."""
 

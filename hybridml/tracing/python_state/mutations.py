@@ -12,7 +12,6 @@ from __future__ import annotations
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from operator import is_not
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import describe_line
+from hybridml_compiler.record import record
 
 from ...core import pytree
 from ...core.proxies.base import concrete_value
@@ -47,7 +47,7 @@ _CHANGES = _APPENDS | {
 }  # fmt: skip
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Mutation:
     """One change: `put` makes it, `take_back` undoes what the trace did (None where it cannot be)."""
 
@@ -216,7 +216,7 @@ def is_plain(value: Any) -> bool:
 # -- names and lines, found in the bytecode of what the watch has reached
 
 
-@dataclass(frozen=True)
+@record
 class Use:
     kind: str  # "load", "store", "append", "change"
     where: str

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
+
+from hybridml_compiler.record import record
 
 from ...core.proxies.integer import LARGEST
 from ..specialize.signature import Fields, Signature, ValueSpec
@@ -23,7 +25,7 @@ from .guards import Watch
 from .scalar_source import ScalarSource
 
 
-@dataclass
+@record(frozen=False)
 class Family:
     """Calls whose arguments differ in nothing but ints."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import types
 import warnings
@@ -11,9 +10,12 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import logging
 
 ABSENT = object()  # the value where there is none: None is one
 MOST_COMPARED = 10000  # bytes or items that are compared as they are: a check must take microseconds

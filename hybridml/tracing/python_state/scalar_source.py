@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
+
+from hybridml_compiler.record import record
 
 from ...core.proxies.integer import LARGEST
 from .guard_types import Guard
@@ -14,7 +16,7 @@ from .guard_types import Guard
 Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is there
 
 
-@dataclass
+@record(frozen=False)
 class Ways:
     """Ways by which a program reaches a container: variables and attributes, and links from there."""
 
@@ -22,7 +24,7 @@ class Ways:
     links: list[Link] = field(default_factory=list)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class ScalarSource:
     """Source of a captured number. `guard`: the one that stood for the number until it was captured."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import io
 import itertools
-import logging
 import os
 import pickle
 import random
@@ -21,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +28,9 @@ from hybridml_compiler.errors import describe_line
 
 from .guards import Watch
 from .libraries import is_library
+
+if TYPE_CHECKING:
+    import logging
 
 _READS: dict[Any, str] = {
     f: f.__name__
@@ -110,7 +112,7 @@ class SideEffects:
     def _log(self, frame: types.FrameType, caller: types.FrameType) -> None:
         """Notes a call of a logger: it is made in every call, or in none as long as the level stays."""
         name = frame.f_code.co_name
-        logger = frame.f_locals.get("self", logging.root)
+        logger = frame.f_locals.get("self", frame.f_globals["root"])
         logger = getattr(logger, "logger", logger)  # of an adapter
         if _LEVELS[name] and logger.isEnabledFor(_LEVELS[name]):
             self._note(f"logging.{name}", caller)

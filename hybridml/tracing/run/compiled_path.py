@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Container, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from hybridml_compiler.errors import CompileError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
@@ -45,7 +45,7 @@ class Leaves(list[Any]):
     given: Any
 
 
-@dataclass(frozen=True)
+@record
 class View:
     """A result that shares its memory with an input or another result: made as eager code makes it, in the call."""
 
@@ -73,7 +73,7 @@ class View:
         return any(has_dims(v) for _, params in self.steps for v in params.values())
 
 
-@dataclass(frozen=True)
+@record
 class Result:
     """A leaf of the returned container: "output" k, "float" k (a number, with its type), "input" (what is given, or a
     tensor of that array), "view" k, "size" (of a symbolic dimension), "value".

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from hybridml_compiler.graph import ir
 from hybridml_compiler.locks import lock
+from hybridml_compiler.record import record
 
 from ...core.autodiff import replay
 from ...core.context import _no_grad, grad_is_off, nans_var, stance_var, switches
@@ -46,7 +47,7 @@ TIMED_CALLS = 16  # through every guard; later calls go straight to the native e
 Native = Callable[..., Any]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class End:
     """The native form of a compiled path."""
 
@@ -58,7 +59,7 @@ class End:
     draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Step:
     """The native form of a value branch."""
 
@@ -70,7 +71,7 @@ class Step:
     next: dict[bytes, Step | End | None] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Cell:
     """A captured scalar: where it is read, whether the program takes a value, what native code reads."""
 

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
@@ -118,7 +119,7 @@ class PerSize:
         return found
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Program:
     """Graph inputs (with the leaf of each that wants a gradient) and traced outputs (with their traced history)."""
 
@@ -328,7 +329,7 @@ class Program:
         return results
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Backward:
     """The gradient of a program, with the inputs that it reads and those that its outputs are cotangents of."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.record import record
 from hybridml_compiler.sizes.guards import Guards
 from hybridml_compiler.targets.device import on_host
 
@@ -71,7 +72,7 @@ class PathEnd:
     taken: int  # calls that have asked their way to it
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Segment:
     """A pure program from arrays that are known (`reads`) to arrays that become known (`gives`)."""
 
@@ -87,7 +88,7 @@ class Segment:
             raise CheckFailed from error
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class ValueBranch:
     """An inner node of the tree: `node` is the value that Python asks for, `next` what follows each value seen."""
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import LEAST, symbol, symbols_of
 from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import bindings, check_of, name_of
@@ -26,7 +27,7 @@ MOST_TAKEN = 8  # programs of one family: one whose guards keep failing has a si
 MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their guards are not checked again
 
 
-@dataclass(frozen=True)
+@record
 class Pattern:
     """Sizes of a family: a number, or a symbol, for each dimension of each array."""
 
@@ -101,7 +102,7 @@ def binders(computed: Iterable[Node], inputs: Sequence[Node], candidates: Iterab
     return found
 
 
-@dataclass
+@record(frozen=False)
 class Family:
     seen: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of calls that were traced
     fixed: dict[int, str] = field(default_factory=dict)  # dimension -> the line that asked for its number

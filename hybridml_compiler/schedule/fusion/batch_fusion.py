@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
+from ...record import record, replace
 from ...walk import reachable
 from .. import cost
 from ..kernels.library import Capabilities
@@ -29,7 +30,7 @@ from ..memory import Interval, plan_arena
 from .group import Group
 
 
-@dataclass(frozen=True)
+@record
 class Stage:
     """A spec of a chain; `operands` are numbers of the chain's own operands, and after those of its scratch."""
 
@@ -37,7 +38,7 @@ class Stage:
     operands: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Scratch:
     """Bytes of one element, at an offset within a slot."""
 
@@ -45,7 +46,7 @@ class Scratch:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@record
 class BatchFusion(KernelSpec):
     """Stages in order for each of `batch` elements; slot s of `slots` runs a share of them in its part of the last
     operand. The range that threads share are the slots."""
@@ -75,7 +76,7 @@ class BatchFusion(KernelSpec):
         )
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Task:
     """A spec before it is launched: its operands, and the group that it computes."""
 
@@ -88,7 +89,7 @@ class Task:
         return zip(self.operands, self.spec.written(len(self.operands)), strict=True)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Step:
     """Tasks launched as one: a single one, or the stages of a chain."""
 

@@ -11,10 +11,10 @@ or the one before writes. Else threads meet at every launch of every step, and r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
+from ...record import replace
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities

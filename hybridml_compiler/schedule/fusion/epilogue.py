@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Expr, Kernel, KernelSpec, Store, expressions, serial, statements
+from ...record import record, replace
 from ..kernels.library import Call, Schedule
 from ..lowering.expressions import Index, unravel
 from ..lowering.lower import GroupLowering
 from .group import Group
 
 
-@dataclass(frozen=True)
+@record
 class Fused(KernelSpec):
     """A call with loop nests round it: `prologue` computes its left operand (see prologue.py); the call writes its
     result into the first operand of `epilogue`, which then runs over it.

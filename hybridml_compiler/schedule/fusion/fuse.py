@@ -14,12 +14,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.body import family
 from ...graph.facts import element_cost, is_expensive, may_fail, moved, reduced_axes, widens
 from ...graph.ir import Graph, Node, users
+from ...record import record, replace
 from ...sizes.dims import hint, is_dim
 from ...walk import reachable
 from .. import cost
@@ -35,7 +35,7 @@ from .recompute import choose, explain
 _TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to NumPy"}
 
 
-@dataclass
+@record(frozen=False)
 class Fusion:
     groups: list[Group]  # in execution order
     materialised: dict[Node, str]  # node -> reason

@@ -11,11 +11,12 @@ normalisation and their gradients read each row once and keep it in cache. Its n
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node
+from ...record import record
 from ...walk import reachable
 from ..kernels.library import Matched
 
@@ -24,7 +25,7 @@ OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "rando
 Form = Literal["full", "row", "column"]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Group:
     """Materialised nodes computed by one kernel. `reads` are the materialised nodes and inputs that it loads."""
 

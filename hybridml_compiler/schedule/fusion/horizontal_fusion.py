@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 
 from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
+from ...record import record
 from .. import cost
 from ..kernels.library import Capabilities
 from .batch_fusion import Stage, Step, Task, dependencies, touched_by
 
 
-@dataclass(frozen=True)
+@record
 class HorizontalFusion(KernelSpec):
     """Kernels with operands of their own, one after the other. Threads share slots s to t: kernel k runs its range from
     `cuts[k][s]` to `cuts[k][t]`."""

@@ -18,12 +18,12 @@ result of a product whose epilogue computes A, or random bits: then nothing is g
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from ...graph.facts import element_cost
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import For, Kernel, Store, extent
+from ...record import record, replace
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities, Schedule
@@ -35,7 +35,7 @@ MIN_COLUMNS = 16  # of the loop in lanes
 SMALL = 16  # an operand so many times smaller than A is loaded once for many elements of it
 
 
-@dataclass
+@record(frozen=False)
 class Choice:
     computed: dict[Node, str]  # left operand that its products compute, and why
     kept: dict[Node, str]  # that they could, and why not

@@ -20,18 +20,19 @@ The idea is that of Chen et al., "Training deep nets with sublinear memory cost"
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 from ...graph.facts import element_cost, reduced_axes
 from ...graph.ir import Graph, Node
+from ...record import record
 from ...walk import reachable
 from .. import cost
 from .group import Group, reads_in_place
 from .min_cut import minimum_cut
 
 
-@dataclass(frozen=True)
+@record
 class Value:
     """A node of a region, with its costs in nanoseconds."""
 
@@ -41,7 +42,7 @@ class Value:
     operands: tuple[int, ...]  # numbers of values before it
 
 
-@dataclass
+@record(frozen=False)
 class Choice:
     again: dict[Node, str] = field(default_factory=dict)  # values that every kernel that needs them computes, and why
     kept: dict[Node, str] = field(default_factory=dict)  # values that are written, and why

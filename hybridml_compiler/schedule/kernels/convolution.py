@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,13 +10,14 @@ from ... import dtypes
 from ...graph.facts import moved
 from ...graph.ir import Node
 from ...loops.ir import KernelSpec
+from ...record import record
 from .. import cost
 from ..lowering.expressions import strides_of
 
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Strided:
     """Five axes in memory: element (i...) at offset + sum(i * strides), in elements."""
 
@@ -25,7 +25,7 @@ class Strided:
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Convolution(KernelSpec):
     """out[n,y,x,g,o] = sum over ky,kx,c of a[n, y*sy + ky*dy - top, x*sx + kx*dx - left, g, c] * w[ky,kx,g,c,o].
 
@@ -71,7 +71,7 @@ class Convolution(KernelSpec):
         return f"convolution {dtypes.short(self.dtype)} {shape}{stored}" + (", row by row" if self.passing else "")
 
 
-@dataclass(frozen=True)
+@record
 class Weights(KernelSpec):
     """The weights as the kernel of a convolution reads them, made by a launch of its own."""
 
@@ -82,7 +82,7 @@ class Weights(KernelSpec):
         return f"weights of {self.convolution}"
 
 
-@dataclass(frozen=True)
+@record
 class Pixels(KernelSpec):
     """The same in the place of its image: words of channels, where those in memory are none."""
 
@@ -93,7 +93,7 @@ class Pixels(KernelSpec):
         return f"pixels of {self.convolution}"
 
 
-@dataclass(frozen=True)
+@record
 class Pretranspose(KernelSpec):
     """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,13 @@ import numpy as np
 from ... import dtypes
 from ...graph.ir import Node
 from ...loops.ir import KernelSpec, divisors
+from ...record import record, replace
 from ...sizes.dims import at_most, hint, is_symbolic, symbols_of
 from .. import cost
 from ..lowering.expressions import strides_of
 
 
-@dataclass(frozen=True)
+@record
 class Matrix:
     """A batch of matrices in memory: element (b..., i, j) at offset + sum(b * batch) + i * row + j * column."""
 
@@ -35,7 +35,7 @@ class Matrix:
         return self.column if self.transposed else self.row
 
 
-@dataclass(frozen=True)
+@record
 class Product(KernelSpec):
     """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
 

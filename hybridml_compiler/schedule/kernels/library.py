@@ -7,12 +7,12 @@ whether such a call reads an operand in place, so that it needs no copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Kernel
 from ...loops.transforms import parallelized
+from ...record import record
 from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
 from .gemm import Product
@@ -24,7 +24,7 @@ Prepared = Weights | Pixels
 Schedule = Callable[[LoopBuilder, Kernel], Kernel]
 
 
-@dataclass(frozen=True)
+@record
 class Library:
     match: Callable[[Node, InMemory, bool], Matched | None]  # the last: may it widen operands by itself?
     readable: Callable[[Node, InMemory], bool]
@@ -32,7 +32,7 @@ class Library:
     reads_narrow: Callable[[Node], bool]  # is there a call that widens operands of this node by itself?
 
 
-@dataclass(frozen=True)
+@record
 class Capabilities:
     """Abilities of a target that the schedule asks for."""
 

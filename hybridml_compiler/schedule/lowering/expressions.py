@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.index import affine_coefficient, opaque_leaves
 from ...loops.ir import Buffer, Expr, Role
+from ...record import replace
 from ...sizes.dims import is_dim, same
 
 Index = tuple[Any, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 
 from ...graph import facts
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, serial, statements
+from ...record import replace
 from ...sizes.dims import is_dim, same
 from ...walk import reachable
 from .. import cost

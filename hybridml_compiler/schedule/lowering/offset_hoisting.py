@@ -10,10 +10,10 @@ most of its kernels are one then ([Note: Lowering]).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, statements
+from ...record import replace
 
 
 def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...aval import Aval
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node, input_node
 from ...loops.builder import LoopBuilder, identity
 from ...loops.ir import Expr, Kernel, Reduce, Store, expressions, extent, serial
+from ...record import record
 from ...sizes.dims import is_symbolic
 from .. import cost
 from ..fusion.group import Group
@@ -28,7 +28,7 @@ from .expressions import Index
 from .lower import GroupLowering
 
 
-@dataclass(frozen=True)
+@record
 class Split:
     """The reduced axes are cut at `axis` (counted among them): those before it, and blocks of `rows` of its elements,
     are the index space of the partial results.
@@ -175,7 +175,7 @@ class _Blocks(LoopBuilder):
         return result
 
 
-@dataclass
+@record(frozen=False)
 class _Stage:
     """A kernel being made: its lowering, and the index of the results."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ...aval import Aval
 from ...errors import CompileError
 from ...locks import lock
+from ...record import record
 from ...sizes.dims import Size
 from ..shapes import Shapes
 from .python_entry import spec as entry_spec
@@ -20,7 +20,7 @@ from .runtime import allocation
 from .runtime.status import reraise
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Executable:
     """`exe(arrays)` runs the graph: one C-contiguous array per input, in order; returns one array per output.
 

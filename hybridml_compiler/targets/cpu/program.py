@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,11 +19,13 @@ from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threa
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 
+from ...record import record
+
 STEP = "step"  # the symbol of a program's entry
 LARGEST = 64 << 20  # bytes; a program with larger constants is made again, from kernels that are cached one by one
 
 
-@dataclass(frozen=True)
+@record
 class StoredProgram:
     """`fresh` are the positions of the outputs with memory of their own; `facts` the fields of `Stats`."""
 
@@ -66,7 +67,7 @@ class StoredProgram:
         return loader.load_image(self.image, imports(self.constants, self.image.slots), keep=self.constants)
 
 
-@dataclass(frozen=True)
+@record
 class Loaded:
     """A program and its code, ready to run."""
 

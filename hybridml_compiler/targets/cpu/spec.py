@@ -14,14 +14,13 @@ import platform
 import sys
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from ...config import MAX_THREADS
 from ...errors import ArgumentError
 from ...once import lazy, once
+from ...record import record
 from ...runtime import cache
 from ...runtime.fingerprint import fingerprint
 from ...runtime.uninterrupted import uninterrupted
@@ -33,7 +32,7 @@ _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 GENERIC = "generic"
 
 
-@dataclass(frozen=True)
+@record
 class Vectors:
     """Vector registers of an architecture that has these features (LLVM's names), and how many a tile may fill."""
 
@@ -53,7 +52,7 @@ VECTORS = (
 PLAIN = Vectors("", (), 128, 0)
 
 
-@dataclass(frozen=True)
+@record
 class CpuSpec:
     """A CPU that code is generated for: part of the key of every cached object and program."""
 
@@ -175,9 +174,9 @@ def _cpu() -> str | None:
 def _version() -> str:
     """Version of llvmlite, and of the library it brings (which a distribution may have built against another LLVM)."""
     llvmlite = import_module("llvmlite")
-    library = Path(llvmlite.__file__ or "").parent / "binding" / "libllvmlite.so"
+    library = os.path.join(os.path.dirname(llvmlite.__file__ or ""), "binding", "libllvmlite.so")
     with suppress(OSError):
-        status = library.stat()
+        status = os.stat(library)
         return f"{llvmlite.__version__} {status.st_size} {status.st_mtime_ns}"
     return str(llvmlite.__version__)
 
@@ -190,7 +189,7 @@ def _ask_llvm() -> dict[str, Any]:
     llvm: Any = import_module("llvmlite.binding")
     features, triple = llvm.get_host_cpu_features(), llvm.get_default_triple()
     found = vectors_of(triple, [name for name, here in features.items() if here])
-    spec = asdict(CpuSpec(llvm.get_host_cpu_name(), features.flatten(), found.bits, found.registers, triple, cores=1))
+    spec = vars(CpuSpec(llvm.get_host_cpu_name(), features.flatten(), found.bits, found.registers, triple, cores=1))
     del spec["cores"], spec["blas"]  # a process may be given other ones
     version = f"{import_module('llvmlite').__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
     return {"spec": spec, "llvm": version}

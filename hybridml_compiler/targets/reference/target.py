@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...aval import CPU, Aval
 from ...errors import CompileError
+from ...record import record
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
 from ...schedule.launch import Copy, Plan
@@ -29,7 +29,7 @@ def _has_library(call: Call) -> bool:
     return isinstance(call, Product)
 
 
-@dataclass(frozen=True)
+@record
 class Program:
     """A plan is all that its interpreter needs."""
 
@@ -65,7 +65,7 @@ class Code:
         return Program(plan, facts)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Executable:
     """`exe(arrays)` takes and returns arrays of the reference device."""
 

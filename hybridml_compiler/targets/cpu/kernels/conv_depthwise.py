@@ -9,8 +9,7 @@ A unit computes some rows of pixels. Of an image with channels first it turns th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....record import record
 from ....schedule.kernels.convolution import Convolution, Pair
 from .conv_tiling import PACKED_MOST, Machine
 
@@ -22,7 +21,7 @@ MAX_LINES = 8  # the rows that two units read are turned twice
 Taps = Pair  # columns of taps [first, last) that a pixel meets
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """Tiles next to each other whose pixels meet the same taps."""
 
@@ -44,7 +43,7 @@ class Run:
         return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True)
+@record
 class DepthwiseTiling:
     lanes: int
     runs: tuple[Run, ...]  # a row of pixels

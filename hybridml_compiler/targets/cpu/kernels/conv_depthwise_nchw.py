@@ -6,8 +6,7 @@ be shorter: their common part is computed twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....record import record
 from ....schedule.kernels.convolution import Convolution
 from .conv_tiling import Machine
 
@@ -20,7 +19,7 @@ MAX_BORDERS = 6  # vectors of a row that a tap meets in part
 ZEROS_BYTES = 1 << 19  # a row of zeros, in scratch memory, for rows beside the image
 
 
-@dataclass(frozen=True)
+@record
 class Planes:
     lanes: int
     rows: int  # of a tile

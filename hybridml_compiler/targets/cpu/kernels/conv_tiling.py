@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
+from ....record import record, replace
 from ....schedule import cost
 from ....schedule.kernels.convolution import Convolution, Strided
 from .low_precision import BYTES, FLOATS, PAIRS, Format, format_of, shifted
@@ -24,7 +25,7 @@ PACKED_MOST = 1 << 20  # bytes of weights in the scratch memory of a thread
 UNIT_PIXELS = 56  # a unit reads its weights from further away than L2: it has so many pixels at least
 
 
-@dataclass(frozen=True)
+@record
 class Machine:
     vector_bytes: int
     registers: int
@@ -32,7 +33,7 @@ class Machine:
     features: Container[str] = field(default=(), repr=False)  # LLVM's names
 
 
-@dataclass(frozen=True)
+@record
 class Tiling:
     lanes: int
     vectors: int  # across a tile

@@ -14,8 +14,7 @@ by 3x3: 117 GF/s, group by group 17).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from ....record import record, replace
 from ....schedule.kernels.convolution import Convolution, Strided
 from .conv_depthwise import Run, runs_of
 from .conv_tiling import Machine
@@ -34,7 +33,7 @@ FEW_SUMS = 8
 TURNED_BYTES = 1 << 19
 
 
-@dataclass(frozen=True)
+@record
 class WeightBlocking:
     lanes: int
     rows: int  # channels of the larger tiles, the others have one fewer; or taps times channels

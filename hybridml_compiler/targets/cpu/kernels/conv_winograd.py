@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from ....loops.ir import KernelSpec
 from ....once import once
+from ....record import record
 from ....schedule.kernels.convolution import Convolution, Pair
 from .conv_tiling import Machine
 
@@ -44,7 +44,7 @@ CHUNK = 32  # channels whose weights are transformed at a time: 36 or 100 KB of 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
-@dataclass(frozen=True)
+@record
 class Winograd:
     size: int  # of a square of the image
     lanes: int
@@ -63,7 +63,7 @@ class Winograd:
         return self.size * self.size
 
 
-@dataclass(frozen=True)
+@record
 class Forward(KernelSpec):
     """Code that others call: a square of an image, transformed, over channels.
 
@@ -80,7 +80,7 @@ class Forward(KernelSpec):
     plane: int  # elements from a number of the transformed square to the next
 
 
-@dataclass(frozen=True)
+@record
 class Backward(KernelSpec):
     """Code that others call: a square of the result, of two vectors of features."""
 

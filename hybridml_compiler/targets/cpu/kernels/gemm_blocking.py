@@ -8,8 +8,8 @@ so many rows; then each unit packs its own panels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
+from ....record import record, replace
 from ....schedule import cost
 from ....schedule.kernels.gemm import Product
 from ....sizes.dims import Size, is_dim, is_symbolic
@@ -66,7 +66,7 @@ ROWS = 512  # of a product whose rows come with the call, to choose how the rest
 UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
-@dataclass(frozen=True)
+@record
 class Blocking:
     lanes: int
     rows: int  # of the larger tiles; the others have one fewer

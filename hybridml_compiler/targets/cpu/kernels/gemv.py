@@ -7,9 +7,8 @@ of a vector, so that the bits of the result depend on k alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .... import dtypes
+from ....record import record
 from ....schedule import cost
 from ....schedule.kernels.gemm import Product
 
@@ -25,7 +24,7 @@ FAR_BYTES = 1 << 23
 UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
-@dataclass(frozen=True)
+@record
 class Gemv:
     lanes: int
     rows: int  # of the larger tiles; the others have one fewer

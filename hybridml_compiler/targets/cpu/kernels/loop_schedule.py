@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import groupby
 
 from .... import dtypes
@@ -37,6 +36,7 @@ from ....loops.ir import (
 from ....loops.merge import join_reductions, merge_loops
 from ....loops.transcendental import TABLE
 from ....loops.transforms import bind, collapse, reorder, split, vectorize
+from ....record import replace
 from ....sizes.dims import Size, hint, is_dim
 from .loop_columns import accumulated
 from .loop_tiles import tiled

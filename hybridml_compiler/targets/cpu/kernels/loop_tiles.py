@@ -13,12 +13,12 @@ so that some elements are computed twice; a kernel that reads what it overwrites
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....loops.builder import LoopBuilder
 from ....loops.dependence import independent
 from ....loops.index import coefficient
 from ....loops.ir import Buffer, Expr, For, Kernel, Stmt, Store, expressions, extent, perfect_nest, serial
+from ....record import record
 from ....sizes.dims import is_symbolic
 
 # Most vectors along a side of a tile. Whole cache lines are read and written from one on, but the rows of a tile are in
@@ -28,7 +28,7 @@ _MIN_RANGE = 16  # iterations of the outermost loop that threads share evenly
 _MIN_SPACE = 1 << 12  # elements below which a gather from the first-level cache is as good
 
 
-@dataclass(frozen=True)
+@record
 class _Tiling:
     """Loads that are contiguous along `along` and not along the innermost variable."""
 

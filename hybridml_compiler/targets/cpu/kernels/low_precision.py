@@ -9,16 +9,16 @@ Casting the operands first and multiplying in float32 is slower for every size (
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ....record import record, replace
 from ....schedule.kernels.convolution import Convolution
 from ....schedule.kernels.gemm import Matrix, Product
 from .gemm_blocking import MAX_DEPTH, MAX_DEPTH_TALL, Blocking, blocking_of
 
 
-@dataclass(frozen=True)
+@record
 class Format:
     """Contents of a word, and how words of A and B are multiplied and added."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....record import record
 from ....schedule import cost
 from ....sizes.dims import Size, hint, is_dim
 
 
-@dataclass(frozen=True)
+@record
 class Callee:
     symbol: str
     total: Size  # iterations of its range

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from .... import dtypes
 from ....errors import CompileError
 from ....loops.index import coefficient
 from ....loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
+from ....record import record
 from ....sizes.dims import Size, at_most, is_dim, same
 from ....walk import postorder
 from . import ir
@@ -33,7 +34,7 @@ _COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and
 CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
 
 
-@dataclass
+@record(frozen=False)
 class Scope:
     """A loop being emitted. `block` is the end of its straight-line code: hoisted expressions are appended there.
 

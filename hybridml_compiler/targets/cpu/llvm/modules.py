@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from .... import config
 from ....loops.ir import KernelSpec
+from ....record import record
 from ....runtime.fingerprint import fingerprint
 from ....schedule.launch import Copy, Plan
 from ....sizes.guards import collecting
@@ -41,7 +41,7 @@ EMITTERS = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Module:
     symbol: str
     source: str

@@ -4,11 +4,11 @@ share. All of it is for the CPU that is given, which an emitter finds in its mod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ....loops.ir import Kernel, KernelSpec
 from ....loops.text import print_kernel
+from ....record import record, replace
 from ....schedule import cost
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.fusion.batch_fusion import BatchFusion
@@ -44,7 +44,7 @@ from .host_call import emit_opaque
 from .kernel import emit_kernel
 
 
-@dataclass(frozen=True)
+@record
 class Kind:
     """`emit(module, name, spec)` adds `void name(ptr buffers, i64 lo, i64 hi)`; [lo, hi) is a part of `range`."""
 

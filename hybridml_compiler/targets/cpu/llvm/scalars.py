@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,12 @@ from .... import dtypes
 from ....loops.notation import Value
 from ....loops.transcendental import TABLE
 from ....loops.transcendental.exp import in_two_factors
+from ....record import record
 from . import ir
 from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lanes:
     """An SSA value, its dtype and how many lanes it has (1: a scalar)."""
 

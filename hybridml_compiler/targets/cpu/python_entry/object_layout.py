@@ -10,14 +10,13 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 import types
 import weakref
-from dataclasses import dataclass
 
 import numpy as np
 
 from ....once import once
+from ....record import record
 
 WORD = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
@@ -28,7 +27,7 @@ class _NotFound(Exception):
     """A field that is not where it was planted, or is in two places."""
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """Byte offsets; the reference count is the low 32 bits of its word on every supported Python."""
 
@@ -53,6 +52,8 @@ class Layout:
 @once
 def measured() -> Layout | None:
     """The offsets of this interpreter, or None if one could not be established."""
+    import sysconfig  # 1 ms
+
     if WORD != 8 or sys.byteorder != "little" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     if sys.implementation.name != "cpython":

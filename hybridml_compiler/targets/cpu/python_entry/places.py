@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
@@ -17,12 +16,14 @@ import numpy as np
 from hybridml_compiler.targets.cpu.python_entry.block import PLACE, column, row, word
 from hybridml_compiler.targets.cpu.python_entry.object_layout import Layout
 
+from ....record import record
+
 ABSENT = object()  # the value of a key that a dict does not have
 PLACE_WORD, PLACE_ITEMS, PLACE_ENTRY, PLACE_KEYS = 0, 1, 2, 3
 Row = dict[str, int]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class CellHolds:
     """A variable of an enclosing function."""
 
@@ -39,7 +40,7 @@ class CellHolds:
         return [{"kind": PLACE_WORD, "owner": id(self.cell) + layout.cell_contents, "expected": id(self.value)}]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ListHolds:
     """The length of a list and its items; `owner` is exactly a list."""
 
@@ -59,7 +60,7 @@ class ListHolds:
         ]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class EntryHolds:
     """The value of a string key of a dict, or `ABSENT`."""
 
@@ -78,7 +79,7 @@ class EntryHolds:
         return [{"kind": PLACE_ENTRY, "owner": id(self.owner), "key": id(self.key), "expected": expected}]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class DictSize:
     """The number of entries of a dict."""
 
@@ -92,7 +93,7 @@ class DictSize:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.dict_size, "expected": self.size}]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class KeysHold:
     """The keys of a dict, in their order; `owner` is exactly a dict."""
 
@@ -112,7 +113,7 @@ class KeysHold:
         ]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class FunctionHolds:
     """The code of a function, or its default values (None is a null pointer)."""
 
@@ -128,7 +129,7 @@ class FunctionHolds:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.function[self.part], "expected": expected}]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ClassHolds:
     """The class of an object."""
 
@@ -142,7 +143,7 @@ class ClassHolds:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.type, "expected": id(self.value)}]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class OrderHolds:
     """The method resolution order of a class, which is another one where its bases are."""
 
@@ -156,7 +157,7 @@ class OrderHolds:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.type_order, "expected": id(self.value)}]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class FormHolds:
     """Shape, dtype, strides and flags of an array."""
 

@@ -6,11 +6,12 @@ import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....record import record
 from .places import Place
 
 ARENA_ALIGNMENT = 64
@@ -23,7 +24,7 @@ class Arena(NamedTuple):
     owner: np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@record
 class ArraySpec:
     """An array of exactly this type and shape, C-contiguous."""
 
@@ -31,14 +32,14 @@ class ArraySpec:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Constant:
     """An argument that must be this very object: None, True, a small integer, an interned string."""
 
     value: object
 
 
-@dataclass(frozen=True)
+@record
 class FloatCell:
     """An argument that must be exactly a float; the step gets a pointer to its value as a double."""
 
@@ -47,7 +48,7 @@ Argument = ArraySpec | Constant | FloatCell
 Counter = ctypes.c_int64
 
 
-@dataclass
+@record(frozen=False)
 class EntrySpec:
     """The checks of an entry, the operands that it gives the step, and the result that it makes.
 

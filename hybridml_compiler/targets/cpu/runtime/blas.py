@@ -16,9 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +24,8 @@ import numpy as np
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+
+from ....record import record
 
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
 
@@ -60,7 +60,7 @@ LIBRARY_NAMES = re.compile(r"openblas|mkl_rt|libblis|flexiblas|cblas|libblas|acc
 ACCELERATE = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
 
 
-@dataclass(frozen=True)
+@record
 class Blas:
     """A matrix product found: addresses with the uniform 64-bit signature, and where it came from."""
 
@@ -162,10 +162,10 @@ def _libraries() -> Iterator[str]:
     with suppress(OSError), open("/proc/self/maps") as maps:
         loaded = {line.split(maxsplit=5)[-1].strip() for line in maps if LIBRARY_NAMES.search(line)}
         seen |= {path for path in loaded if os.path.isfile(path)}
-    package = Path(np.__file__).parent
-    for folder in (package.parent / "numpy.libs", package / ".dylibs"):
-        if folder.is_dir():
-            seen |= {str(path) for path in folder.iterdir() if LIBRARY_NAMES.search(path.name)}
+    package = os.path.dirname(np.__file__)
+    for folder in (os.path.join(os.path.dirname(package), "numpy.libs"), os.path.join(package, ".dylibs")):
+        if os.path.isdir(folder):
+            seen |= {entry.path for entry in os.scandir(folder) if LIBRARY_NAMES.search(entry.name)}
     # NumPy's first, so that no other package's copy is woken for compute.
     yield from sorted(seen, key=lambda path: ("numpy" not in path, path))
     if sys.platform == "darwin":

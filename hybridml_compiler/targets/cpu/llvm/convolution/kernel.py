@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ..... import dtypes
 from .....loops.ir import Kernel, KernelSpec
 from .....once import once
+from .....record import record, replace
 from .....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
 from ...kernels import conv_tiling, conv_winograd
 from ...kernels.conv_depthwise import depthwise_tiling_of, depthwise_units
@@ -27,7 +27,7 @@ from .weights import emit_weight_gradient
 from .winograd import emit_winograd, emit_winograd_weights
 
 
-@dataclass(frozen=True)
+@record
 class Preparation:
     """A launch that prepares an operand; `emit` adds its function, with the operand and the memory to fill as buffers.
 
@@ -39,7 +39,7 @@ class Preparation:
     nbytes: Callable[[Convolution, Any], int]
 
 
-@dataclass(frozen=True)
+@record
 class Algorithm:
     """`accepts(convolution, machine)` gives a plan (any value with a repr that says all of it) or None.
 

@@ -6,9 +6,9 @@ of the contiguous axis are turned in registers, and the rows of the panel have t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from .....record import record
 from .....schedule.kernels.convolution import Convolution, Pretranspose
 from .. import ir
 from ..gemm.tile import Vectors, i64, least, repeat
@@ -19,7 +19,7 @@ TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
 Axis = tuple[int, int]  # size, stride in the weights
 
 
-@dataclass(frozen=True)
+@record
 class Panel:
     """Layout of a panel: tap (ky, kx), channel c is row first + ky * steps[0] + kx * steps[1] + c * steps[2]."""
 

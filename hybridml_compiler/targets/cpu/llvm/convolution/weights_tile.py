@@ -7,11 +7,11 @@ features are those of many groups, each group spreads one of its channels over i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .....record import record
 from ...kernels.conv_depthwise import Run
 from .. import ir
 from ..gemm.tile import Vectors, i64, least, loop
@@ -24,7 +24,7 @@ Steps = tuple[int, int, int]  # from image to image, row to row, pixel to pixel
 Columns = dict[int, list[tuple[int, int]]]  # offset in the input -> pixels and taps that meet there
 
 
-@dataclass(frozen=True)
+@record
 class WeightTile:
     """Strides are in elements; those of the input are of one step over the pixels of the gradient."""
 

@@ -21,11 +21,11 @@ its neighbours leaves its rounding error, and an infinite one nan, in all result
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..... import dtypes
+from .....record import replace
 from .....schedule.kernels.convolution import Convolution, Pair
 from ...kernels.conv_winograd import (
     VECTORS,

@@ -4,11 +4,11 @@ product."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..... import dtypes
 from .....loops.ir import Kernel
 from .....once import once
+from .....record import replace
 from .....schedule import cost
 from .....schedule.fusion.epilogue import matrices_of
 from .....schedule.kernels.convolution import Pretranspose

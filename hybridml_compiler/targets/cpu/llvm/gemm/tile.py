@@ -8,12 +8,12 @@ blocks of k: neither the shape of a tile, nor its place, nor the width of a vect
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..... import dtypes
+from .....record import record
 from ...kernels.low_precision import FLOATS, Format
 from .. import ir
 from ..types import I1, I32, I64, PTR, VOID, Literal, constant, intrinsic, register_type
@@ -28,7 +28,7 @@ PREFETCH = 8
 FAR = 2 * _LINE
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """Strides are in elements: A at a + i * a_row + k * a_step, B at b + k * b_step, C at c + i * c_row."""
 

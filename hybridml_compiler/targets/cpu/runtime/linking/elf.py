@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hybridml_compiler.errors import CompileError
+
+from .....record import record
 
 # Section types and flags, special section numbers, bindings.
 _PROGBITS, _SYMTAB, _STRTAB, _RELA, _NOBITS = 1, 2, 3, 4, 8
@@ -31,7 +32,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Section:
     """A section that is loaded, and its place in an image."""
 
@@ -46,7 +47,7 @@ class Section:
         return bool(self.flags & _WRITE)
 
 
-@dataclass(frozen=True)
+@record
 class Symbol:
     name: str
     section: Section | None  # None: imported
@@ -54,7 +55,7 @@ class Symbol:
     local: bool
 
 
-@dataclass(frozen=True)
+@record
 class Relocation:
     section: Section
     offset: int

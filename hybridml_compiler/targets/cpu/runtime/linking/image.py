@@ -22,7 +22,6 @@ import platform
 import struct
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.once import once
@@ -38,12 +37,14 @@ from hybridml_compiler.targets.cpu.runtime.linking.elf import (
     read,
 )
 
+from .....record import record
+
 SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64"
 PAGE = 4096
 _JUMP = bytes([0xFF, 0x25])  # jmp [rip + offset], followed by the offset
 
 
-@dataclass(frozen=True)
+@record
 class Image:
     """Linked machine code. Offsets count from the beginning of `code`; `data` begins on the page after its end."""
 

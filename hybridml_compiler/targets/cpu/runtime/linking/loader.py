@@ -10,7 +10,6 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.errors import CompileError
@@ -20,6 +19,8 @@ from hybridml_compiler.targets.cpu.runtime.jit import OPT, initialized
 from hybridml_compiler.targets.cpu.runtime.linking import image
 from hybridml_compiler.targets.cpu.spec import host_spec
 
+from .....record import record
+
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 LIBC = ("memcpy", "memmove", "memset", "memcmp", "fmod", "fmodf")
 
 
-@dataclass(frozen=True)
+@record
 class Library:
     """Linked code: addresses are good for as long as this object lives."""
 

@@ -1,0 +1,132 @@
+"""Records have the methods of data classes, made when they are first called."""
+
+import copy
+import pickle
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from hybridml_compiler.record import fields, record, replace
+
+
+@record
+class Point:
+    """A point."""
+
+    x: int
+    y: int = 0
+
+
+@record
+class Named(Point):
+    name: str = field(default="", repr=False)
+    tags: list[str] = field(default_factory=list)
+
+
+@record(frozen=False)
+class Open:
+    value: object = None
+
+
+@record(frozen=False, eq=False)
+class Alone:
+    value: int
+
+
+def test_a_record_is_made_from_its_fields() -> None:
+    point = Point(1, y=2)
+    assert (point.x, point.y, Point(1).y, Point.__doc__) == (1, 2, 0, "A point.")
+    assert Point.__init__.__qualname__ == "Point.__init__"
+    with pytest.raises(TypeError, match=r"Point.__init__\(\) missing 1 required positional argument: 'x'"):
+        Point()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        Point(1, z=2)  # type: ignore[call-arg]
+
+
+def test_records_of_equal_fields_are_equal() -> None:
+    @dataclass(frozen=True)
+    class Twin:
+        x: int
+        y: int = 0
+
+    assert Point(1) == Point(1, 0) != Point(1, 1)
+    assert hash(Point(1)) == hash(Point(1, 0)) == hash(Twin(1))
+    assert Point(1) != Twin(1) and Point(1) != Named(1)
+    assert Alone(1) != Alone(1)
+    assert Open(1) == Open(1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Open(1))
+
+
+def test_a_record_is_shown_by_its_fields() -> None:
+    assert repr(Point(1)) == "Point(x=1, y=0)"
+    assert repr(Named(1, name="a", tags=["b"])) == "Named(x=1, y=0, tags=['b'])"
+    own = Open()
+    own.value = own
+    assert repr(own) == "Open(value=...)"
+
+
+def test_fields_are_inherited_and_factories_called_for_each() -> None:
+    one, other = Named(1), Named(1)
+    one.tags.append("a")
+    assert other.tags == [] and list(fields(Named)) == ["x", "y", "name", "tags"]
+    assert replace(one, x=5, name="b") == Named(5, 0, "b", ["a"])
+    match one:
+        case Named(x, y):
+            assert (x, y) == (1, 0)
+
+
+def test_methods_of_the_class_stay() -> None:
+    @record
+    class Own:
+        x: int
+
+        def __post_init__(self) -> None:
+            self.twice = 2 * self.x
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own)
+
+        __hash__ = None  # type: ignore[assignment]
+
+    assert Own(2).twice == 4 and repr(Own(2)) == "own" and Own(1) == Own(2)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Own(1))
+
+
+def test_a_field_without_a_default_cannot_follow_one_with_a_default() -> None:
+    with pytest.raises(TypeError, match=r"field 'y' of .*Wrong has no default and follows 'x', which has one"):
+
+        @record
+        class Wrong:
+            x: int = 0
+            y: int
+
+
+def test_records_are_copied_and_pickled() -> None:
+    named = Named(1, tags=["a"])
+    assert pickle.loads(pickle.dumps(named)) == copy.deepcopy(named) == named
+
+
+def test_threads_may_make_the_first_one_at_once() -> None:
+    @record
+    class Late:
+        x: int
+
+    made: list[Late] = []
+    barrier = threading.Barrier(8)
+
+    def run() -> None:
+        barrier.wait()
+        made.append(Late(1))
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [Late(1)] * 8
