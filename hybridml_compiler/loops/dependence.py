@@ -97,8 +97,8 @@ def _counts_up(terms: dict[Expr, Size], moving: Collection[Expr]) -> bool:
     for part, factor in sorted(digits, key=lambda digit: digit[1]):
         if below is None or factor <= below:
             return False
-        known = part.low is not None and part.high is not None and not is_dim(part.high)
-        below = below + factor * (part.high - part.low) if known else None
+        least, most = part.low, part.high
+        below = None if least is None or most is None or is_dim(most) else below + factor * (most - least)
     return True
 
 

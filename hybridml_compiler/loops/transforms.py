@@ -135,11 +135,11 @@ def renamed(
             case For(var, inner, kind):
                 var = new(var)
                 return For(var, tuple([made(x) for x in inner]), kind)
-            case Reduce(result, op, variables, value, _):
+            case Reduce(result, op, variables, value, kind):
                 variables = tuple([new(v) for v in variables])
                 value = s.substitute(value, mapping, memo)
                 mapping[result] = s.reduction_result(op, value, variables)
-                return replace(stmt, result=mapping[result], vars=variables, value=value)
+                return Reduce(mapping[result], op, variables, value, kind)
             case Scan():
                 var = new(stmt.var)
                 index, value = s.substitute(stmt.index, mapping, memo), s.substitute(stmt.value, mapping, memo)
@@ -156,7 +156,7 @@ def _bound(kernel: Kernel, loop: For, kind: LoopKind) -> For:
     promised = kind == "serial" or loop.kind in ("vector", "thread") or (kind in own and loop.kind in own)
     if not promised and not independent(loop, private=kind in own, among=among):
         raise CompileError(f"bind: iterations over {loop.var} may need each other's results; they stay serial")
-    return replace(loop, kind=kind)
+    return For(loop.var, loop.body, kind)
 
 
 def _with_reductions(body: Sequence[Stmt], var: Expr, kind: LoopKind) -> tuple[Stmt, ...]:

@@ -253,13 +253,16 @@ class GroupLowering(Expressions):
         made: list[Stmt] = []
         for stmt in body:
             match stmt:
-                case For():
-                    made.append(replace(stmt, body=self._plain(stmt.body, homes, memo)))
-                case Reduce():
-                    made.append(replace(stmt, value=self.s.without_bounds(stmt.value, memo)))
-                case Store() | Scan():
-                    index, value = (self.s.without_bounds(e, memo) for e in (stmt.index, stmt.value))
-                    made.append(replace(stmt, buffer=homes[stmt.buffer.name], index=index, value=value))
+                case For(var, inner, kind):
+                    made.append(For(var, self._plain(inner, homes, memo), kind))
+                case Reduce(result, op, variables, value, kind):
+                    made.append(Reduce(result, op, variables, self.s.without_bounds(value, memo), kind))
+                case Store(buffer, index, value):
+                    index, value = self.s.without_bounds(index, memo), self.s.without_bounds(value, memo)
+                    made.append(Store(homes[buffer.name], index, value))
+                case Scan(buffer, index, op, var, value, reverse):
+                    index, value = self.s.without_bounds(index, memo), self.s.without_bounds(value, memo)
+                    made.append(Scan(homes[buffer.name], index, op, var, value, reverse))
         return tuple(made)
 
 
