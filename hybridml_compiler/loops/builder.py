@@ -37,6 +37,7 @@ class LoopBuilder:
         self._interned: dict[Any, Expr] = {}
         self._integers: dict[int, Expr] = {}  # int64 constants, most of all that is built: found in a tenth of the time
         self._masks: list[Expr] = []
+        self._promised = False  # whether any expression is `bounded`
         self._fresh = 0
 
     # ---- leaves
@@ -323,10 +324,13 @@ class LoopBuilder:
         )
         if inside or (not is_dim(size) and size < 1):
             return expr
+        self._promised = True
         return self._intern(("bounded", size, id(expr)), "bounded", (expr,), size, dtypes.int64, 0, size - 1)
 
     def without_bounds(self, expr: Expr, memo: dict[Expr, Expr]) -> Expr:
         """The expression without its `bounded` promises, otherwise as it is."""
+        if not self._promised:
+            return expr
         for part in postorder([expr], lambda part: () if part in memo else part.args):
             if part not in memo:
                 memo[part] = self._unbounded(part, [memo[a] for a in part.args])

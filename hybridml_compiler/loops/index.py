@@ -6,7 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from ..sizes.dims import Size, extremes, is_dim
+from ..sizes.dims import Size, at_most, extremes, is_dim, same
+from ..walk import postorder
 from .ir import Expr
 
 Range = tuple[Size | None, Size | None]
@@ -99,6 +100,33 @@ def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, Size] | None = No
         else:
             memo[expr] = parts[0] + parts[1] if expr.op == "add" else parts[0] - parts[1]
     return memo[expr]
+
+
+def affine_terms(expr: Expr) -> tuple[dict[Expr, Size], Size]:
+    """(coefficient of each variable and opaque leaf, constant part) of an integer expression."""
+
+    def parts(part: Expr) -> tuple[Expr, ...]:
+        if part.op == "index" and _is_inside(part):
+            return part.args[:1]
+        return part.args[: 1 if part.op == "mul" else 2] if part.op != "var" and is_affine_step(part) else ()
+
+    found: dict[Expr, Size] = {expr: 1}
+    constant: Size = 0
+    for part in reversed(postorder([expr], parts)):  # a part after all that it is a part of
+        inner = parts(part)
+        if part.op == "const":
+            constant += found.pop(part) * part.attr
+        elif inner:
+            factor = found.pop(part) * (part.args[1].attr if part.op == "mul" else 1)
+            for k, operand in enumerate(inner):
+                found[operand] = found.get(operand, 0) + (-factor if k and part.op == "sub" else factor)
+    return {part: factor for part, factor in found.items() if not same(factor, 0)}, constant
+
+
+def _is_inside(index: Expr) -> bool:
+    """Whether a checked index is what it is an index of, by its range."""
+    at, (size, _) = index.args[0], index.attr
+    return at.low is not None and at.high is not None and at_most(0, at.low) and at_most(at.high + 1, size)
 
 
 def coefficient(expr: Expr, var: Expr) -> Size | None:

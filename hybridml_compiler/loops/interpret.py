@@ -18,8 +18,8 @@ from ..errors import CompileError
 from ..sizes.values import evaluate
 from ..walk import postorder
 from .builder import scan_start
-from .index import coefficient, opaque_leaves
-from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements, steps
+from .dependence import independent
+from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, statements, steps
 from .scalar import Array, NumpyBuilder
 from .transcendental import TABLE
 
@@ -68,6 +68,7 @@ class _Run:
         self.s = NumpyBuilder()
         self.grid: tuple[int, ...] = ()  # their extents, innermost first
         self.values: dict[Expr, Array] = {}  # variables, results, and values computed from them
+        self.axes: dict[int, bool] = {}
         self.status = 0
 
     # ---- statements
@@ -89,7 +90,7 @@ class _Run:
     def loop(self, stmt: For) -> None:
         lo, hi = (self.lo, self.hi) if stmt.var is self.kernel.range else (0, self.extent(stmt.var))
         outer = self.enter()
-        if _independent(stmt):
+        if self.side_by_side(stmt):
             self.axis(stmt.var, np.arange(lo, hi))
             self.body(stmt.body)
             self.leave(outer)
@@ -98,6 +99,15 @@ class _Run:
             self.values[stmt.var] = np.asarray(iteration)
             self.body(stmt.body)
             self.leave(outer)
+
+    def side_by_side(self, stmt: For) -> bool:
+        """Whether a loop is one axis. There is one scratch memory: iterations with one each take turns."""
+        found = self.axes.get(id(stmt))
+        if found is None:
+            own = any(isinstance(x, Store) and x.buffer.role == "scratch" for x in statements(stmt.body))
+            promised = stmt.kind in ("vector", "thread") or (stmt.kind != "serial" and not own)
+            found = self.axes[id(stmt)] = promised or independent(stmt)
+        return found
 
     def extent(self, var: Expr) -> int:
         return int(evaluate(extent(var), self.sizes))
@@ -188,26 +198,3 @@ class _Run:
         if np.any(failed):
             self.status = 1
         return np.where(bad, 0, wrapped)
-
-
-def _independent(stmt: For) -> bool:
-    """Whether the iterations may run side by side: none loads what another one stores, so a buffer that is both loaded
-    and stored under the loop is so at one index alone, which moves with the loop; and no two store at one place that
-    data tell, where the last one counts."""
-    stores = [s for s in statements(stmt.body) if isinstance(s, Store | Scan)]
-    if not stmt.vector and any(_is_told_by_data(s.index, stmt.var) for s in stores):
-        return False
-    places: dict[str, set[Expr]] = {s.buffer.name: set() for s in stores}
-    for expr in expressions(stmt.body):
-        if expr.op == "load" and expr.attr.name in places:
-            places[expr.attr.name].add(expr.args[0])
-    for store in stores:
-        if places[store.buffer.name]:
-            places[store.buffer.name].add(store.index)
-    both = [found for found in places.values() if found]
-    return all(len(found) == 1 and (stmt.vector or bool(coefficient(next(iter(found)), stmt.var))) for found in both)
-
-
-def _is_told_by_data(index: Expr, var: Expr) -> bool:
-    """Whether a part of an index is loaded from memory under this loop variable."""
-    return any(leaf.op in ("load", "index") and var in leaf.depends for leaf in opaque_leaves(index))

@@ -1,15 +1,21 @@
 """The loop dialect: loop nests over scalar expressions, the form of a kernel just before code generation.
 
-    kernel = (buffers; range) { stmt* }       `range`: the variable whose iterations are split over threads, or none
-    buffer = name: dtype[size]  in | out | inout | scratch   flat memory, `size` in elements; scratch is a thread's own
-    stmt   = for var < extent [vector] { stmt* }   vector: iterations are independent and run in lanes
-           | result = reduce op over var < extent, ... [vector] of expr
+    kernel = (buffers) { stmt* }
+    buffer = name: dtype[size]  in | out | inout | scratch   flat memory, `size` in elements; scratch is that of an
+                                                             iteration of the outermost loop, unless it is serial
+    stmt   = for var < extent [kind] { stmt* }
+           | result = reduce op over var < extent, ... [kind] of expr   its last variable is of that kind
            | scan op over var < extent [reverse] { buffer[expr] = expr }   running combination, stored at every step
            | buffer[expr] = expr
+    kind   = vector | parallel | block | thread    none: serial, one iteration after the other
     expr   = constant | var | result
            | buffer[expr if expr]       a load; zero where the condition (when there is one) does not hold
            | index(expr if expr, size)  a data-dependent index: wrapped, and reported in `status` when out of range
            | op(expr, ...)              op: scalar ISA or transcendental
+
+Iterations of a loop that is not serial are independent of each other. They run in lanes (`vector`), by the threads of a
+pool (`parallel`), or as the blocks and the threads of a grid. Lowering makes serial loops; a target's schedule gives
+them kinds (see transforms.py).
 
 A size, an extent and an int64 constant may be a `Dim` (see sizes/dims.py), which a call gives a value: the values of
 its symbols are in a table that follows the buffers.
@@ -26,18 +32,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ..once import lazy
-from ..record import record
+from ..record import record, replace
 from ..sizes.dims import Size, is_symbolic, symbols_of
 from ..walk import postorder, reachable
 
 # A loop extent no array reaches: a kernel takes its real length as an argument.
 ANY_LENGTH = (1 << 62) - 1
 Role = Literal["in", "out", "inout", "scratch"]
+LoopKind = Literal["serial", "vector", "parallel", "block", "thread"]
+LOOP_KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 args_of: Callable[[Expr], tuple[Expr, ...]] = operator.attrgetter("args")
 
 
@@ -90,7 +98,7 @@ class Reduce:
     op: str  # add mul min max and or argmin argmax
     vars: tuple[Expr, ...]
     value: Expr
-    vector: bool = False  # the last variable runs in lanes, combined by a fixed tree at the end
+    kind: LoopKind = "serial"  # of the last variable; where it is another one, parts are combined by a fixed tree
 
 
 @record
@@ -109,7 +117,7 @@ class Scan:
 class For:
     var: Expr
     body: tuple[Stmt, ...]
-    vector: bool = False
+    kind: LoopKind = "serial"
 
 
 Stmt = Store | Reduce | Scan | For
@@ -185,11 +193,18 @@ class Kernel(KernelSpec):
 
     buffers: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
-    range: Expr | None = None  # outermost loop variable, split over threads
     lanes: int = 1  # width of vector loops, in elements
     granule: int = 1  # split points of the range are multiples of this
     cost: float = 0.0  # estimated nanoseconds on one core, for the decision to run in parallel
     chained: bool = False  # run part by part, between others that find its results in a cache
+
+    @property
+    def range(self) -> Expr | None:
+        """The variable of the outermost loop, which a launch runs in parts, in any order; None where it is serial."""
+        match self.body:
+            case (For(var, _, kind),) if kind != "serial":
+                return var
+        return None
 
     @property
     def operands(self) -> tuple[Buffer, ...]:
@@ -209,6 +224,13 @@ class Kernel(KernelSpec):
     def expressions(self) -> list[Expr]:
         """Every distinct expression, operands first."""
         return expressions(self.body)
+
+    def rescheduled(self, **changes: Any) -> Kernel:
+        """The kernel with other kinds of loops, or other facts: its expressions stay, which take long to find."""
+        made = replace(self, **changes)
+        if "expressions" in self.__dict__:
+            made.__dict__["expressions"] = self.__dict__["expressions"]
+        return made
 
     @lazy
     def symbols(self) -> list[str]:
@@ -279,6 +301,28 @@ def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
         yield stmt
         if isinstance(stmt, For):
             yield from statements(stmt.body)
+
+
+def perfect_nest(body: Sequence[Stmt]) -> tuple[list[For], Sequence[Stmt]]:
+    """The loops, outer to inner, that hold one statement each and so the rest; and that rest."""
+    loops: list[For] = []
+    while len(body) == 1 and isinstance(body[0], For):
+        loops.append(body[0])
+        body = body[0].body
+    return loops, body
+
+
+def nested(loops: Sequence[For], body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """The body in these loops, outer to inner: the inverse of `perfect_nest`."""
+    made = tuple(body)
+    for loop in reversed(loops):
+        made = (For(loop.var, made, loop.kind),)
+    return made
+
+
+def serial(vars_: Sequence[Expr], body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """The body in serial loops, outer to inner."""
+    return nested([For(var, ()) for var in vars_], body)
 
 
 def steps(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, ...]]:

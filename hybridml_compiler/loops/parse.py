@@ -16,7 +16,7 @@ from ..record import record
 from ..sizes.dims import Size, same, symbol
 from ..sizes.values import parse as parse_size
 from .builder import LoopBuilder
-from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent
+from .ir import LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent
 from .scalar import ISA
 from .transcendental import TABLE
 
@@ -72,7 +72,6 @@ class _Parser:
         self.s = LoopBuilder()
         self.buffers: dict[str, Buffer] = {}
         self.names: list[dict[str, Expr]] = []
-        self.range: Expr | None = None
         self.symbols: dict[str, Size] = {}
         self.loop: dict[str, Expr] = {}  # variables of the reduction just before
 
@@ -146,7 +145,7 @@ class _Parser:
         body = self.body()
         if self.token.kind != "end":
             raise self.error(self.token, "the end of the text")
-        return Kernel(tuple(self.buffers.values()), body, self.range, **facts)
+        return Kernel(tuple(self.buffers.values()), body, **facts)
 
     def buffer(self) -> None:
         token = self.token
@@ -186,11 +185,9 @@ class _Parser:
         """A statement; None for the definition of a name."""
         if self.reads("for"):
             name, var = self.variable()
-            if self.reads("parallel"):
-                self.range = var
-            vector = self.reads("vector")
+            kind = self.kind()
             self.expect("{")
-            return For(var, self.body({name: var}), vector)
+            return For(var, self.body({name: var}), kind)
         if self.reads("scan"):
             return self.scan()
         if self.token.text in self.buffers:
@@ -220,6 +217,9 @@ class _Parser:
         known = (shared or {}).get(name)
         return name, known if known is not None and same(extent(known), size) else self.s.var("i", size)
 
+    def kind(self) -> LoopKind:
+        return next((kind for kind in LOOP_KINDS if kind != "serial" and self.reads(kind)), "serial")
+
     def reduce(self) -> Reduce:
         op = self.take("word", "add, mul, min, max, and, or, argmin or argmax")
         self.expect("over")
@@ -227,7 +227,7 @@ class _Parser:
         while self.reads(","):
             names |= dict([self.variable(self.loop)])
         self.loop = names
-        vector = self.reads("vector")
+        kind = self.kind()
         variables = tuple(names.values())
         self.names.append(names)
         if self.reads("of"):
@@ -241,7 +241,7 @@ class _Parser:
             value = self.expr()
             self.expect("}")
         self.names.pop()
-        return Reduce(self.s.reduction_result(op, value, variables), op, variables, value, vector)
+        return Reduce(self.s.reduction_result(op, value, variables), op, variables, value, kind)
 
     def scan(self) -> Scan:
         op = self.take("word", "add, mul, min, max, and or or")

@@ -4,12 +4,13 @@
     N      = digits | "{" size "}"                                     a size that comes with the call: {2*n+1}
     buffer = name ":" dtype "[" N "]" ["out" | "inout" | "scratch"]
     item   = name "=" expr                                             a name for a value that is used again
-           | "for" var "<" N ["parallel"] ["vector"] "{" item* "}"
-           | name "=" "reduce" op "over" vars ["vector"] ("of" expr | "{" item* "yield" expr "}")
+           | "for" var "<" N [kind] "{" item* "}"
+           | name "=" "reduce" op "over" vars [kind] ("of" expr | "{" item* "yield" expr "}")
            | "scan" op "over" var "<" N ["reverse"] "{" item* store "}"
            | store
     store  = name "[" expr "]" "=" expr
     vars   = var "<" N {"," var "<" N}
+    kind   = "vector" | "parallel" | "block" | "thread"
     expr   = sums, products and comparisons of terms, with the usual precedence, left to right
     term   = number [":" dtype] | "{" size "}" | "true" | "false" | name | "(" expr ")"
            | name "[" expr ["if" expr] "]"                             a load; zero where the condition does not hold
@@ -44,7 +45,7 @@ from .. import dtypes
 from ..record import record
 from ..sizes.dims import Size, is_dim
 from ..walk import postorder
-from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, operands
+from .ir import Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands
 from .parse import INFIX, parse_kernel
 
 __all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
@@ -155,14 +156,13 @@ class _Printer:
     def statement(self, stmt: Stmt) -> None:
         block = self.blocks[-1]
         match stmt:
-            case For(var, body, vector):
-                flags = " parallel" * (var is self.kernel.range) + " vector" * vector
-                line = f"for {self.new('i', var)} < {_size(extent(var))}{flags} {{"
+            case For(var, body, kind):
+                line = f"for {self.new('i', var)} < {_size(extent(var))}{_kind(kind)} {{"
                 inner = self.block(body, (var,))
                 block.at[id(stmt)] = len(block.lines)
                 block.add(line)
                 block.nest(inner)
-            case Reduce(result, op, variables, value, vector):
+            case Reduce(result, op, variables, value, kind):
                 if tuple(block.loop) == variables:
                     self.names |= block.loop
                 else:
@@ -171,7 +171,7 @@ class _Printer:
                 inner = self.open(variables)
                 shown = self.expression(value)
                 self.close(inner)
-                head = f"{self.new('s', result)} = reduce {op} over {over}{' vector' * vector}"
+                head = f"{self.new('s', result)} = reduce {op} over {over}{_kind(kind)}"
                 self.level[result] = len(self.blocks) - 1
                 block.names.append(result)
                 block.at[id(stmt)] = len(block.lines)
@@ -258,6 +258,10 @@ def _named_values(kernel: Kernel) -> set[Expr]:
             named.add(expr)
             length[expr] = 0
     return named
+
+
+def _kind(kind: LoopKind) -> str:
+    return "" if kind == "serial" else f" {kind}"
 
 
 def _size(size: Size) -> str:

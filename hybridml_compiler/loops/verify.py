@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from .. import dtypes
 from ..errors import LOCATION, CompileError, DTypeError
 from ..sizes.dims import Size, hint
-from .index import affine_coefficient, is_affine_step, opaque_leaves
-from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, steps
+from .index import affine_terms
+from .ir import LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, expressions, extent, steps
 from .scalar import ISA, result_dtype
 from .text import kernel_lines
 from .transcendental import TABLE
@@ -29,8 +29,9 @@ def verify_kernel(kernel: Kernel, stage: str = "") -> None:
     - a variable or result is defined once, by a statement around or before its uses; extents are 1 or more
     - operands have the dtypes that the instruction set asks for; indices are int64, masks bool
     - an index stays inside of its buffer
-    - there is no vector loop in a vector loop
-    - iterations of a parallel or vector loop store to different places; the parallel loop is outermost
+    - there is no vector loop in a vector loop, and no loop of threads in either that or a parallel one
+    - parallel loops and blocks are the outermost ones
+    - iterations of a loop that is not serial store to different places
 
     `stage` names the maker of the kernel in the error.
     """
@@ -48,40 +49,35 @@ def _faults(kernel: Kernel) -> Iterator[Fault]:
     for buffer in kernel.buffers:
         if hint(buffer.size) < 1:
             yield None, f"buffer {buffer.name} has {buffer.size} elements; extents are 1 or more"
-    if kernel.range is not None and not any(isinstance(s, For) and s.var is kernel.range for s in kernel.body):
-        yield None, f"the parallel variable {kernel.range} is not that of an outermost loop"
     if kernel.lanes < 1 or kernel.granule < 1:
         yield None, f"{kernel.lanes} lanes, granule {kernel.granule}; both are 1 or more"
     for expr in kernel.expressions:
         for message in _expression_faults(expr, buffers):
             yield _user_of(kernel, expr), message
-    yield from _Walk(kernel, buffers).body(kernel.body, frozenset(), None)
+    yield from misplaced(kernel.body)
+    yield from _Walk(buffers).body(kernel.body, frozenset(), ())
 
 
 class _Walk:
-    """The checks that depend on the position of a statement: scopes, lanes, conflicting stores."""
+    """The checks that depend on the position of a statement: scopes and conflicting stores."""
 
-    def __init__(self, kernel: Kernel, buffers: dict[str, Buffer]) -> None:
-        self.kernel, self.buffers = kernel, buffers
+    def __init__(self, buffers: dict[str, Buffer]) -> None:
+        self.buffers = buffers
         self.defined: set[Expr] = set()
 
-    def body(self, body: Sequence[Stmt], scope: frozenset[Expr], vector: Expr | None) -> Iterator[Fault]:
+    def body(self, body: Sequence[Stmt], scope: frozenset[Expr], around: tuple[For, ...]) -> Iterator[Fault]:
         for stmt, first in ((s, step[0]) for step in steps(body) for s in step):
             match stmt:
-                case For(var, inner, in_lanes):
+                case For(var, inner, _):
                     yield from self.variables(stmt, (var,))
-                    if in_lanes and vector is not None:
-                        yield stmt, f"a vector loop over {var} inside of one over {vector}"
                     if not inner:
                         yield stmt, f"the loop over {var} does nothing"
-                    yield from self.body(inner, scope | {var}, var if in_lanes else vector)
-                case Reduce(result, _, variables, value, in_lanes):
+                    yield from self.body(inner, scope | {var}, (*around, stmt))
+                case Reduce(result, _, variables, value, _):
                     if stmt is first:
                         yield from self.variables(stmt, variables)
-                    yield from self.reduction(stmt, vector)
+                    yield from self.reduction(stmt)
                     yield from self.uses(stmt, value, scope.union(variables))
-                    if in_lanes and vector is not None:
-                        yield stmt, f"a reduction in lanes inside of the vector loop over {vector}"
                     if result in self.defined:
                         yield stmt, f"{result} is defined twice"
                     self.defined.add(result)
@@ -90,13 +86,9 @@ class _Walk:
                     yield from self.variables(stmt, (var,))
                     if op not in SCANS or not _combines(op, value):
                         yield stmt, f"a scan cannot combine {dtypes.short(value.dtype)} by {op!r}"
-                    yield from self.store(stmt, scope | {var}, (var, *self.separate(vector)))
+                    yield from self.store(stmt, scope | {var}, (For(var, (), "vector"), *around))
                 case Store():
-                    yield from self.store(stmt, scope, self.separate(vector))
-
-    def separate(self, vector: Expr | None) -> tuple[Expr, ...]:
-        """Variables whose iterations run in any order: stores must move with them."""
-        return tuple(dict.fromkeys(v for v in (self.kernel.range, vector) if v is not None))
+                    yield from self.store(stmt, scope, around)
 
     def variables(self, stmt: Stmt, variables: Sequence[Expr]) -> Iterator[Fault]:
         if not variables:
@@ -113,7 +105,7 @@ class _Walk:
             unknown = ", ".join(sorted(str(d) for d in expr.depends - scope))
             yield stmt, f"{unknown} is used outside of its scope"
 
-    def reduction(self, stmt: Reduce, vector: Expr | None) -> Iterator[Fault]:
+    def reduction(self, stmt: Reduce) -> Iterator[Fault]:
         if stmt.op not in REDUCTIONS or not _combines(stmt.op, stmt.value):
             yield stmt, f"a reduction cannot combine {dtypes.short(stmt.value.dtype)} by {stmt.op!r}"
         arg = stmt.op.startswith("arg")
@@ -121,7 +113,7 @@ class _Walk:
         if stmt.result.op != "result" or stmt.result.dtype is not expected:
             yield stmt, f"the result of this reduction is {dtypes.short(expected)}, not {stmt.result.dtype}"
 
-    def store(self, stmt: Store | Scan, scope: frozenset[Expr], separate: Sequence[Expr]) -> Iterator[Fault]:
+    def store(self, stmt: Store | Scan, scope: frozenset[Expr], around: Sequence[For]) -> Iterator[Fault]:
         buffer, index, value = stmt.buffer, stmt.index, stmt.value
         known = self.buffers.get(buffer.name)
         if known is None:
@@ -135,13 +127,41 @@ class _Walk:
             yield stmt, f"an index of {dtypes.short(index.dtype)}; indices are i64"
         yield from self.uses(stmt, index, scope)
         yield from self.uses(stmt, value, scope)
-        for var in separate:  # scratch is a thread's own: it is filled again in every iteration of the parallel loop
-            own = known.role == "scratch" and var is self.kernel.range
-            if var in scope and var not in index.depends and hint(extent(var)) > 1 and not own:
+        for var, kind in ((loop.var, loop.kind) for loop in around if loop.kind != "serial"):
+            own = known.role == "scratch" and kind in ("parallel", "block")  # filled again in every iteration
+            if var not in index.depends and hint(extent(var)) > 1 and not own:
                 yield stmt, f"every iteration over {var} stores to the same place of {buffer.name}"
         span = exact_span(index)
         if span is not None and _outside(span, known.size):
             yield stmt, f"a store to {span[0]}..{span[1]} of {buffer.name}, which has {known.size} elements"
+
+
+# Kinds of loop that a loop of each kind may be in.
+_AROUND: dict[LoopKind, tuple[LoopKind, ...]] = {
+    "serial": LOOP_KINDS,
+    "vector": ("serial", "parallel", "block", "thread"),
+    "parallel": ("parallel",),
+    "block": ("block",),
+    "thread": ("serial", "block", "thread"),
+}
+
+
+def misplaced(body: Sequence[Stmt], around: Sequence[For] = ()) -> Iterator[tuple[Stmt, str]]:
+    """Loops and reductions whose kind does not fit those around them."""
+    for stmt in body:
+        if not isinstance(stmt, For | Reduce):
+            continue
+        what, var = ("loop", stmt.var) if isinstance(stmt, For) else ("reduction", stmt.vars[-1] if stmt.vars else None)
+        if stmt.kind in ("parallel", "block"):
+            if isinstance(stmt, Reduce):
+                yield stmt, f"a {stmt.kind} reduction over {var}: its parts cannot be combined"
+            elif len(body) > 1:
+                yield stmt, f"the {stmt.kind} loop over {var} has statements beside it"
+        for loop in around:
+            if loop.kind not in _AROUND[stmt.kind] or (isinstance(stmt, Reduce) and stmt.kind == loop.kind == "thread"):
+                yield stmt, f"a {stmt.kind} {what} over {var} inside of the {loop.kind} loop over {loop.var}"
+        if isinstance(stmt, For):
+            yield from misplaced(stmt.body, (*around, stmt))
 
 
 def _combines(op: str, value: Expr) -> bool:
@@ -201,30 +221,14 @@ def _outside(span: tuple[Size, Size], size: Size) -> bool:
 
 def exact_span(index: Expr) -> tuple[Size, Size] | None:
     """Least and greatest value of an index that is affine in loop variables; None when it is not."""
-    if index.op == "const":
-        return index.attr, index.attr
-    if not is_affine_step(index) or opaque_leaves(index):
+    terms, low = affine_terms(index)
+    if any(part.op != "var" or hint(extent(part)) < 1 for part in terms):  # the rest of a size: nothing, by its hint
         return None
-    low = high = _constant_part(index, {})
-    if any(hint(extent(var)) < 1 for var in index.depends):
-        return None  # the rest of a size: nothing, by its hint
-    for var in index.depends:
-        reach = affine_coefficient(index, var) * (extent(var) - 1)
+    high = low
+    for var, factor in terms.items():
+        reach = factor * (extent(var) - 1)
         low, high = low + (reach if hint(reach) < 0 else 0), high + (reach if hint(reach) > 0 else 0)
     return low, high
-
-
-def _constant_part(index: Expr, memo: dict[Expr, Size]) -> Size:
-    """Value of an affine index where every variable is 0."""
-    if index.op == "const":
-        size: Size = index.attr
-        return size
-    if index.op == "var":
-        return 0
-    if index not in memo:
-        left, right = (_constant_part(a, memo) for a in index.args)
-        memo[index] = left * right if index.op == "mul" else left + right if index.op == "add" else left - right
-    return memo[index]
 
 
 def _user_of(kernel: Kernel, expr: Expr) -> Stmt | None:

@@ -26,14 +26,14 @@ def kernel_cost(body: Sequence[Stmt], lanes: int, trips: float = 1.0, vector: Ex
     total = 0.0
     for stmt in body:
         if isinstance(stmt, For):
-            count = trips * hint(extent(stmt.var)) / (lanes if stmt.vector else 1)
-            total += kernel_cost(stmt.body, lanes, count, stmt.var if stmt.vector else vector)
+            count = trips * hint(extent(stmt.var)) / (lanes if stmt.kind == "vector" else 1)
+            total += kernel_cost(stmt.body, lanes, count, stmt.var if stmt.kind == "vector" else vector)
             continue
         count, inner = trips, vector
         if isinstance(stmt, Reduce):
             for var in stmt.vars:
                 count *= hint(extent(var))
-            if stmt.vector:
+            if stmt.kind == "vector":
                 count, inner = count / lanes, stmt.vars[-1]
         elif isinstance(stmt, Scan):
             count *= hint(extent(stmt.var))

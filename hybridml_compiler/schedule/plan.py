@@ -177,7 +177,9 @@ class _Planner:
                     operands[k] = memory
             left, right = operands
             return [*before, self._call(group, call, left, right)]
-        kernels = self.alike.lowered(group, lambda: lower_group(group, self.in_memory, self.donated, self.target.lanes))
+        kernels = self.alike.lowered(
+            group, lambda: lower_group(group, self.in_memory, self.donated, self.target.schedule)
+        )
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 
     def _control(self, group: Group) -> Task:
@@ -200,7 +202,7 @@ class _Planner:
         if not steps:
             return self._task(call, (left, right, group.roots[0]), group)
         made = self.alike.lowered(
-            group, lambda: [lower(group, self.in_memory, self.donated, self.target.lanes) for lower in steps]
+            group, lambda: [lower(group, self.in_memory, self.donated, self.target.schedule_matrix) for lower in steps]
         )
         found = dict(zip(steps, made, strict=True))
         prologue, (_, *before) = found.get(lower_prologue, (None, (None, left)))

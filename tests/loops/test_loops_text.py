@@ -88,7 +88,7 @@ def test_equal_kernels_have_equal_text() -> None:
         for _ in range(skip):
             s.var("unused", 3)
         i = s.var("row", 4)
-        return print_kernel(Kernel((x, out), (For(i, (Store(out, i, s.exp(s.load(x, i))),), True),), i, 4))
+        return print_kernel(Kernel((x, out), (For(i, (Store(out, i, s.exp(s.load(x, i))),), "vector"),), 4))
 
     assert build(0) == build(5)
 

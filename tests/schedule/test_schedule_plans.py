@@ -18,6 +18,7 @@ from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.kernels.library import Capabilities
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from hybridml_compiler.targets.cpu.kernels.loop_schedule import schedule, schedule_matrix
 from hybridml_compiler.targets.cpu.llvm.modules import PlanModules, modules_of
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.closeness import assert_close
@@ -41,7 +42,13 @@ COUNTS = {
 def test_the_plan_is_as_expected(name: str, golden: Callable[[str, str], None]) -> None:
     """Structure is pinned; the estimate that decides about threads is left free to be tuned."""
     build, donate = GRAPHS[name]
-    target = Capabilities(lambda _: 16, lambda call: isinstance(call, Product), lambda _: True, 2)  # not this machine
+    target = Capabilities(
+        lambda call: isinstance(call, Product),
+        lambda _: True,
+        2,
+        lambda s, kernel: schedule(s, kernel, lanes=16),  # not this machine's
+        lambda s, kernel: schedule_matrix(kernel, lanes=16),
+    )
     plan = make_plan(run_passes(build())[0], donate, target)
     golden(f"plan_{name}", re.sub(r" cost [\d.]+", "", describe_plan(plan)))
 
@@ -140,7 +147,7 @@ def test_the_plan_names_the_launches_kernels() -> None:
     assert isinstance(launch.spec, Kernel)
     text = describe_plan(plan)
     assert "b0 = input 0, b1 = input 1, b2 = output 0" in text
-    assert "tanh(" in text and "parallel vector" in text
+    assert "tanh(" in text and " vector {" in text
 
 
 def test_a_loss_reads_its_logits_once_and_writes_no_probabilities() -> None:

@@ -39,7 +39,7 @@ def kernel(first: int, second: int, *, size: int = 100) -> Kernel:
     x, out = Buffer("x", dtypes.float32, size), Buffer("out", dtypes.float32, 10, "out")
     i = s.var("i", 10)
     value = s.mul(s.load(x, s.add(s.mul(i, 2), first)), s.load(x, second))
-    return Kernel((x, out), (For(i, (Store(out, i, value),)),), i)
+    return Kernel((x, out), (For(i, (Store(out, i, value),), "parallel"),))
 
 
 def test_what_all_indices_have_in_common_is_in_the_address() -> None:
@@ -54,5 +54,5 @@ def test_nothing_is_read_before_the_address() -> None:
     s = LoopBuilder()
     x, out = Buffer("x", dtypes.float32, 24), Buffer("out", dtypes.float32, 24, "out")
     i = s.var("i", 24)
-    backwards = Kernel((x, out), (For(i, (Store(out, i, s.load(x, s.sub(23, i))),)),), i)
+    backwards = Kernel((x, out), (For(i, (Store(out, i, s.load(x, s.sub(23, i))),), "parallel"),))
     assert rebase(backwards) == (backwards, {})

@@ -20,6 +20,7 @@ from hybridml_compiler.schedule.fusion.horizontal_fusion import HorizontalFusion
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.targets.cpu import capabilities
+from hybridml_compiler.targets.cpu.kernels.loop_schedule import schedule
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.random_graphs import same_bits
 from tests.support.random_plans import arrays_for, donations, run_compiled
@@ -95,15 +96,13 @@ def test_what_waits_keeps_little_alive(every_region: None, monkeypatch: pytest.M
 
 
 def test_the_plan_of_a_region(every_region: None, golden: Callable[[str, str], None]) -> None:
-    target = replace(capabilities.capabilities(host_spec()), cores=2, lanes=lambda _: 16)
+    target = replace(capabilities.capabilities(host_spec()), cores=2, schedule=lambda s, k: schedule(s, k, lanes=16))
     program, donate = adam([64, 3])
     text = describe_plan(make_plan(program, donate, target))
     golden("plan_region", "\n".join(line.split(" cost ")[0] for line in text.splitlines()) + "\n")
 
 
-KERNEL = (
-    "kernel(b0: f32[%d], b1: f32[%d] out) lanes 4 granule 4 cost %f { for i < %d parallel vector { b1[i] = b0[i] } }"
-)
+KERNEL = "kernel(b0: f32[%d], b1: f32[%d] out) lanes 4 granule 4 cost %f { for i < %d vector { b1[i] = b0[i] } }"
 
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.floats(1, 1e6)), min_size=1, max_size=6), st.integers(1, 5))

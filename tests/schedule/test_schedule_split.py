@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
-from hybridml_compiler.loops import columns
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
+from hybridml_compiler.targets.cpu.kernels import loop_columns
 from hybridml_compiler.targets.cpu.runtime import threads
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
@@ -48,8 +48,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "SPLIT_ELEMENTS", 8)
     monkeypatch.setattr(cost, "SPLIT_ROWS", 4)
     monkeypatch.setattr(cost, "SPLIT_LENGTH", 1)
-    monkeypatch.setattr(columns, "_SHORTEST", 2)
-    monkeypatch.setattr(columns, "_ROW", 32)
+    monkeypatch.setattr(loop_columns, "_SHORTEST", 2)
+    monkeypatch.setattr(loop_columns, "_ROW", 32)
     monkeypatch.setattr(cost, "PARALLEL_THRESHOLD_NS", 0.0)
 
 

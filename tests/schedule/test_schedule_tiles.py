@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
-from hybridml_compiler.loops import tile
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
+from hybridml_compiler.targets.cpu.kernels import loop_tiles
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.random_graphs import same_bits
 from tests.support.run_plan import plan_of, run_plan
@@ -28,7 +28,7 @@ SHAPES = [(64, 64), (16, 17), (33, 70), (2, 32, 16), (19, 3, 40), (2, 17, 3, 20)
 
 @pytest.fixture(autouse=True)
 def small_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile, "_MIN_SPACE", 1)
+    monkeypatch.setattr(loop_tiles, "_MIN_SPACE", 1)
     monkeypatch.setattr(cost, "PARALLEL_THRESHOLD_NS", 0.0)
 
 

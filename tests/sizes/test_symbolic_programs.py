@@ -24,6 +24,7 @@ from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.sizes.dims import structural, symbol
 from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import check_of, substitute
+from hybridml_compiler.targets.cpu.kernels.loop_schedule import schedule
 from tests.support.closeness import assert_close
 
 F4, I8 = np.dtype("f4"), np.dtype("i8")
@@ -312,8 +313,9 @@ def test_a_graph_for_given_sizes() -> None:
 
 def test_plan_of_a_symbolic_softmax(golden: Callable[[str, str], None]) -> None:
     graph, guards = built("softmax_of_symbols")
+    target = Capabilities(lambda _: False, lambda _: False, 2, lambda s, kernel: schedule(s, kernel, lanes=16))
     with collecting(guards), structural():
-        plan = make_plan(graph, {}, Capabilities(lambda _: 16, lambda _: False, lambda _: False, 2))
+        plan = make_plan(graph, {}, target)
     golden("symbolic_softmax", print_graph(graph) + "\n\n" + describe_plan(plan))
 
 
@@ -346,12 +348,12 @@ def test_rows_of_a_product_have_the_bits_of_one_for_their_number() -> None:
 
 def test_a_kernel_is_interpreted_for_given_sizes() -> None:
     kernel = parse_kernel(
-        "kernel(x: f32[{4*n}], y: f32[{n}] out) lanes 16 granule 16 { for i < {n} parallel vector {\n"
+        "kernel(x: f32[{4*n}], y: f32[{n}] out) lanes 16 granule 16 { for i < {n} vector {\n"
         "s = reduce add over r < 4 of x[i * 4 + r]\n y[i] = s + cast({2*n+1}, f32) } }"
     )
     verify_kernel(kernel)
     assert kernel.symbols == ["n"] and kernel.total == symbol("n", 64)
-    assert "for i0 < {n} parallel vector {" in print_kernel(kernel)
+    assert "for i0 < {n} vector {" in print_kernel(kernel)
     x, y = np.arange(12, dtype=np.float32), np.empty(3, np.float32)
     assert interpret_kernel(kernel, [x, y], sizes={"n": 3}) == 0
     np.testing.assert_array_equal(y, x.reshape(3, 4).sum(1) + 7)

@@ -19,11 +19,9 @@ from typing import Any
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Expr, For, Kernel, KernelSpec, Store, expressions, statements
-from ...loops.nest import plain_store, side_by_side
+from ...loops.ir import Expr, Kernel, KernelSpec, Store, expressions, serial, statements
 from ...record import record, replace
-from ..kernel_cost import kernel_cost
-from ..kernels.library import Call
+from ..kernels.library import Call, Schedule
 from ..lowering.expressions import Index, unravel
 from ..lowering.lower import GroupLowering
 from .group import Group
@@ -119,7 +117,7 @@ def lower_epilogue(
     group: Group,
     in_memory: Callable[[Node], bool],
     overwrites: Mapping[Node, Node],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> tuple[Kernel, tuple[Node, ...]]:
     """The kernel of all roots but the first, which the call computes, and the nodes whose memory it is given."""
     assert group.call is not None
@@ -133,7 +131,7 @@ def lower_epilogue(
         overwrites if lender is None else {**overwrites, lender: result},
     )
     lowering.buffer(result)
-    kernel = over_matrix(lowering, roots, rows, columns, lanes)
+    kernel = over_matrix(lowering, roots, rows, columns, schedule)
     homes = [lender if node is result and lender is not None else node for node in lowering.operands]
     return kernel, tuple(homes)
 
@@ -160,9 +158,7 @@ def matrices_of(kernel: Kernel) -> tuple[int, ...]:
     )
 
 
-def over_matrix(
-    lowering: GroupLowering, roots: Sequence[Node], rows: int, columns: int, lanes: Callable[[list[Expr]], int]
-) -> Kernel:
+def over_matrix(lowering: GroupLowering, roots: Sequence[Node], rows: int, columns: int, schedule: Schedule) -> Kernel:
     """The kernel of these roots, each with so many rows and columns, in a loop over rows and one over columns."""
     s = lowering.s
     row, column = s.var("row", rows), s.var("column", columns)
@@ -171,13 +167,7 @@ def over_matrix(
         at = _row_axes(root.shape, rows, columns)
         assert at is not None
         lowering.root(root, _index(s, root.shape, at, row, column), stores)
-    memo: dict[Expr, Expr] = {}
-    body = tuple(plain_store(s, store, memo) for store in stores)
-    inner = (For(column, body, vector=True),) if columns > 1 else body
-    loop = For(row, inner, vector=columns == 1 and rows > 1)
-    width = side_by_side(lanes(expressions(body)), columns)
-    kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, width)
-    return replace(kernel, cost=kernel_cost(kernel.body, kernel.lanes))
+    return lowering.finish(serial([row, column] if columns > 1 else [row], stores), schedule)
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:

@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ...graph.facts import element_cost
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Expr, For, Kernel, Store, extent
+from ...loops.ir import For, Kernel, Store, extent
 from ...record import record, replace
 from .. import cost
 from ..kernels.gemm import Product
-from ..kernels.library import Capabilities
+from ..kernels.library import Capabilities, Schedule
 from ..lowering.lower import GroupLowering
 from .epilogue import over_matrix, splits
 from .group import Group, expression_of
@@ -48,7 +48,7 @@ def lower_prologue(
     group: Group,
     in_memory: Callable[[Node], bool],
     overwrites: Mapping[Node, Node],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> tuple[Kernel, tuple[Node, ...]]:
     """The kernel that computes A, and the nodes whose memory it is given; the first is A itself."""
     assert group.call is not None
@@ -56,7 +56,7 @@ def lower_prologue(
     assert isinstance(product, Product)
     lowering = GroupLowering(Group([left], group.reads, group.inlined), in_memory, overwrites)
     lowering.buffer(left, "out")
-    kernel = over_matrix(lowering, [left], *_extents(product), lanes)
+    kernel = over_matrix(lowering, [left], *_extents(product), schedule)
     return kernel, tuple(lowering.operands)
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import field
 
 from ...graph.ir import Node
-from ...loops.ir import Expr
+from ...loops.builder import LoopBuilder
+from ...loops.ir import Kernel
+from ...loops.transforms import parallelized
 from ...record import record
 from ..kept import Kept
 from . import convolution, gemm
@@ -21,6 +23,7 @@ InMemory = Callable[[Node], bool]
 Call = Product | Convolution
 Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it reads
 Prepared = Weights | Pixels
+Schedule = Callable[[LoopBuilder, Kernel], Kernel]
 
 
 @record
@@ -35,10 +38,13 @@ class Library:
 class Capabilities:
     """Abilities of a target that the schedule asks for."""
 
-    lanes: Callable[[list[Expr]], int]  # of the vector loops of a kernel with these expressions
     has_library: Callable[[Call], bool]  # can it compute the call?
     takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
     cores: int  # that threads may use
+    # Loop nests come from lowering in serial loops: as the target runs them (see loops/transforms.py)
+    schedule: Schedule = parallelized
+    # and those of the elements of a call's matrix, whose loops over rows and columns both stay (see epilogue.py).
+    schedule_matrix: Schedule = parallelized
     # the launches that prepare its left and its right operand
     prepared: Callable[[Call], tuple[Prepared | None, Prepared | None]] = lambda _: (None, None)
     reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call for this node widen its operands by itself?

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate, groupby
 
 from ...graph.ir import Node
-from ...loops.ir import Expr, Kernel, Store, expressions
-from ...loops.nest import Body, build_kernel
+from ...loops.ir import Kernel, Store, serial
 from .. import cost
 from ..fusion.group import Group
+from ..kernels.library import Schedule
 from .lower import GroupLowering
 
 
@@ -37,7 +37,7 @@ def in_pieces(group: Group, overwrites: Mapping[Node, Node]) -> bool:
 def lower_pieces(
     group: Group,
     in_memory: Callable[[Node], bool],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> Iterator[tuple[Kernel, tuple[Node, ...]]]:
     """Kernels of a few pieces each, with the nodes whose memory each is given."""
     shapes = [piece.shape for piece in group.roots[0].inputs]
@@ -45,7 +45,7 @@ def lower_pieces(
     for shape, run in groupby(range(len(shapes)), key=shapes.__getitem__):
         numbers = list(run)
         for k in range(0, len(numbers) if 0 not in shape else 0, most):
-            yield _kernel(group, shape, numbers[k : k + most], in_memory, lanes)
+            yield _kernel(group, shape, numbers[k : k + most], in_memory, schedule)
 
 
 def _kernel(
@@ -53,7 +53,7 @@ def _kernel(
     shape: tuple[int, ...],
     numbers: list[int],
     in_memory: Callable[[Node], bool],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> tuple[Kernel, tuple[Node, ...]]:
     lowering = GroupLowering(group, in_memory, {})
     index, vars_ = lowering.loop_vars(shape)
@@ -65,6 +65,5 @@ def _kernel(
             at = (*index[:axis], lowering.s.add(index[axis], starts[k]), *index[axis + 1 :])
             value = lowering.at(root.inputs[k], index)
             stores.append(Store(lowering.buffer(root, "out"), lowering.flat(at, root.shape), value))
-    body = Body(vars_, (), tuple(stores))
-    kernel = lowering.finish(build_kernel(lowering.s, (), body, lanes=lanes(expressions(stores))))
+    kernel = lowering.finish(serial(vars_, stores), schedule)
     return kernel, tuple(lowering.operands)

@@ -45,7 +45,7 @@ def may_overwrite(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     if (old.size, old.dtype.itemsize) != (new.size, new.dtype.itemsize) or new.role == "in":
         return False
     outer, body = [], kernel.body
-    while len(body) == 1 and isinstance(body[0], For) and not body[0].vector:
+    while len(body) == 1 and isinstance(body[0], For) and body[0].kind != "vector":
         outer.append(body[0].var)
         body = body[0].body
     positions = [

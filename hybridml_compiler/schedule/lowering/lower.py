@@ -9,19 +9,18 @@ from ...graph import facts
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, args_of, expressions, statements
-from ...loops.nest import Body, Fill, build_kernel, build_scan, build_scatter, plain_store
+from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, serial, statements
 from ...record import replace
 from ...sizes.dims import is_dim, same
 from ...walk import reachable
 from .. import cost
 from ..fusion.group import Group, form_of
 from ..kernel_cost import kernel_cost
+from ..kernels.library import Schedule
 from .expressions import Expressions, Index, Load, unravel
 from .iteration_shape import in_shape_of_source
 
 TURN = 256  # elements of some tiles before their readers run (see _tiles_in_turns); 128 to 1024: within 8 %
-TILE_LANES = 8  # tiles in lanes: one vector of their 64-bit products
 
 
 class GroupLowering(Expressions):
@@ -46,32 +45,32 @@ class GroupLowering(Expressions):
 
     # ---- kernels
 
-    def kernels(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
+    def kernels(self, schedule: Schedule) -> list[Kernel]:
         kind = self.group.kind
         if kind == "scan":
-            return [self._scan(lanes)]
+            return [self._scan(schedule)]
         if kind == "scatter":
-            return self._scatter(lanes)
+            return self._scatter(schedule)
         if kind == "random":
-            return self._tiles()
-        return [self._map(lanes)]
+            return self._tiles(schedule)
+        return [self._map(schedule)]
 
-    def _map(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
+    def _map(self, schedule: Schedule) -> Kernel:
         """One loop over the results; for a row group, stages over each row inside of it."""
         shape, axes = self.group.space or (self.group.shape, ())
         nodes = self.group.roots
         if len(nodes) == 1 and not axes and nodes[0].kind != "reduction":
             source = in_shape_of_source(nodes[0], lambda n: n.op is None or (n is not nodes[0] and self.in_memory(n)))
             if source is not nodes[0]:
-                return self._reshaped(nodes[0], source, lanes)
+                return self._reshaped(nodes[0], source, schedule)
         index, vars_ = self.row_index()
         full = [n for n in nodes if axes and not reduced_axes(n) and n.shape == shape]
-        stages: list[Reduce | Fill] = []
+        stages: list[Stmt] = []
         stores: list[Store] = []
         for node in nodes:
             if node in full:
                 if self._kept_in_scratch(node, nodes):
-                    stages.append(self._scratch_row(node, shape, axes, index))
+                    stages += self._scratch_row(node, shape, axes, index)
                 continue
             self.root(node, self.index_of(node, index), stores)
             stages += self.s.pending
@@ -80,20 +79,17 @@ class GroupLowering(Expressions):
         if results:
             inner, inner_vars = self._inner(shape, axes, index)
             fills = [Store(self.buffer(n, "out"), self.flat(inner, shape), self._full_value(n, inner)) for n in results]
-            stages += [*self.s.pending, Fill(inner_vars, tuple(fills))]
-        body = Body(vars_, tuple(stages), tuple(stores))
-        every: tuple[Stmt, ...] = (*stores, *body.reduces)
-        every += tuple(store for stage in stages if isinstance(stage, Fill) for store in stage.stores)
-        return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
+            stages += [*self.s.pending, *serial(inner_vars, fills)]
+        return self.finish(serial(vars_, [*stages, *stores]), schedule)
 
-    def _reshaped(self, node: Node, source: Node, lanes: Callable[[list[Expr]], int]) -> Kernel:
+    def _reshaped(self, node: Node, source: Node, schedule: Schedule) -> Kernel:
         """The kernel of a reshaped node, over the shape of `source`, whose elements are those of the result in the same
         order."""
         index, vars_ = self.loop_vars(source.shape)
         store = Store(self.buffer(node, "out"), self.flat(index, source.shape), self.compute(source, index))
-        body = Body(vars_, tuple(self.s.pending), (store,))
+        body = serial(vars_, [*self.s.pending, store])
         self.s.pending.clear()
-        return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions((store, *body.reduces)))))
+        return self.finish(body, schedule)
 
     def row_index(self) -> tuple[Index, tuple[Expr, ...]]:
         """Index of a result, or of a row in the space of a row group, and its variables."""
@@ -134,46 +130,45 @@ class GroupLowering(Expressions):
             and inline_cost(node, self.in_memory) >= facts.EXPENSIVE
         )
 
-    def _scratch_row(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Fill:
+    def _scratch_row(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> tuple[Stmt, ...]:
         inner, inner_vars = self._inner(shape, axes, index)
         value = self.compute(node, inner)
         if node not in self.group.local and node not in self.overwrites:
             self._written.add(node)
-            return Fill(inner_vars, (Store(self.buffer(node, "out"), self.flat(inner, shape), value),))
+            return serial(inner_vars, [Store(self.buffer(node, "out"), self.flat(inner, shape), value)])
         row = Buffer(f"row{len(self._rows)}", node.dtype, math.prod(shape[k] for k in axes), "scratch")
         self._rows[node] = row
-        return Fill(inner_vars, (Store(row, self._in_row(inner), value),))
+        return serial(inner_vars, [Store(row, self._in_row(inner), value)])
 
     def _in_row(self, index: Index) -> Expr:
         """Position in a scratch row: the reduced axes alone."""
         shape, axes = self.group.space or ((), ())
         return self.flat(tuple(index[k] for k in axes), tuple(shape[k] for k in axes))
 
-    def _scan(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
+    def _scan(self, schedule: Schedule) -> Kernel:
         (node,) = self.group.roots
         assert node.op is not None
         index, vars_ = self.loop_vars(node.shape)
         axis = node.params["axis"]
-        value = self.s.without_bounds(self.compute(node, index), {})
+        value = self.compute(node, index)
         out = self.buffer(node, "out")
         flat = self.flat(index, node.shape)
         if node.shape[axis] == 1:
-            return self.finish(_serial(Store(out, flat, value), vars_))
+            return self.finish(serial(vars_, [Store(out, flat, value)]), schedule)
         reverse = bool(node.params.get("reverse", False))
         scan = Scan(out, flat, node.op.combine, index[axis], value, reverse)
-        return self.finish(build_scan(scan, vars_, lanes=lanes(expressions([scan]))))
+        return self.finish(serial([v for v in vars_ if v is not scan.var], [scan]), schedule)
 
-    def _scatter(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
+    def _scatter(self, schedule: Schedule) -> list[Kernel]:
         """The kernel of a scatter: copies the base, then applies the updates in index order, so it is deterministic."""
         (node,) = self.group.roots
         assert node.op is not None
         base, _, updates = node.inputs
         index, vars_ = self.loop_vars(node.shape)
         out = self.buffer(node, "out")
-        old = Store(out, self.flat(index, node.shape), self.at(base, index))
-        copy = build_kernel(self.s, (), Body(vars_, (), (old,)), lanes=lanes(expressions([old])))
+        copy = serial(vars_, [Store(out, self.flat(index, node.shape), self.at(base, index))])
         if updates.aval.size == 0:
-            return [self.finish(copy)]
+            return [self.finish(copy, schedule)]
         at, update_vars = self.loop_vars(updates.shape)
         loads = [Load(self, operand) for operand in node.inputs]
         target, value = node.op.lower(self.s, at, *loads, **node.params)
@@ -181,19 +176,15 @@ class GroupLowering(Expressions):
         if node.op.combine != "set":
             combine = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])
             value = combine(self.s.load(out, position), value)
-        update = plain_store(self.s, Store(out, position, value), {})
-        free = [v for v in update_vars if not _moves_data(position, v)]
-        bound = [v for v in update_vars if v not in free]
-        apply = build_scatter(self.s, update, free, bound, lanes=lanes(expressions([update])))
-        first = self.finish(copy)
+        first = self.finish(copy, schedule)
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
-        return [first, self.finish(apply)]
+        return [first, self.finish(serial(update_vars, [Store(out, position, value)]), schedule)]
 
-    def _tiles(self) -> list[Kernel]:
+    def _tiles(self, schedule: Schedule) -> list[Kernel]:
         """Random bits in blocks: a loop over whole tiles, then the rest element by element."""
         node, *readers = self.group.roots
         if readers:
-            return self._tiles_in_turns(node, readers)
+            return self._tiles_in_turns(node, readers, schedule)
         op = node.op
         assert op is not None and op.lower_tile is not None
         loads = [Load(self, operand) for operand in node.inputs]
@@ -205,19 +196,16 @@ class GroupLowering(Expressions):
             first = self.s.mul(t, op.tile)
             values = op.lower_tile(self.s, t, *loads, **node.params)
             stores = [Store(out, self.s.add(first, k), value) for k, value in enumerate(values)]
-            lanes = TILE_LANES if is_dim(whole) or whole >= TILE_LANES else 1
-            loop = For(t, tuple(stores), vector=lanes > 1)
-            kernels.append(self.finish(Kernel((), (loop,), t, lanes, lanes)))
+            kernels.append(self.finish(serial([t], stores), schedule))
         if not same(rest, 0):
             k = self.s.var("k", rest)
             position = self.s.add(k, whole * op.tile)
             flat = {**node.params, "shape": (node.aval.size,)}
-            kernels.append(
-                self.finish(_serial(Store(out, position, op.lower(self.s, (position,), *loads, **flat)), (k,)))
-            )
+            value = op.lower(self.s, (position,), *loads, **flat)
+            kernels.append(self.finish(serial([k], [Store(out, position, value)]), schedule))
         return kernels
 
-    def _tiles_in_turns(self, node: Node, readers: Sequence[Node]) -> list[Kernel]:
+    def _tiles_in_turns(self, node: Node, readers: Sequence[Node], schedule: Schedule) -> list[Kernel]:
         """Some tiles, then the readers of their elements, alternately: bits that nothing else reads never leave L1.
 
         Memory works on the operands of the readers while the bits are computed ([Note: Lowering]).
@@ -241,8 +229,7 @@ class GroupLowering(Expressions):
                 tile = self.s.add(self.s.mul(turn, TURN // op.tile), t)
                 first = self.s.mul(t, op.tile)
                 words = op.lower_tile(self.s, tile, *loads, **node.params)
-                tiles = tuple(Store(bits, self.s.add(first, k), word) for k, word in enumerate(words))
-                body.append(For(t, tiles, vector=True))
+                body += serial([t], [Store(bits, self.s.add(first, k), word) for k, word in enumerate(words)])
                 self._memo[(node, index, None)] = value = self.s.load(bits, i)
                 if node not in self.group.local:
                     stores.append(Store(self.buffer(node, "out"), position, value))
@@ -250,20 +237,33 @@ class GroupLowering(Expressions):
                 self.root(node, index, stores)
             for reader in readers:
                 self.root(reader, index, stores)
-            memo: dict[Expr, Expr] = {}
-            body.append(For(i, tuple(plain_store(self.s, store, memo) for store in stores), vector=True))
-            kernels.append(self.finish(Kernel((), (For(turn, tuple(body)),), turn, TILE_LANES)))
+            kernels.append(self.finish(serial([turn], [*body, *serial([i], stores)]), schedule))
         return kernels
 
-    def finish(self, kernel: Kernel) -> Kernel:
-        tiles = {
-            t.buffer.name: t.buffer
-            for t in statements(kernel.body)
-            if isinstance(t, Store) and t.buffer.role == "scratch"
-        }
-        rows = {b.name: b for b in self._rows.values()}
-        buffers = (*self.operands.values(), *(rows | tiles).values())
-        return replace(kernel, buffers=buffers, cost=kernel_cost(kernel.body, kernel.lanes))
+    def finish(self, body: Sequence[Stmt], schedule: Schedule) -> Kernel:
+        """The kernel of these statements, whose loops are serial, as the target schedules it."""
+        homes = {buffer.name: buffer for buffer in self.operands.values()}
+        scratch = [t.buffer for t in statements(body) if isinstance(t, Store) and t.buffer.role == "scratch"]
+        homes |= {buffer.name: buffer for buffer in scratch}
+        kernel = schedule(self.s, Kernel(tuple(homes.values()), self._plain(body, homes, {})))
+        return kernel.rescheduled(cost=kernel_cost(kernel.body, kernel.lanes))
+
+    def _plain(self, body: Sequence[Stmt], homes: Mapping[str, Buffer], memo: dict[Expr, Expr]) -> tuple[Stmt, ...]:
+        """The statements without the promised bounds, which are used up by now, and with the final roles of buffers."""
+        made: list[Stmt] = []
+        for stmt in body:
+            match stmt:
+                case For(var, inner, kind):
+                    made.append(For(var, self._plain(inner, homes, memo), kind))
+                case Reduce(result, op, variables, value, kind):
+                    made.append(Reduce(result, op, variables, self.s.without_bounds(value, memo), kind))
+                case Store(buffer, index, value):
+                    index, value = self.s.without_bounds(index, memo), self.s.without_bounds(value, memo)
+                    made.append(Store(homes[buffer.name], index, value))
+                case Scan(buffer, index, op, var, value, reverse):
+                    index, value = self.s.without_bounds(index, memo), self.s.without_bounds(value, memo)
+                    made.append(Scan(homes[buffer.name], index, op, var, value, reverse))
+        return tuple(made)
 
 
 def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
@@ -278,18 +278,3 @@ def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
         return [operand for operand in n.inputs if operand.op is not None and not in_memory(operand)]
 
     return sum(map(facts.element_cost, reachable([node], computed)), 0.0)
-
-
-def _serial(inner: Stmt, vars_: tuple[Expr, ...]) -> Kernel:
-    """A plain loop nest, no lanes."""
-    body: tuple[Stmt, ...] = (inner,)
-    for var in reversed(vars_):
-        body = (For(var, body),)
-    return Kernel((), body, vars_[0] if vars_ else None)
-
-
-def _moves_data(position: Expr, var: Expr) -> bool:
-    """Whether a loaded index uses the variable (so that two iterations may hit one element)."""
-    if var not in position.depends:
-        return True
-    return any(expr.op == "load" and var in expr.depends for expr in reachable([position], args_of))

@@ -17,12 +17,12 @@ from ...aval import Aval
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node, input_node
 from ...loops.builder import LoopBuilder, identity
-from ...loops.ir import Expr, Kernel, Reduce, Store, expressions, extent
-from ...loops.nest import Body, build_kernel
+from ...loops.ir import Expr, Kernel, Reduce, Store, expressions, extent, serial
 from ...record import record
 from ...sizes.dims import is_symbolic
 from .. import cost
 from ..fusion.group import Group
+from ..kernels.library import Schedule
 from .concat import in_pieces, lower_pieces
 from .expressions import Index
 from .lower import GroupLowering
@@ -48,20 +48,20 @@ def lower_group(
     group: Group,
     in_memory: Callable[[Node], bool],
     overwrites: Mapping[Node, Node],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> list[tuple[Kernel, tuple[Node, ...]]]:
     """The kernels of a group in order, each with the nodes whose memory it is given."""
     if in_pieces(group, overwrites):
-        return list(lower_pieces(group, in_memory, lanes))
+        return list(lower_pieces(group, in_memory, schedule))
     split = split_of(group)
     if split is None:
         lowering = GroupLowering(group, in_memory, overwrites)
-        return [(kernel, tuple(lowering.operands)) for kernel in lowering.kernels(lanes)]
+        return [(kernel, tuple(lowering.operands)) for kernel in lowering.kernels(schedule)]
     found: list[tuple[Kernel, tuple[Node, ...]]] = []
     partials: list[Node | None] = []
     while not partials or None in partials:
-        found.append(_partial_kernel(group, in_memory, split, partials, lanes))
-    found.append(_last_kernel(group, in_memory, overwrites, split, partials, lanes))
+        found.append(_partial_kernel(group, in_memory, split, partials, schedule))
+    found.append(_last_kernel(group, in_memory, overwrites, split, partials, schedule))
     return found
 
 
@@ -208,7 +208,7 @@ def _partial_kernel(
     in_memory: Callable[[Node], bool],
     split: Split,
     partials: list[Node | None],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> tuple[Kernel, tuple[Node, ...]]:
     """The kernel of the reductions of this pass; `partials` gets the nodes of its results."""
     inside = Group(group.roots, group.reads, group.inlined, local=set(group.roots))  # results are stored at the end
@@ -224,7 +224,7 @@ def _partial_kernel(
         node = partials[number] = input_node(Aval(shape, made.value.dtype), "partial")
         at = lowering.flat((*builder.block, *stage.index), shape)
         stores.append(Store(lowering.buffer(node, "out"), at, made.result))
-    return _kernel(stage, (*block_vars, *stage.vars), stores, lanes)
+    return _kernel(stage, (*block_vars, *stage.vars), stores, schedule)
 
 
 def _last_kernel(
@@ -233,17 +233,17 @@ def _last_kernel(
     overwrites: Mapping[Node, Node],
     split: Split,
     partials: Sequence[Node | None],
-    lanes: Callable[[list[Expr]], int],
+    schedule: Schedule,
 ) -> tuple[Kernel, tuple[Node, ...]]:
     stage = _stage(group, in_memory, overwrites, split, partials)
     stores: list[Store] = []
     for root in group.roots:
         stage.lowering.root(root, stage.lowering.index_of(root, stage.index), stores)
-    return _kernel(stage, stage.vars, stores, lanes)
+    return _kernel(stage, stage.vars, stores, schedule)
 
 
 def _kernel(
-    stage: _Stage, vars_: tuple[Expr, ...], stores: Sequence[Store], lanes: Callable[[list[Expr]], int]
+    stage: _Stage, vars_: tuple[Expr, ...], stores: Sequence[Store], schedule: Schedule
 ) -> tuple[Kernel, tuple[Node, ...]]:
     """The kernel that makes the stores, with the reductions and operands that they need."""
     used = set(expressions(stores))
@@ -252,8 +252,6 @@ def _kernel(
         if stmt.result in used:
             needed.insert(0, stmt)
             used |= set(expressions([stmt]))
-    body = Body(vars_, tuple(needed), tuple(stores))
-    built = build_kernel(stage.builder, (), body, lanes=lanes(list(used)))
     names = {store.buffer.name for store in stores} | {e.attr.name for e in used if e.op == "load"}
     stage.lowering.operands = {n: b for n, b in stage.lowering.operands.items() if b.name in names}
-    return stage.lowering.finish(built), tuple(stage.lowering.operands)
+    return stage.lowering.finish(serial(vars_, [*needed, *stores]), schedule), tuple(stage.lowering.operands)

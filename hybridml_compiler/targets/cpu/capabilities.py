@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ... import dtypes
 from ...graph.ir import Node
-from ...loops.ir import Expr
+from ...loops.ir import Expr, Kernel
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities, Prepared
+from .kernels.loop_schedule import schedule, schedule_matrix
 from .llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
 from .llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
 from .llvm.registry import kind_of
@@ -30,9 +29,9 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
     def takes_epilogue(call: Call) -> bool:
         return kind_of(call).takes_epilogue(call, cpu)
 
-    def lanes(expressions: Sequence[Expr]) -> int:
+    def lanes(kernel: Kernel) -> int:
         """One hardware vector of the widest element."""
-        widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
+        widest = max((e.dtype.itemsize for e in kernel.expressions if _counts(e)), default=4)
         return max(cpu.vector_bits // (8 * max(widest, 4)), 2)
 
     def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
@@ -48,10 +47,11 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         return passing_product(call, cpu) if isinstance(call, Product) else passing_convolution(call, cpu)
 
     return Capabilities(
-        lanes,
         has_library,
         takes_epilogue,
         cpu.cores,
+        lambda s, kernel: schedule(s, kernel, lanes(kernel)),
+        lambda _, kernel: schedule_matrix(kernel, lanes(kernel)),
         prepared,
         reads_narrow,
         lambda product: computes_left(product, cpu),

@@ -100,7 +100,7 @@ class Reference:
     """The target that says what a plan means. Its programs are not kept on disk: making one is planning it."""
 
     name = key = "reference"
-    capabilities = Capabilities(lanes=lambda _: 16, has_library=_has_library, takes_epilogue=lambda _: True, cores=2)
+    capabilities = Capabilities(has_library=_has_library, takes_epilogue=lambda _: True, cores=2)
 
     def find(self, key: str) -> None:
         """None: nothing is kept."""

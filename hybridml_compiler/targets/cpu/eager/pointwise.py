@@ -36,11 +36,11 @@ def compile_pointwise(
     var = s.var("i", ANY_LENGTH)
     buffers = [Buffer(f"x{k}", kind, ANY_LENGTH) for k, kind in enumerate(sources)]
     out = Buffer("out", result, ANY_LENGTH, "out")
-    body = For(var, (Store(out, var, value(s, var, buffers)),), vector=True)
+    body = For(var, (Store(out, var, value(s, var, buffers)),), "vector")
     cpu = host_spec()
     lanes = cpu.vector_bits // (8 * max(result.itemsize, *(kind.itemsize for kind in sources)))
     module = ir.Module(f"eager_{name}", cpu)
-    function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), var, lanes, lanes))
+    function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), lanes, lanes))
     offsets = object_layout.measured()
     if offsets is None:
         library = loader.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])

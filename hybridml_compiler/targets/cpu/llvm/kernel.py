@@ -81,7 +81,7 @@ class KernelEmitter(LoopEmitter):
             return
         size = extent(stmt.var)
         lo, hi = self.bounds.get(stmt.var) or (constant(0, dtypes.int64), self.size(size))
-        if stmt.vector:
+        if stmt.kind == "vector":
             with self.in_lanes(stmt.var, self.lanes):
                 self.loop(stmt.var, lo, hi, self.lanes, [], lambda _: self.masked_body(stmt, size, hi))
         else:

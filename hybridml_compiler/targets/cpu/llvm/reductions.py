@@ -26,7 +26,7 @@ def reduce(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     first = joined[0]
     if first.op in ("argmin", "argmax"):
         return [_position(e, first)]
-    if first.vector:
+    if first.kind == "vector":
         return _in_lanes(e, joined)
     if len(first.vars) == 1 and _unrolls(extent(first.vars[0])):
         return _unrolled(e, joined)
@@ -193,8 +193,8 @@ def _position(e: LoopEmitter, stmt: Reduce) -> Lanes:
     inner, dtype = stmt.vars[-1], stmt.value.dtype
     size = extent(inner)
     sign = "max" if stmt.op == "argmax" else "min"
-    width = reduce_width(size, dtype) if stmt.vector else _width(e, stmt)
-    step = width if stmt.vector else 1
+    width = reduce_width(size, dtype) if stmt.kind == "vector" else _width(e, stmt)
+    step = width if stmt.kind == "vector" else 1
     counter = dtypes.int32 if _few(math.prod(map(extent, stmt.vars)), (1 << 31) - 1) else dtypes.int64
 
     def once(carried: list[Lanes]) -> list[Lanes]:
@@ -204,7 +204,7 @@ def _position(e: LoopEmitter, stmt: Reduce) -> Lanes:
             first = e.s.add(
                 e.s.mul(first, Lanes(e.size(extent(var)), dtypes.int64)), Lanes(e.scalar_var[var], dtypes.int64)
             )
-        if stmt.vector:
+        if stmt.kind == "vector":
             with e.tail_mask(inner, size, e.size(size)):
                 value = _inside(e, sign, stmt.value, width)
         else:
@@ -219,7 +219,7 @@ def _position(e: LoopEmitter, stmt: Reduce) -> Lanes:
         return e.loop(rest[0], constant(0, dtypes.int64), end, by, carried, lambda c: over(rest[1:], c))
 
     start = [_neutral(sign, dtype, width), Lanes(constant(0, counter, width), counter, width)]
-    if not stmt.vector:
+    if stmt.kind != "vector":
         return e.s.cast(over(stmt.vars, start)[1], dtypes.int64)
     with e.in_lanes(inner, width):
         best, at = over(stmt.vars, start)

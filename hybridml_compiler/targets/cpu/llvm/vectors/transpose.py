@@ -17,7 +17,7 @@ from ..types import constant
 def transposing(stmt: For, lanes: int) -> For | None:
     """The vector loop inside of a loop, if its stores are contiguous in the outer one and both take whole vectors."""
     inner = stmt.body[0]
-    if stmt.vector or not isinstance(inner, For) or not inner.vector or len(stmt.body) > 1:
+    if stmt.kind == "vector" or not isinstance(inner, For) or inner.kind != "vector" or len(stmt.body) > 1:
         return None
     for store in inner.body:
         if not isinstance(store, Store) or coefficient(store.index, stmt.var) != 1:

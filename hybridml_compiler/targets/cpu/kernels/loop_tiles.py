@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..record import record
-from ..sizes.dims import is_symbolic
-from .builder import LoopBuilder
-from .index import coefficient
-from .ir import Buffer, Expr, For, Stmt, Store, expressions, extent
+from ....loops.builder import LoopBuilder
+from ....loops.dependence import independent
+from ....loops.index import coefficient
+from ....loops.ir import Buffer, Expr, For, Kernel, Stmt, Store, expressions, extent, perfect_nest, serial
+from ....record import record
+from ....sizes.dims import is_symbolic
 
 # Most vectors along a side of a tile. Whole cache lines are read and written from one on, but the rows of a tile are in
 # pages of their own, which longer pieces of them pay for ([Note: Memory order]).
@@ -35,10 +36,12 @@ class _Tiling:
     loads: tuple[Expr, ...]
 
 
-def tiled(s: LoopBuilder, vars_: Sequence[Expr], stores: Sequence[Store], lanes: int) -> tuple[Stmt, ...] | None:
-    """The loop nest in tiles, outer loops over `vars_` included; None where nothing is read transposed."""
-    found = _find(vars_, stores, lanes)
-    if found is None:
+def tiled(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
+    """The kernel of a map in tiles; None where nothing is read transposed."""
+    nest, stmts = perfect_nest(kernel.body)
+    vars_, stores = [loop.var for loop in nest], [stmt for stmt in stmts if isinstance(stmt, Store)]
+    found = _find(vars_, stores, lanes) if len(stores) == len(stmts) else None
+    if found is None or not all(independent(loop, vars_[:k]) for k, loop in enumerate(nest)):
         return None
     across = vars_[-1]
     sides = [n * lanes for n in _SIDES[len(found.loads) > 1 :]]
@@ -65,19 +68,19 @@ def tiled(s: LoopBuilder, vars_: Sequence[Expr], stores: Sequence[Store], lanes:
         Store(buffer, place(local), s.substitute(load, absolute(local), memo))
         for buffer, load in zip(scratch, found.loads, strict=True)
     ]
-    fill = For(local[across], (For(local[found.along], tuple(reads), vector=True),))
+    fill = For(local[across], (For(local[found.along], tuple(reads), "vector"),))
     local = inside()
     at = absolute(local)
     memo = {load: s.load(buffer, place(local)) for buffer, load in zip(scratch, found.loads, strict=True)}
     writes = [Store(t.buffer, s.substitute(t.index, at, memo), s.substitute(t.value, at, memo)) for t in stores]
-    body: tuple[Stmt, ...] = (fill, For(local[found.along], (For(local[across], tuple(writes), vector=True),)))
+    body: tuple[Stmt, ...] = (fill, For(local[found.along], (For(local[across], tuple(writes), "vector"),)))
     loops = [number.get(var, var) for var in vars_]
     longest = max(loops, key=extent)
     if extent(loops[0]) < _MIN_RANGE:  # threads share the outermost loop: (32, 100000) is one row of tiles
         loops = [longest, *(var for var in loops if var is not longest)]
-    for var in reversed(loops):
-        body = (For(var, body),)
-    return body
+    outermost, *others = loops
+    body = (For(outermost, serial(others, body), "parallel"),)
+    return Kernel((*kernel.buffers, *scratch), body, lanes)
 
 
 def _find(vars_: Sequence[Expr], stores: Sequence[Store], lanes: int) -> _Tiling | None:

@@ -16,10 +16,11 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from ..record import replace
-from ..sizes.dims import is_symbolic
-from .builder import LoopBuilder, identity
-from .ir import Buffer, Expr, For, Reduce, Stmt, Store, extent
+from ....loops.builder import LoopBuilder, identity
+from ....loops.dependence import independent
+from ....loops.ir import Buffer, Expr, For, Kernel, Reduce, Stmt, Store, extent, perfect_nest, serial
+from ....loops.transforms import renamed
+from ....sizes.dims import is_symbolic
 
 _UNROLLED = (4, 3, 2, 1)  # rows added up before they are added to the accumulators, which are read and written once
 _ROW = 2048  # elements of a row of accumulators: 8 KB, a quarter of the first-level cache
@@ -27,11 +28,14 @@ _MOST_BYTES = 1 << 16  # of all accumulators, which are in the scratch memory of
 _SHORTEST, _LONGEST = 16, 512  # rows from which on it pays; additions one after the other to one accumulator
 
 
-def accumulated(
-    s: LoopBuilder, vars_: Sequence[Expr], reduces: Sequence[Reduce], stores: Sequence[Store]
-) -> tuple[Stmt, ...] | None:
-    """The loop nest with accumulators in scratch memory, loops over `vars_` included; None where it does not apply."""
-    *outer, column = vars_
+def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
+    """The kernel with accumulators in scratch memory; None where that does not apply."""
+    loops, inside = perfect_nest(kernel.body)
+    *outer, column = [loop.var for loop in loops]
+    reduces = [stmt for stmt in inside if isinstance(stmt, Reduce)]
+    stores = [stmt for stmt in inside if isinstance(stmt, Store)]
+    if [*reduces, *stores] != [*inside]:
+        return None
     if is_symbolic(extent(v) for v in (column, *(v for r in reduces for v in r.vars))):
         return None
     width = _width(extent(column))
@@ -42,29 +46,18 @@ def accumulated(
     chunks = extent(column) // width
     if chunks > 1:
         outer.append(s.var("i", chunks))
-    if not outer:
+    if not outer or not independent(loops[-1]):
         return None
     body: list[Stmt] = []
     rows: list[tuple[Expr, Buffer]] = []  # results, and the accumulators that they are in
 
     def loop(make: Sequence[Store] | Sequence[Reduce | Store]) -> For:
         """A vector loop over the columns of the chunk; every loop has a variable of its own."""
-        inside = s.var("i", width)
-        at = s.add(s.mul(outer[-1], width), inside) if chunks > 1 else inside
-        mapping: dict[Expr, Expr] = {column: at, marker: inside}
-        mapping |= {result: s.load(row, inside) for result, row in rows}
-        memo: dict[Expr, Expr] = {}
-        stmts: list[Stmt] = []
-        for stmt in make:
-            if isinstance(stmt, Reduce):
-                value = s.substitute(stmt.value, mapping, memo)
-                result = s.reduction_result(stmt.op, value, stmt.vars)
-                mapping[stmt.result] = result
-                stmts.append(replace(stmt, result=result, value=value))
-            else:
-                index, value = (s.substitute(e, mapping, memo) for e in (stmt.index, stmt.value))
-                stmts.append(Store(stmt.buffer, index, value))
-        return For(inside, tuple(stmts), vector=True)
+        within = s.var("i", width)
+        at = s.add(s.mul(outer[-1], width), within) if chunks > 1 else within
+        mapping: dict[Expr, Expr] = {column: at, marker: within}
+        mapping |= {result: s.load(row, within) for result, row in rows}
+        return For(within, renamed(s, make, mapping), "vector")
 
     marker = s.var("i", width)  # the column inside of the chunk
     for variables, run in groupby(reduces, key=lambda r: r.vars):
@@ -86,16 +79,12 @@ def accumulated(
         for (_, row), part in zip(made, [p for p in step if isinstance(p, Reduce)], strict=True):
             total = getattr(s, _COMBINE.get(part.op, part.op))(s.load(row, marker), part.result)
             step.append(Store(row, marker, total))
-        inner: Stmt = loop(step)
-        for var in (group, *reversed(before)):
-            inner = For(var, (inner,))
-        body += [loop(start), inner]
+        body += [loop(start), *serial([*before, group], (loop(step),))]
         rows += made
     body.append(loop(stores))
-    nest: tuple[Stmt, ...] = tuple(body)
-    for var in reversed(outer):
-        nest = (For(var, nest),)
-    return nest
+    scratch = tuple(row for _, row in rows)
+    kind = loops[0].kind if len(loops) > 1 else "parallel"
+    return Kernel((*kernel.buffers, *scratch), (For(outer[0], serial(outer[1:], body), kind),), lanes)
 
 
 _COMBINE = {"min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
