@@ -34,7 +34,7 @@ BUDGETS = {
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
     "hybridml_compiler/schedule": Budget(
         4720,
-        "convolutions of narrow operands, minimum cuts, fusion of batches; what was planned is known for the next program",
+        "convolutions of narrow operands, minimum cuts, fusion of batches; plans that the next program knows",
         "the choice of lanes, which is the target's",
     ),
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
