@@ -11,10 +11,13 @@ from typing import Any
 
 from ....loops.ir import Kernel
 from ....schedule.fusion.batch_fusion import BatchFusion
+from ..spec import CpuSpec
 from . import ir
 from .contraction.emission import AS_EMITTED
 from .contraction.loops import i64, least, repeat
 from .kernel import KERNEL_TYPE
+from .kind import Kind
+from .registry import kind_of
 from .types import I8, I32, PTR, VOID, Literal, intrinsic
 
 _LINE = 64
@@ -103,3 +106,20 @@ def _fetch(b: ir.IRBuilder, pointer: Any) -> None:
 
 def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:
     return b.gep(table, [i64(number)], source_etype=PTR)
+
+
+def _iterations(chain: BatchFusion, cpu: CpuSpec) -> list[int]:
+    """Iterations of each stage, for one element."""
+    return [kind_of(stage.spec).range(stage.spec, cpu)[0] // chain.batch for stage in chain.stages]
+
+
+BATCH_FUSION = Kind(
+    emit=lambda module, name, chain, parts: emit_chain(module, name, chain, parts, _iterations(chain, module.cpu)),
+    source=lambda chain, cpu, parts: (
+        f"{chain} {parts} {_iterations(chain, cpu)} {chain.operands} {chain.scratch} {chain.ahead}"
+    ),
+    range=lambda chain, _: (chain.slots, 1),
+    nanoseconds=lambda chain: sum(kind_of(stage.spec).nanoseconds(stage.spec) for stage in chain.stages),
+    calls_blas=lambda chain, cpu: any(kind_of(stage.spec).calls_blas(stage.spec, cpu) for stage in chain.stages),
+    parts=lambda chain, _: [stage.spec for stage in chain.stages],
+)

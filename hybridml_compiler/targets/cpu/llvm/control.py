@@ -12,11 +12,14 @@ from typing import Any
 from ....loops.ir import KernelSpec
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.launch import Copy, Plan
-from ....sizes.dims import Size, is_dim
+from ....sizes.dims import Size, hint, is_dim
+from ..spec import CpuSpec
 from . import ir
 from .callee import Callee
 from .contraction.loops import i64, repeat
 from .kernel import KERNEL_TYPE
+from .kind import Kind
+from .registry import callee_of, kind_of
 from .sizes import Sizes
 from .step import emit_step, launch_sources
 from .types import I8, I32, I64, PTR, VOID, Literal
@@ -260,3 +263,27 @@ def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: 
 
 def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None:
     b.call(_extern(module, "memset", [PTR, I32, I64]), [target, Literal(I32, "0"), nbytes])
+
+
+def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:
+    specs = distinct_works(control)
+    return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
+
+
+def _nanoseconds(control: Control) -> float:
+    if not isinstance(control, Loop):
+        return 0.0
+    specs = [launch.spec for launch in control.body.launches if not isinstance(launch.spec, Copy)]
+    return hint(control.length or 1) * sum(kind_of(spec).nanoseconds(spec) for spec in specs)
+
+
+CONTROL = Kind(
+    emit=lambda module, name, control, parts=(): emit_control(
+        module, name, control, _callees_by_id(control, module.cpu, parts)
+    ),
+    source=lambda control, cpu, parts=(): control_source(control, _callees_by_id(control, cpu, parts)),
+    range=lambda control, _: (control.slots if isinstance(control, Loop) else 1, 1),
+    nanoseconds=_nanoseconds,
+    calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_works(control)),
+    parts=lambda control, _: distinct_works(control),
+)

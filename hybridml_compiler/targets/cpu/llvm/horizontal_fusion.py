@@ -10,6 +10,7 @@ from . import ir
 from .contraction.emission import AS_EMITTED
 from .contraction.loops import i64
 from .kernel import KERNEL_TYPE
+from .kind import Kind
 from .types import I64, PTR, Literal
 
 
@@ -42,3 +43,12 @@ def _cuts(module: ir.Module, name: str, region: HorizontalFusion) -> ir.GlobalVa
 
 def _load(b: ir.IRBuilder, table: Any, index: Any) -> Any:
     return b.load(b.gep(table, [index], source_etype=I64), typ=I64)
+
+
+HORIZONTAL_FUSION = Kind(
+    emit=emit_region,
+    source=lambda region, _, parts: f"{region} {parts} {region.cuts} {[len(k.operands) for k in region.kernels]}",
+    range=lambda region, _: (region.slots, 1),
+    nanoseconds=lambda region: sum(kernel.cost for kernel in region.kernels),
+    parts=lambda region, _: region.kernels,
+)

@@ -7,6 +7,7 @@ from ....schedule.host_call import HostCall
 from . import ir
 from .contraction.loops import i64
 from .kernel import KERNEL_TYPE
+from .kind import Kind
 from .types import I8, I64, PTR, VOID, Literal
 
 
@@ -29,3 +30,6 @@ def emit_opaque(module: ir.Module, name: str, opaque: HostCall) -> ir.Function:
         b.store(i64(1), b.load(status, typ=PTR))
     b.ret_void()
     return function
+
+
+HOST_CALL = Kind(emit=emit_opaque, source=lambda opaque, _: opaque.text)

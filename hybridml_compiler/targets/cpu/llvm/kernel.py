@@ -11,9 +11,12 @@ from typing import Any
 from .... import dtypes
 from ....loops.builder import scan_start
 from ....loops.ir import For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
+from ....loops.text import print_kernel
+from ....record import replace
 from ....sizes.dims import Size
 from . import ir
 from .emitter import LoopEmitter
+from .kind import Kind
 from .reductions import reduce
 from .scalars import Lanes
 from .types import I64, PTR, VOID, constant
@@ -117,3 +120,12 @@ class KernelEmitter(LoopEmitter):
             return [total]
 
         self.loop(stmt.var, constant(0, dtypes.int64), self.size(size), 1, [start], step)
+
+
+KERNEL = Kind(
+    emit=emit_kernel,
+    # The cost decides about threads in the step; kernels that differ in it alone are one.
+    source=lambda kernel, _: print_kernel(replace(kernel, cost=0.0)),
+    range=lambda kernel, _: (kernel.total, kernel.granule),
+    nanoseconds=lambda kernel: kernel.cost,
+)

@@ -1,177 +1,48 @@
-"""The kinds of launch, one row each: how it is emitted, the key of its code in the cache, the range that threads
-share. All of it is for the CPU that is given, which an emitter finds in its module."""
+"""The kind of each launch's spec. The module of a kind is loaded with its first launch: a program of elementwise
+kernels needs none of those of products and convolutions, 10 ms of a process's first compilation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from importlib import import_module
 
-from ....loops.ir import Kernel, KernelSpec
-from ....loops.text import print_kernel
-from ....record import record, replace
-from ....schedule import cost
-from ....schedule.control import Choice, Control, Loop
-from ....schedule.fusion.batch_fusion import BatchFusion
-from ....schedule.fusion.epilogue import Fused
-from ....schedule.fusion.horizontal_fusion import HorizontalFusion
-from ....schedule.host_call import HostCall
-from ....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
-from ....schedule.kernels.gemm import Product
-from ....schedule.launch import Copy
-from ....sizes.dims import Size, hint
-from ..kernels.conv_winograd import Backward, Forward
+from ....loops.ir import KernelSpec
 from ..spec import CpuSpec
-from . import ir
-from .batch_fusion import emit_chain
 from .callee import Callee
-from .contraction.packing import emit_turn
-from .control import control_source, distinct_works, emit_control
-from .convolution.kernel import (
-    amount_of,
-    convolution_plan,
-    convolution_source,
-    emit_convolution,
-    emit_operand,
-    finishes,
-    operand_source,
-    parts_of_operand,
-)
-from .convolution.winograd import emit_backward, emit_forward
-from .gemm.product import emit_product, own_blocking, plan_of, product_source, takes_epilogue
-from .horizontal_fusion import emit_region
-from .host_call import emit_opaque
-from .kernel import emit_kernel
+from .kind import Kind
 
-
-@record
-class Kind:
-    """`emit(module, name, spec)` adds `void name(ptr buffers, i64 lo, i64 hi)`; [lo, hi) is a part of `range`."""
-
-    emit: Callable[..., ir.Function]
-    source: Callable[..., str]  # all that `emit` depends on, beside what is in the key of the machine's code
-    range: Callable[[Any, CpuSpec], tuple[Size, int]]  # iterations, granule: split points are multiples of it
-    nanoseconds: Callable[[Any], float]  # estimated, on one core
-    calls_blas: Callable[[Any, CpuSpec], bool] = lambda *_: False
-    takes_epilogue: Callable[[Any, CpuSpec], bool] = lambda *_: False  # then `emit` takes the epilogue's kernel as well
-    # Specs that it calls: `emit` and `source` take their names.
-    parts: Callable[[Any, CpuSpec], Sequence[KernelSpec]] = lambda *_: ()
-
-
-KINDS: dict[type, Kind] = {
-    Kernel: Kind(
-        emit=emit_kernel,
-        # The cost decides about threads in the step; kernels that differ in it alone are one.
-        source=lambda kernel, _: print_kernel(replace(kernel, cost=0.0)),
-        range=lambda kernel, _: (kernel.total, kernel.granule),
-        nanoseconds=lambda kernel: kernel.cost,
-    ),
-    Product: Kind(
-        emit=emit_product,
-        source=product_source,
-        range=lambda product, cpu: (plan_of(product, cpu).units(product), 1),
-        nanoseconds=lambda product: product.flops * cost.FLOP_NS,
-        calls_blas=lambda product, cpu: own_blocking(product, cpu) is None,
-        takes_epilogue=takes_epilogue,
-        parts=lambda product, cpu: plan_of(product, cpu).parts(product),
-    ),
-    Convolution: Kind(
-        emit=emit_convolution,
-        source=convolution_source,
-        range=lambda convolution, cpu: (convolution_plan(convolution, cpu).units(convolution), 1),
-        nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
-        takes_epilogue=finishes,
-        parts=lambda convolution, cpu: convolution_plan(convolution, cpu).parts(convolution),
-    ),
-    **dict.fromkeys(
-        (Weights, Pixels),
-        Kind(
-            emit=emit_operand,
-            source=operand_source,
-            range=lambda operand, cpu: (amount_of(operand, cpu).units, 1),
-            nanoseconds=lambda operand: cost.memory_cost(operand.nbytes),
-            parts=parts_of_operand,
-        ),
-    ),
-    **{
-        code: Kind(emit=emit, source=lambda spec, _: repr(spec), range=lambda *_: (1, 1), nanoseconds=lambda _: 0.0)
-        for code, emit in ((Pretranspose, emit_turn), (Forward, emit_forward), (Backward, emit_backward))
-    },
-    Fused: Kind(
-        emit=lambda module, name, fused, *parts: kind_of(fused.call).emit(
-            module, name, fused.call, *parts, **fused.kernels
-        ),
-        source=lambda fused, cpu, *parts: "".join(
-            [
-                kind_of(fused.call).source(fused.call, cpu, *parts),
-                *(KINDS[Kernel].source(kernel, cpu) for kernel in fused.kernels.values()),
-            ]
-        ),
-        parts=lambda fused, cpu: kind_of(fused.call).parts(fused.call, cpu),
-        range=lambda fused, cpu: kind_of(fused.call).range(fused.call, cpu),
-        nanoseconds=lambda fused: (
-            kind_of(fused.call).nanoseconds(fused.call) + sum(kernel.cost for kernel in fused.kernels.values())
-        ),
-        calls_blas=lambda fused, cpu: kind_of(fused.call).calls_blas(fused.call, cpu),
-    ),
-    BatchFusion: Kind(
-        emit=lambda module, name, chain, parts: emit_chain(module, name, chain, parts, _iterations(chain, module.cpu)),
-        source=lambda chain, cpu, parts: (
-            f"{chain} {parts} {_iterations(chain, cpu)} {chain.operands} {chain.scratch} {chain.ahead}"
-        ),
-        range=lambda chain, _: (chain.slots, 1),
-        nanoseconds=lambda chain: sum(kind_of(stage.spec).nanoseconds(stage.spec) for stage in chain.stages),
-        calls_blas=lambda chain, cpu: any(kind_of(stage.spec).calls_blas(stage.spec, cpu) for stage in chain.stages),
-        parts=lambda chain, _: [stage.spec for stage in chain.stages],
-    ),
-    HostCall: Kind(
-        emit=emit_opaque, source=lambda opaque, _: opaque.text, range=lambda *_: (1, 1), nanoseconds=lambda _: 0.0
-    ),
-    HorizontalFusion: Kind(
-        emit=emit_region,
-        source=lambda region, _, parts: f"{region} {parts} {region.cuts} {[len(k.operands) for k in region.kernels]}",
-        range=lambda region, _: (region.slots, 1),
-        nanoseconds=lambda region: sum(kernel.cost for kernel in region.kernels),
-        parts=lambda region, _: region.kernels,
-    ),
+# Class of the spec: the module here that has its kind, and the kind's name.
+KINDS = {
+    "Kernel": ("kernel", "KERNEL"),
+    "Product": ("gemm.product", "PRODUCT"),
+    "Convolution": ("convolution.kernel", "CONVOLUTION"),
+    "Weights": ("convolution.kernel", "OPERAND"),
+    "Pixels": ("convolution.kernel", "OPERAND"),
+    "Pretranspose": ("contraction.packing", "PRETRANSPOSE"),
+    "Forward": ("convolution.winograd", "FORWARD"),
+    "Backward": ("convolution.winograd", "BACKWARD"),
+    "Fused": ("fused", "FUSED"),
+    "BatchFusion": ("batch_fusion", "BATCH_FUSION"),
+    "HorizontalFusion": ("horizontal_fusion", "HORIZONTAL_FUSION"),
+    "HostCall": ("host_call", "HOST_CALL"),
+    "Loop": ("control", "CONTROL"),
+    "Choice": ("control", "CONTROL"),
 }
 
 
-KINDS[Loop] = KINDS[Choice] = Kind(
-    emit=lambda module, name, control, parts=(): emit_control(
-        module, name, control, _callees(control, module.cpu, parts)
-    ),
-    source=lambda control, cpu, parts=(): control_source(control, _callees(control, cpu, parts)),
-    range=lambda control, _: (control.slots if isinstance(control, Loop) else 1, 1),
-    nanoseconds=lambda control: _of_loop(control) if isinstance(control, Loop) else 0.0,
-    calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_works(control)),
-    parts=lambda control, _: distinct_works(control),
-)
+def kind_of(spec: KernelSpec) -> Kind:
+    """The kind of a spec."""
+    return _kind(type(spec).__name__)
 
 
-def _callees(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:
-    specs = distinct_works(control)
-    return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
-
-
-def _of_loop(loop: Loop) -> float:
-    steps = [
-        kind_of(launch.spec).nanoseconds(launch.spec)
-        for launch in loop.body.launches
-        if not isinstance(launch.spec, Copy)
-    ]
-    return hint(loop.length or 1) * sum(steps)
-
-
-def _iterations(chain: BatchFusion, cpu: CpuSpec) -> list[int]:
-    """Iterations of each stage, for one element."""
-    return [kind_of(stage.spec).range(stage.spec, cpu)[0] // chain.batch for stage in chain.stages]
+@cache
+def _kind(name: str) -> Kind:
+    module, kind = KINDS[name]
+    found: Kind = getattr(import_module(f".{module}", __package__), kind)
+    return found
 
 
 def callee_of(spec: KernelSpec, cpu: CpuSpec, symbol: str = "") -> Callee:
     """The function of a spec, of this symbol."""
     kind = kind_of(spec)
     return Callee(symbol, *kind.range(spec, cpu), kind.nanoseconds(spec), kind.calls_blas(spec, cpu), cpu.cores)
-
-
-def kind_of(spec: KernelSpec) -> Kind:
-    return KINDS[type(spec)]

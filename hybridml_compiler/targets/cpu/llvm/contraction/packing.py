@@ -16,6 +16,7 @@ from .....schedule.kernels.convolution import Pretranspose
 from ...kernels.low_precision import Format
 from .. import ir
 from ..ir import known
+from ..kind import Kind
 from ..types import I64, PTR, VOID, Literal
 from .emission import Range, declared
 from .loops import ceiling, i64, least, loop, repeat
@@ -282,3 +283,6 @@ def turn_lines(
         over(lines, lambda i: over(run, lambda j: square(i, j)))
     else:
         over(run, lambda j: over(lines, lambda i: square(i, j)))
+
+
+PRETRANSPOSE = Kind(emit=emit_turn, source=lambda spec, _: repr(spec))

@@ -9,6 +9,7 @@ from ..... import dtypes
 from .....loops.ir import Kernel
 from .....once import once
 from .....record import record, replace
+from .....schedule import cost
 from .....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
 from ...kernels.conv_depthwise import depthwise_tiling_of
 from ...kernels.conv_depthwise_nchw import planes_of
@@ -20,6 +21,7 @@ from ...spec import CpuSpec
 from .. import ir
 from ..contraction.emission import Emission
 from ..kernel import emit_epilogue
+from ..kind import CallKind, Kind
 from .depthwise import Depthwise
 from .depthwise_nchw import DepthwisePlanes
 from .direct import DirectConvolution
@@ -150,11 +152,6 @@ def operand_source(operand: Weights | Pixels, cpu: CpuSpec, parts: Sequence[str]
     return f"{operand!r} for {algorithm.name} {plan!r} with {parts}"
 
 
-def reads_pairs(cpu: CpuSpec) -> bool:
-    """Whether convolutions of bfloat16 multiply pairs of it; else they are those of float32."""
-    return "avx512bf16" in _machine(cpu).features
-
-
 def _machine(cpu: CpuSpec) -> Machine:
     features = cpu.enabled if cpu.vector_bits == 512 else frozenset[str]()
     return Machine(cpu.vector_bits // 8, cpu.registers, cpu.cores, features)
@@ -164,3 +161,23 @@ def _chosen(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Plan]:
     found = own_algorithm(convolution, cpu)
     assert found is not None, convolution
     return found
+
+
+CONVOLUTION = CallKind(
+    emit=emit_convolution,
+    source=convolution_source,
+    range=lambda convolution, cpu: (convolution_plan(convolution, cpu).units(convolution), 1),
+    nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
+    parts=lambda convolution, cpu: convolution_plan(convolution, cpu).parts(convolution),
+    computes=has_convolution,
+    takes_epilogue=finishes,
+    prepared=prepared_operands,
+    passing=passing_convolution,
+)
+OPERAND = Kind(
+    emit=emit_operand,
+    source=operand_source,
+    range=lambda operand, cpu: (amount_of(operand, cpu).units, 1),
+    nanoseconds=lambda operand: cost.memory_cost(operand.nbytes),
+    parts=parts_of_operand,
+)

@@ -46,6 +46,7 @@ from ..contraction.loops import divide, i64, least, offset, repeat, share
 from ..contraction.packing import TURN_TYPE, turn_lines
 from ..contraction.vectors import Vectors
 from ..gemm.tile import Tile, emit_tile
+from ..kind import Kind
 from ..types import I1, I64, PTR, VOID, constant
 from .pack import emit_planes_of_row, pack_runs, panel_of, weight_packer
 
@@ -324,3 +325,7 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         repeat(b, i64(0), end, 1, one_row)
         low, high = (b.add(channels, of) for of in features)
         self.finish((low, high), (b.mul(row, i64(width)), b.mul(b.add(row, end), i64(width))))
+
+
+FORWARD = Kind(emit=emit_forward, source=lambda spec, _: repr(spec))
+BACKWARD = Kind(emit=emit_backward, source=lambda spec, _: repr(spec))

@@ -17,10 +17,12 @@ from ...kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_ro
 from ...kernels.gemv import Gemv, dots_of
 from ...kernels.low_precision import Format, can_pass, format_of, narrow_blocking
 from ...kernels.slabs import Slabs
+from ...runtime import blas
 from ...spec import CpuSpec
 from .. import ir
 from ..contraction.emission import Emission
 from ..kernel import emit_epilogue
+from ..kind import CallKind
 from .blas import BlasProduct
 from .blocked import BlockedProduct
 from .gemv import Dots
@@ -120,3 +122,25 @@ def product_source(product: Product, cpu: CpuSpec, parts: Sequence[str] = ()) ->
     """The text that determines the code of `emit_product`."""
     words = "" if product.stored is None else f" of {format_on(product, cpu)!r}"
     return f"{product!r}{words} in {plan_of(product, cpu)!r} with {parts}"
+
+
+def computes(product: Product, cpu: CpuSpec) -> bool:
+    """Whether there is a kernel for a product: our own, or BLAS."""
+    if own_blocking(product, cpu) is not None:
+        return True
+    return product.dtype.kind == "f" and (blas.gemm_symbols() is not None if cpu.blas is None else cpu.blas)
+
+
+PRODUCT = CallKind(
+    emit=emit_product,
+    source=product_source,
+    range=lambda product, cpu: (plan_of(product, cpu).units(product), 1),
+    nanoseconds=lambda product: product.flops * cost.FLOP_NS,
+    calls_blas=lambda product, cpu: own_blocking(product, cpu) is None,
+    parts=lambda product, cpu: plan_of(product, cpu).parts(product),
+    computes=computes,
+    takes_epilogue=takes_epilogue,
+    passing=passing_product,
+    computes_left=computes_left,
+    same_sums=same_sums,
+)
