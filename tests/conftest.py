@@ -117,6 +117,16 @@ def trace(backend: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def own_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices that the test registers are gone after it."""
+    from hybridml.core import device_tensor
+    from hybridml_compiler.targets import registry
+
+    monkeypatch.setattr(registry, "_DEVICES", dict(registry._DEVICES))
+    monkeypatch.setattr(device_tensor, "_homes", dict(device_tensor._homes))
+
+
+@pytest.fixture
 def small_heap() -> None:
     """Collections of garbage and searches for referrers look at what the test makes, and not at what others left."""
     gc.collect()

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.targets import registry
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.on_devices import results
@@ -20,8 +19,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "adding_a_target.md"
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(registry, "_DEVICES", dict(registry._DEVICES))
+def toy(own_devices: None) -> str:
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
     assert code.count("\n") < 400
     names: dict[str, Any] = {}
