@@ -16,7 +16,7 @@ from ..core.context import current_interpreter, lift, literal, place_var
 from ..core.device_tensor import on_device, transfer
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
-from ..core.tensor import Device, Tensor, adopt
+from ..core.tensor import Device, Tensor, adopt, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -230,8 +230,10 @@ def empty(
 
 
 def _as(x: Tensor, device: Any) -> Any:
-    """The device of what is made like a tensor; None for the CPU."""
-    return x.device if device is None and type(x).home is not None else device
+    """The device of what is made like a tensor; None for where it is made anyway."""
+    if device is not None or place_of(x) == place_var.get():
+        return device
+    return x.device
 
 
 def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:

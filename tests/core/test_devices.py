@@ -186,6 +186,15 @@ def x() -> hm.Tensor:
     return hm.asarray(np.arange(6, dtype="f4").reshape(2, 3)).to(DEVICE)
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_what_is_made_like_a_tensor_is_beside_it(style: Callable[..., Any]) -> None:
+    def likes(t: hm.Tensor, other: hm.Tensor) -> list[hm.Tensor]:
+        return [like(a) for a in (t, other) for like in (hm.zeros_like, hm.ones_like, hm.empty_like, hm.rand_like)]
+
+    assert [t.device.type for t in style(likes)(x(), hm.ones(2))] == [DEVICE] * 4 + ["cpu"] * 4
+    assert [t.device.type for t in style(lambda t: likes(t.cpu(), t))(x())] == ["cpu"] * 4 + [DEVICE] * 4
+
+
 def test_tensors_come_and_go() -> None:
     t = x()
     assert t.device == DEVICE == str(t.device) and t.device == hm.device(DEVICE) and t.device != "cpu"
