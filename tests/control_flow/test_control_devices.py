@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.errors import DeviceError, TraceWarning
+from hybridml.tracing.specialize.errors import TraceWarning
+from hybridml_compiler.errors import DeviceError
 from tests.support.closeness import assert_close
 
 DEVICE = "reference"

@@ -98,6 +98,42 @@ def test_traced_programs_do_not_mix_devices_either() -> None:
         hm.trace(lambda t: t + hm.ones(3))(x())
 
 
+factor = 0.5
+
+
+def test_a_traced_function_takes_python_numbers() -> None:
+    def program(t: hm.Tensor, k: float, n: int) -> Any:
+        return (
+            t * k + n * factor,
+            (t.cpu() * k).to(DEVICE),
+            hm.asarray(k, device=DEVICE),
+            hm.full((2,), k, device=DEVICE),
+        )
+
+    traced = hm.trace(program)
+    for k, n in ((7.5, 2), (1.5, 3)):
+        for a, b in zip(program(x(), k, n), traced(x(), k, n), strict=True):
+            assert a.device == b.device == DEVICE and a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
+def test_an_array_of_numpy_becomes_a_tensor_where_it_is_asked_for() -> None:
+    captured = np.arange(3, dtype="f4")
+
+    def program(t: hm.Tensor, given: np.ndarray) -> Any:
+        arrays = (given, captured, given)
+        here = [hm.asarray(a) for a in arrays]
+        there = [hm.asarray(a, device=DEVICE) + t for a in arrays]
+        return [*here, *there, hm.full((3,), hm.tensor(2.0), device=DEVICE), *map(hm.asarray, arrays)]
+
+    for run in (program, hm.trace(program)):
+        found = run(x()[0], np.ones(3, "f4"))
+        assert [t.device.type for t in found] == ["cpu"] * 3 + [DEVICE] * 4 + ["cpu"] * 3
+        assert [t.tolist() for t in found[3:6]] == [[1, 2, 3], [0, 2, 4], [1, 2, 3]]
+    for add in (lambda t, a: t + a, hm.trace(lambda t, a: t + a)):
+        with pytest.raises(DeviceError, match="'reference' and on 'cpu'"):
+            add(x()[0], captured)
+
+
 def test_traced_updates_in_place() -> None:
     def program(t: hm.Tensor, count: hm.Tensor) -> hm.Tensor:
         t += 1

@@ -323,8 +323,7 @@ class Tracer:
         )
         shape = seen if order is None else tuple(seen[k] for k in order)
         key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
-        place = (place_var.get() if isinstance(real, np.ndarray) else place_of(t)) or CPU
-        node = start = self._input(key, Aval(shape, t.dtype, device=place), name)
+        node = start = self._input(key, Aval(shape, t.dtype, device=place_of(t) or CPU), name)
         if order is not None:
             start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
         shadow = self.wrap(start)
