@@ -123,7 +123,7 @@ class OnDevice:
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "array":
-            raise DeviceError(f"{what}: the tensor is on {self.device.name!r}, out of NumPy's reach; use .cpu() first")
+            raise out_of_reach(self.device.name, what)
         array = devices.download(t._array)
         return array if how == "text" else CONVERSIONS.get(how, lambda value: value)(array.item())
 
@@ -139,6 +139,11 @@ class OnDevice:
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
         before = [(t, t._array) for t in tensors]
         return lambda: [(t, self.wrap(old)) for t, old in before if t._array is not old]
+
+
+def out_of_reach(device: str, what: str) -> DeviceError:
+    """The error for a tensor whose memory NumPy was asked to look into."""
+    return DeviceError(f"{what}: the tensor is on {device!r}, out of NumPy's reach; use .cpu() first")
 
 
 def home_of(name: str) -> OnDevice:

@@ -288,6 +288,34 @@ def test_indices_may_be_on_the_cpu() -> None:
         x()[[7]]
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_indices_and_numbers_from_the_cpu(style: Callable[..., Any]) -> None:
+    @style
+    def f(t: hm.Tensor, here: hm.Tensor, number: hm.Tensor) -> Any:
+        chosen = t[here > 1]
+        t[0] = number
+        t[here[:, 0] > 1, 1] = number + 1
+        return chosen, hm.nonzero(here)[0], t.to(here.to(hm.float64)), here.to(t)
+
+    t = x()
+    chosen, places, back, there = f(t, hm.asarray(np.arange(6).reshape(2, 3)), hm.tensor(9.0))
+    assert chosen.device == t.device == there.device == DEVICE and places.device == back.device == "cpu"
+    assert chosen.tolist() == [2, 3, 4, 5] and t.tolist() == [[9, 9, 9], [3, 10, 5]]
+    assert places.tolist() == [0, 0, 1, 1, 1] and style(lambda t: t.tolist())(x()) == x().tolist()
+    assert back.dtype is hm.float64 and there.dtype is hm.float32
+
+
+def test_a_trace_does_not_reach_it_through_numpy_either() -> None:
+    def f(t: hm.Tensor) -> hm.Tensor:
+        return t * float(t.numpy().sum())
+
+    with pytest.raises(DeviceError) as eager:
+        f(x())
+    with pytest.raises(DeviceError) as traced:
+        hm.trace(f)(x())
+    assert str(eager.value) == str(traced.value)
+
+
 def test_programs_are_seen() -> None:
     f = hm.trace(lambda t: hm.exp(t).sum(0))
     assert f(x()).device == DEVICE and "exp(" in f.llvm and "@reference" in f.ir

@@ -31,6 +31,7 @@ from hybridml_compiler.record import record
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.context import place_var
+from ...core.device_tensor import out_of_reach
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
@@ -377,6 +378,8 @@ class Tracer:
             return None
         t = self.lift(t)
         node = t._array
+        if how == "array" and node.aval.device != CPU:
+            raise out_of_reach(node.aval.device, what)
         if how in ("array", "text"):
             return self._value(node, what)
         if how == "nonzero":
