@@ -150,7 +150,7 @@ def home_of(name: str) -> OnDevice:
     """The interpreter of a device. ArgumentError for one that there is not."""
     found = homes.get(name)
     if found is None:
-        found = homes[name] = OnDevice(registry.find_device(name))
+        found = homes.setdefault(name, OnDevice(registry.find_device(name)))  # the first of several threads' it is
     return found
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import nn
+from hybridml.core import device_tensor
 from hybridml_compiler.errors import ArgumentError, DeviceError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -349,6 +352,20 @@ def test_history_crosses_devices() -> None:
     assert v.grad is not None and v.grad.device == DEVICE and v.grad.tolist() == [0, 3, 12]
     v.grad.sum().backward()
     assert v.grad.tolist() == [0, 9, 24]
+
+
+def test_threads_may_use_a_device_first_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_tensor, "homes", {})
+    find, barrier = device_tensor.registry.find_device, threading.Barrier(2)
+
+    def slow(name: str) -> Any:
+        barrier.wait()
+        return find(name)
+
+    monkeypatch.setattr(device_tensor.registry, "find_device", slow)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(device_tensor.home_of, [DEVICE] * 2)
+    assert one is other
 
 
 def test_copies_and_pickles() -> None:
