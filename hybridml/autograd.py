@@ -30,6 +30,7 @@ from .core.autodiff.tape import (  # fmt: skip
     is_node,
     kept_by,
     make_node,
+    misplaced,
     own,
     parents_of,
     part,
@@ -40,7 +41,7 @@ from .core.autodiff.tape import (  # fmt: skip
 )
 from .core.context import (
     _no_grad,
-    beside,
+    at_place,
     clock,
     current_interpreter,
     enable_grad,
@@ -48,13 +49,13 @@ from .core.context import (
     is_grad_enabled,
     lift,
     no_grad,
-    place_var,
     switches,
 )
+from .core.device_tensor import transfer
 from .core.dispatch import constant
 from .core.shared import accumulating
 from .core.source_location import here
-from .core.tensor import Tensor, like, method, place_of
+from .core.tensor import CPU, Tensor, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
@@ -78,12 +79,12 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
             )
         if not t.shape and type(t._array) is ndarray:
             return t._node, constant(1.0, t.dtype)
-        return t._node, _full.fn(shape=t.shape, value=1.0, dtype=t.dtype)
+        return t._node, _filled(t, 1.0)
     if not isinstance(gradient, Tensor):
         raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
     if gradient.shape != t.shape:
         raise ShapeError(f"{what}: the gradient has shape {gradient.shape}, the result has shape {t.shape}")
-    gradient = lift(gradient)
+    gradient = _beside(lift(gradient), t, what)
     if gradient.dtype is not t.dtype:
         if gradient.dtype.kind == "c" and t.dtype.kind != "c":
             raise DTypeError(
@@ -91,6 +92,19 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
             )
         gradient = _astype.fn(gradient, t.dtype)
     return t._node, conjugated(gradient)
+
+
+def _beside(g: Tensor, t: Tensor, what: str) -> Tensor:
+    """A gradient on the device of its tensor: a number is moved there, for all else it is a DeviceError."""
+    if place_of(g) == place_of(t):
+        return g
+    if not g.shape:
+        return transfer(g, t.device.type)
+    raise misplaced(g, t.device.type, what)
+
+
+def _filled(like: Tensor, value: float) -> Tensor:
+    return at_place(like.device.type, lambda: _full.fn(shape=like.shape, value=value, dtype=like.dtype))
 
 
 @method
@@ -111,9 +125,6 @@ def backward(
     [6.0]
     """
     t = lift(self)
-    if type(t._array) is not ndarray and place_var.get() != place_of(t):
-        beside((t,), lambda: backward(t, gradient, retain_graph, create_graph))
-        return
     retain = create_graph if retain_graph is None else retain_graph
     found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
     outer = grad_is_off()
@@ -193,14 +204,10 @@ def pulled(
     since: int = 0,
 ) -> tuple[Tensor | None, ...]:
     """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
-
-    def pull() -> tuple[Tensor | None, ...]:
-        seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
-        nodes = [lift(t)._node for t in ins]
-        found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
-        return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
-
-    return beside(map(lift, outs), pull)
+    seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
+    nodes = [lift(t)._node for t in ins]
+    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
+    return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
 
 
 # -- Tensor attributes
@@ -227,11 +234,12 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
                 f".grad must have the tensor's shape {t.shape} and dtype {t.dtype.name}, "
                 f"got {value.shape} {value.dtype.name}"
             )
+        value = _beside(lift(value), t, ".grad")
     node = t._node
     if is_node(node) and (hooks := hooked(node)) is not None:
         hooks.grad = value
     elif node is not None and not is_node(node):
-        node.grad = value if value is None else lift(value)
+        node.grad = value
     elif value is not None:
         raise GradientError(".grad can only be set on a leaf that requires grad; call requires_grad_() first")
 
@@ -403,10 +411,10 @@ def _record_function(
     position = {id(o): k for k, o in enumerate(outs)}
     kept = [(position[id(t)], results[position[id(t)]]._version) if id(t) in position else t for t in ctx._saved]
     ctx._saved = ()
-    positions = tuple((k, args[k].dtype) for k, want in enumerate(wants) if want)
-    parents = [args[k]._node for k, _ in positions]
-    arrays = [o._array for o in outs]
-    joint = make_node(_pull_function, None, parents, cls, ctx, positions, len(args), kept, arrays, here())
+    positions = tuple((k, args[k].dtype, args[k].device.type) for k, want in enumerate(wants) if want)
+    parents = [args[k]._node for k, *_ in positions]
+    bare = [like(o, o._array) for o in outs]
+    joint = make_node(_pull_function, None, parents, cls, ctx, positions, len(args), kept, bare, here())
     for k, t in enumerate(results):
         if dtypes.is_inexact(t.dtype):
             t._node = part(joint, k, t.shape)
@@ -414,31 +422,27 @@ def _record_function(
 
 
 def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    cls, ctx, positions, n_args, kept, arrays, place = kept_by(node)
-    name, saved, first = cls.__name__, [], next(iter(bundle.values()))
+    cls, ctx, positions, n_args, kept, bare, place = kept_by(node)
+    name, saved = cls.__name__, []
     for i, t in enumerate(kept):
         if type(t) is tuple:
             k, version = t
-            t = like(first, arrays[k], part(node, k, arrays[k].shape), version)
+            t = like(bare[k], bare[k]._array, part(node, k, bare[k].shape), version)
         if isinstance(t, Tensor) and t._version:
             stale(name, f"saved tensor {i}", t._version, node, place)
         saved.append(t)
     ctx._saved = tuple(saved)
     gs = [
-        conjugated(bundle[k])
-        if k in bundle
-        else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype)
-        if ctx.materialize_grads
-        else None
-        for k, a in enumerate(arrays)
+        conjugated(bundle[k]) if k in bundle else _filled(o, 0.0) if ctx.materialize_grads else None
+        for k, o in enumerate(bare)
     ]
-    result = cls.backward(ctx, *gs)
+    result = at_place(CPU.type, lambda: cls.backward(ctx, *gs))
     ctx._saved = ()
     result = result if isinstance(result, tuple) else (result,)
     if len(result) != n_args:
         raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
     pairs = []
-    for parent, (k, dtype) in zip(parents_of(node), positions, strict=True):
+    for parent, (k, dtype, device) in zip(parents_of(node), positions, strict=True):
         g = result[k]
         if g is None:
             continue
@@ -446,6 +450,8 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         if not isinstance(g, Tensor) or g.shape != shape:
             got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
             raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
+        if g.device.type != device:
+            raise misplaced(g, device, f"{name}.backward")
         g = g.real if dtype.kind != "c" else conjugated(g)
         pairs.append((parent, lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
     return pairs

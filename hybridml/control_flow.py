@@ -6,7 +6,7 @@ the function as its body, which is captured once, whatever the number of steps.
 
 A function may reach whatever the program around it may: tensors and modules of the enclosing scope, generators, tensors
 that it updates in place. What it is given and gives are nested containers of tensors (arrays and numbers become
-tensors; None is an empty container). A carry keeps its structure, shapes and dtypes from step to step.
+tensors; None is an empty container). A carry keeps its structure, shapes, dtypes and devices from step to step.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DeviceError, DTypeError, HybridmlError, ShapeError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import replace
 
-from .arrays.creation import arange, asarray, zeros
+from .arrays.creation import arange, asarray, zeros, zeros_like
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
 from .core.context import beside, current_interpreter, placed
 from .core.pytree import LEAF, Structure
-from .core.tensor import Tensor, aval_of, wrap
+from .core.tensor import Tensor, aval_of, place_of
 
 if TYPE_CHECKING:
     from .tracing.capture.tracer import Tracer
@@ -50,15 +50,19 @@ def _tracer() -> Tracer | None:
 # -- containers of tensors
 
 
-def _flatten(value: Any, what: str) -> tuple[list[Tensor], Structure]:
-    """The tensors of a container. None among them is part of the structure."""
+def _flatten(value: Any, what: str, others: Sequence[Tensor] = ()) -> tuple[list[Tensor], Structure]:
+    """The tensors of a container. None among them is part of the structure. A number becomes one on the device of the
+    container's tensors, or of `others`.
+    """
     leaves: list[Any] = []
     structure = _without_none(pytree.flatten(value, leaves), iter(leaves))
     given = [leaf for leaf in leaves if leaf is not None]
     for leaf, path in zip(given, paths(structure), strict=True):
         if not isinstance(leaf, Tensor | np.ndarray | np.generic | bool | int | float):
             raise DTypeError(f"{what}{path} must be a tensor, an array or a number, got {type(leaf).__name__}")
-    return [asarray(leaf) for leaf in given], structure
+    tensors = [t for t in (*given, *others) if isinstance(t, Tensor)]
+    place = next(filter(None, (place_of(t) for t in tensors)), None)
+    return [asarray(leaf, device=place if isinstance(leaf, int | float) else None) for leaf in given], structure
 
 
 _NONE = Structure(type(None), (), ())
@@ -98,23 +102,29 @@ def paths(s: Structure, start: str = "") -> list[str]:
     return [path for name, child in zip(names, s.children, strict=True) for path in paths(child, start + name)]
 
 
-def _describe(t: Tensor) -> str:
-    return f"{t.dtype.name} of shape {t.shape}"
+def _difference(x: Tensor, y: Tensor) -> tuple[type[HybridmlError], str, str] | None:
+    """The error for values that must be of one type, with what each is; None where they are."""
+    if place_of(x) != place_of(y):
+        return DeviceError, f"on {x.device.type!r}", f"on {y.device.type!r}"
+    if x.shape == y.shape and x.dtype is y.dtype:
+        return None
+    error = ShapeError if x.shape != y.shape else DTypeError
+    return error, f"{x.dtype.name} of shape {x.shape}", f"{y.dtype.name} of shape {y.shape}"
 
 
 def _check_kept(what: str, before: Sequence[Tensor], old: Structure, after: Sequence[Tensor], new: Structure) -> None:
-    """Raises an error unless the carry has the same structure, shapes and dtypes after a step."""
+    """Raises an error unless the carry has the same structure, shapes, dtypes and devices after a step."""
     if old != new:
         raise ArgumentError(
             f"{what}: the carry has the leaves {_listed(old)} before a step and {_listed(new)} after it; the function "
             "must return a carry of the structure that it was given"
         )
     for path, x, y in zip(paths(old), before, after, strict=True):
-        if x.shape != y.shape or x.dtype is not y.dtype:
-            error = ShapeError if x.shape != y.shape else DTypeError
+        if found := _difference(x, y):
+            error, one, other = found
             raise error(
-                f"{what}: carry{path} is {_describe(x)} before a step and {_describe(y)} after it; the function must "
-                "return what it was given: start from such a value, or cast it with astype"
+                f"{what}: carry{path} is {one} before a step and {other} after it; the function must return what it "
+                "was given: start from such a value, or convert it with .to(...)"
             )
 
 
@@ -125,13 +135,13 @@ def _listed(s: Structure) -> str:
 def _check_alike(
     what: str, name: str, first: Sequence[Any], old: Structure, now: Sequence[Any], new: Structure
 ) -> None:
-    """Raises an error unless both branches, or two steps, give the same structure, shapes and dtypes."""
+    """Raises an error unless both branches, or two steps, give the same structure, shapes, dtypes and devices."""
     if old != new:
         raise ArgumentError(f"{what} in structure: {paths(old)} and {paths(new)}; return the same containers")
     for path, x, y in zip(paths(old), first, now, strict=True):
-        if x.shape != y.shape or x.dtype is not y.dtype:
-            error = ShapeError if x.shape != y.shape else DTypeError
-            raise error(f"{what}: {name}{path} is {_describe(x)} and {_describe(y)}")
+        if found := _difference(x, y):
+            error, one, other = found
+            raise error(f"{what}: {name}{path} is {one} and {other}")
 
 
 def _is_count(value: Any, least: int) -> bool:
@@ -161,8 +171,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     """`true_fn(*operands)` where `pred` is true, `false_fn(*operands)` where it is not; only one of them runs.
 
     `pred` is a bool or a tensor of one element. In a traced function both are captured, and must return containers
-    of one structure, shapes and dtypes: ArgumentError, ShapeError or DTypeError names the leaf. A Python bool is
-    decided on the spot in either style.
+    of one structure, shapes, dtypes and devices: ArgumentError, ShapeError, DTypeError or DeviceError names the leaf.
+    A Python bool is decided on the spot in either style.
 
     >>> import hybridml as hm
     >>> x = hm.tensor([1.0, -2.0])
@@ -241,8 +251,9 @@ def while_loop(
 ) -> Any:
     """`value = body_fn(value)`, from `init`, as long as `cond_fn(value)`; at most `max_steps` times.
 
-    The carry keeps its structure, shapes and dtypes (ArgumentError, ShapeError, DTypeError name the leaf). A traced
-    gradient needs `max_steps`, because it keeps values of every step: GradientError without it.
+    The carry keeps its structure, shapes, dtypes and devices (ArgumentError, ShapeError, DTypeError and DeviceError
+    name the leaf). A traced gradient needs `max_steps`, because it keeps values of every step: GradientError without
+    it.
 
     >>> import hybridml as hm
     >>> hm.while_loop(lambda x: x < 100, lambda x: x * 2, hm.tensor(3)).item()
@@ -265,7 +276,7 @@ def while_loop(
 
 
 def _next(carry: Sequence[Tensor], structure: Structure, result: Any, what: str) -> list[Tensor]:
-    after, new = _flatten(result, f"{what}: the carry ")
+    after, new = _flatten(result, f"{what}: the carry ", carry)
     _check_kept(what, carry, structure, after, new)
     return after
 
@@ -320,15 +331,15 @@ def scan(
     xs: a container of tensors whose first axes agree, or None with `length`. reverse: from the last slice to the
     first. unroll: steps a round of the compiled loop (True: all); results are the same. checkpoint: what the traced
     gradient keeps. False: all that is dear to compute again; True: the carries of each step; k: those of every k-th
-    step. Errors: ShapeError where sizes differ, and where carry or y change (ArgumentError, DTypeError) from one
-    step to the next, naming the leaf.
+    step. Errors: ShapeError where sizes differ, and where carry or y change (ArgumentError, DTypeError, DeviceError)
+    from one step to the next, naming the leaf.
 
     >>> import hybridml as hm
     >>> hm.scan(lambda total, x: (total + x, total), hm.tensor(0.0), hm.tensor([1.0, 2.0, 3.0]))
     (Tensor(6.), Tensor([0., 1., 3.]))
     """
-    carry, structure = _flatten(init, "scan: init")
     slices, shape = _flatten(xs, "scan: xs")
+    carry, structure = _flatten(init, "scan: init", slices)
     steps = _length(slices, shape, length)
     if not _is_count(unroll, 1):
         raise ArgumentError(f"scan: unroll is a number of steps, at least 1, or True, got {unroll!r}")
@@ -406,13 +417,13 @@ def _empty_scan(
     after, ys = tracer.run(captured)
     found, whole = _flatten(ys, "scan: y")
     traced = [*_flatten(after, "scan: carry")[0], *found]
-    results = [*carry, *(zeros(y.shape, dtype=y.dtype) for y in found)]
+    results = [*carry, *(zeros(y.shape, dtype=y.dtype, device=y.device) for y in found)]
     recorded = [k for k, t in enumerate(traced) if is_node(t._node)]
     ends = {id(end) for end in boundary([traced[k]._node for k in recorded], -1)}
     sources = [i.real for i in tracer.inputs if id(i.leaf) in ends]
     joint = make_node(_pull_nothing, None, [t._node for t in sources], sources, carry)
     for k in recorded:
-        results[k] = wrap(results[k]._array.copy())
+        results[k] = results[k].detach().clone()
         results[k]._node = part(joint, k, results[k].shape)
     n = len(carry)
     return _unflatten(structure, results[:n]), _unflatten(whole, results[n:])
@@ -421,7 +432,7 @@ def _empty_scan(
 def _pull_nothing(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     """Pullback of a scan without steps: the initial carry gets the cotangent of the carry, all others zeros."""
     sources, carry = kept_by(node)
-    found = [(t._node, zeros(t.shape, dtype=t.dtype)) for t in sources]
+    found = [(t._node, zeros_like(t)) for t in sources]
     return found + [(t._node, bundle[k]) for k, t in enumerate(carry) if k in bundle and t._node is not None]
 
 

@@ -20,7 +20,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, HybridmlError
 
 from .core import atomic
-from .core.tensor import Tensor, adopt
+from .core.tensor import Device, Tensor, adopt
 from .nn.module import Module
 
 FORMAT = {
@@ -128,21 +128,31 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+def load(path: str | os.PathLike[str], map_location: Any = None) -> dict[str, Any]:
     """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so.
 
-    Raises FileNotFoundError, or CheckpointError for a file that is truncated, damaged or of another format. Files of
-    other writers have no checksum: damage to their values is not seen.
+    map_location: the device of the tensors, the CPU unless it is given: files do not say where tensors were, and
+    `load_state_dict` takes them from anywhere. Raises FileNotFoundError, CheckpointError for a file that is truncated,
+    damaged or of another format, or ArgumentError for a device that there is not. Files of other writers have no
+    checksum: damage to their values is not seen.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
+    >>> save({"w": hm.ones((2,))}, path)
+    >>> load(path, map_location=hm.device("cpu"))
+    {'w': Tensor([1., 1.])}
     """
+    place = Device("cpu" if map_location is None else map_location).type
     data = Path(path).read_bytes()
     arrays = _decode(data, path)
     notes = _notes(data[8 : 8 + int.from_bytes(data[:8], "little")], path)
     if CHECKSUM in notes and notes[CHECKSUM] != _checksum(arrays, notes):
         raise _broken(path, "the checksum of its values differs from the one it was saved with")
+    tensors = {name: adopt(array).to(device=place) for name, array in arrays.items()}
     if TREE not in notes:
-        return {name: adopt(arrays[name]) for name in sorted(arrays)}  # the library's order is a new one each time
+        return {name: tensors[name] for name in sorted(tensors)}  # the library's order is a new one each time
     try:
-        return _unflatten(json.loads(notes[TREE]), arrays)
+        return _unflatten(json.loads(notes[TREE]), tensors)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"load: {os.fspath(path)} does not hold the tree that its metadata describes: {error}"
@@ -276,17 +286,17 @@ def _join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _unflatten(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _unflatten(tree: Any, tensors: dict[str, Tensor]) -> Any:
     ((kind, content),) = tree.items()
     match kind:
         case "tensor":
-            return adopt(arrays[content])
+            return tensors[content]
         case "dict":
-            return {key: _unflatten(value, arrays) for key, value in content}
+            return {key: _unflatten(value, tensors) for key, value in content}
         case "list":
-            return [_unflatten(value, arrays) for value in content]
+            return [_unflatten(value, tensors) for value in content]
         case "tuple":
-            return tuple(_unflatten(value, arrays) for value in content)
+            return tuple(_unflatten(value, tensors) for value in content)
         case "value":
             return content
     raise ValueError(f"unknown entry {kind!r}")

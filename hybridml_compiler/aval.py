@@ -23,7 +23,7 @@ class Aval:
     """Type of a value. `weak` marks a lifted Python scalar: it has a kind but follows the dtype of its other operands.
 
     A size may be a `Dim` (see sizes/dims.py), which is used as an int. Shape rules take no notice of the device:
-    `together` says where the results of operands are.
+    `together` says where the results of operands are; transfers and control operations say it themselves.
     """
 
     shape: tuple[int, ...]

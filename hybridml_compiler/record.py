@@ -16,6 +16,7 @@ from typing import Any, TypeVar, dataclass_transform, overload
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
+_AS_IT_COMES = (True, True, None, MISSING)  # options of a `dataclasses.field` that records do not have
 
 
 @overload
@@ -28,7 +29,7 @@ def record(cls: Any = None, /, *, frozen: bool = True, eq: bool = True, repr: bo
 
     `frozen`, `eq` and `repr` are those of `dataclasses.dataclass`, and a field may be a `dataclasses.field` with a
     default, a factory of defaults, or `repr=False`. Methods of the class itself stay. Raises TypeError where a field
-    without a default follows one with a default.
+    without a default follows one with a default, for a default that can change, and for other options of a field.
 
     >>> @record
     ... class Point:
@@ -66,8 +67,9 @@ def _made(cls: Any, frozen: bool, eq: bool, repr_: bool) -> Any:
     for base in cls.__mro__[:0:-1]:
         found |= base.__dict__.get("__record_fields__", {})
     for name, kind in cls.__annotations__.items():
-        if "ClassVar[" not in str(kind):
+        if "ClassVar" not in str(kind):
             found[name] = cls.__dict__.get(name, MISSING)
+            _check_field(cls, name, found[name])
             if isinstance(found[name], Field):
                 _set_default(cls, name, found[name])
     _check_order(cls, found)
@@ -91,6 +93,19 @@ def _set_default(cls: Any, name: str, given: Field[Any]) -> None:
         delattr(cls, name)
     else:
         setattr(cls, name, given.default)
+
+
+def _check_field(cls: type, name: str, given: Any) -> None:
+    """Raises TypeError for what a data class would do and a record does not."""
+    default = given.default if isinstance(given, Field) else given
+    if type(default).__hash__ is None:
+        raise TypeError(
+            f"field {name!r} of {cls.__qualname__}: records would share the default {default!r}; use a factory"
+        )
+    if isinstance(given, Field) and (given.init, given.compare, given.hash, given.kw_only) != _AS_IT_COMES:
+        raise TypeError(
+            f"field {name!r} of {cls.__qualname__}: a field has a default, a factory or repr=False, no more"
+        )
 
 
 def _check_order(cls: type, found: dict[str, Any]) -> None:

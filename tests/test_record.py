@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 
@@ -105,6 +106,46 @@ def test_a_field_without_a_default_cannot_follow_one_with_a_default() -> None:
         class Wrong:
             x: int = 0
             y: int
+
+
+@pytest.mark.parametrize(
+    "default, message",
+    [
+        ([], "would share the default"),
+        (field(default={}), "would share the default"),
+        (field(default=0, compare=False), "no more"),
+        (field(default=0, hash=False), "no more"),
+        (field(default=0, init=False), "no more"),
+        (field(default=0, kw_only=True), "no more"),
+    ],
+)
+def test_what_a_record_would_ignore_is_refused(default: object, message: str) -> None:
+    with pytest.raises(TypeError, match=f"field 'x' of .*Wrong: .*{message}"):
+
+        @record
+        class Wrong:
+            x: object = default
+
+
+def test_class_variables_are_no_fields() -> None:
+    @record
+    class Counted:
+        x: int
+        made: ClassVar = 0
+        known: ClassVar[dict[int, int]] = {}
+
+    assert list(fields(Counted)) == ["x"] and repr(Counted(1)).endswith("Counted(x=1)")
+
+
+def test_classes_that_derive_from_a_record() -> None:
+    class Derived(Named):
+        def __init__(self, x: int) -> None:
+            super().__init__(x, name="derived")
+            self.more = 1
+
+    first, second = Derived(1), Derived(2)
+    assert (first.name, second.x, first.more) == ("derived", 2, 1) and first != Named(1, name="derived")
+    assert first == Derived(1) and repr(first).endswith("Derived(x=1, y=0, tags=[])")
 
 
 def test_records_are_copied_and_pickled() -> None:

@@ -16,7 +16,7 @@ from ..core.context import current_interpreter, lift, literal, place_var
 from ..core.device_tensor import on_device, transfer
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
-from ..core.tensor import Device, Tensor, adopt
+from ..core.tensor import Device, Tensor, adopt, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -39,7 +39,7 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
     [1.0, 0.0, 0.0]
     """
     if device is not None:
-        if isinstance(obj, np.ndarray | list | tuple | bool | int | float | complex) and not _has_tensor(obj):
+        if isinstance(obj, list | tuple | bool | int | float | complex) and not _has_tensor(obj):
             return on_device(device, lambda: asarray(obj, dtype, copy=copy))
         return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
@@ -51,10 +51,9 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
             typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
             return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
-        if interp is not None:
-            t = interp.lift(obj)
-        else:
-            t = adopt(obj.view()) if place_var.get() is None else literal(adopt(obj))
+        t = adopt(obj.view()) if interp is None else interp.lift(obj)
+        place = place_var.get()
+        t = t if place is None else transfer(t, place)
     elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
         t = from_dlpack(obj)
     else:
@@ -183,11 +182,11 @@ def full(
     >>> hm.full((2,), 7).tolist()
     [7, 7]
     """
-    if device is not None:
-        return on_device(device, lambda: full(shape, fill_value, dtype, requires_grad=requires_grad))
     fill_value = tensor_of(fill_value)
+    if device is not None and not isinstance(fill_value, Tensor):
+        return on_device(device, lambda: full(shape, fill_value, dtype, requires_grad=requires_grad))
     if isinstance(fill_value, Tensor):
-        t = OPS["broadcast_to"].fn(fill_value if dtype is None else _astype.fn(fill_value, dtype), shape).clone()
+        t = OPS["broadcast_to"].fn(asarray(fill_value, dtype, device=device), shape).clone()
     else:
         t = _full.fn(shape=shape, value=fill_value, dtype=dtype)
     return t.requires_grad_() if requires_grad else t
@@ -230,8 +229,10 @@ def empty(
 
 
 def _as(x: Tensor, device: Any) -> Any:
-    """The device of what is made like a tensor; None for the CPU."""
-    return x.device if device is None and type(x).home is not None else device
+    """The device of what is made like a tensor; None for where it is made anyway."""
+    if device is not None or place_of(x) == place_var.get():
+        return device
+    return x.device
 
 
 def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:

@@ -49,10 +49,12 @@ def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
 
 @method
 def to(self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
-    """`to(dtype)`, `to("cpu")`, `to(other)`: the tensor itself when nothing changes."""
+    """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when nothing
+    changes.
+    """
     for a in args:
         if isinstance(a, Tensor):
-            dtype = a.dtype
+            dtype, device = a.dtype, a.device
         elif names_device(a):
             device = a
         else:

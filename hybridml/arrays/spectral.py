@@ -24,36 +24,38 @@ __all__ = [
 _UNREACHED = 1e-11
 
 
-def hann_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+def hann_window(n: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Hann's window, sin(pi j / n) ** 2; not `periodic`: symmetric, over n - 1.
 
     >>> import hybridml as hm
     >>> hm.hann_window(4).tolist()
     [0.0, 0.5, 1.0, 0.5]
     """
-    return windows.hann(n, sym=not periodic, dtype=dtype)
+    return windows.hann(n, sym=not periodic, dtype=dtype, device=device)
 
 
 def hamming_window(
-    n: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None
+    n: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """Hamming's window, alpha - beta cos(2 pi j / n)."""
-    return windows.general_cosine(n, a=(alpha, beta), sym=not periodic, dtype=dtype)
+    return windows.general_cosine(n, a=(alpha, beta), sym=not periodic, dtype=dtype, device=device)
 
 
-def blackman_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+def blackman_window(n: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Blackman's window, 0.42 - 0.5 cos(2 pi j / n) + 0.08 cos(4 pi j / n)."""
-    return windows.blackman(n, sym=not periodic, dtype=dtype)
+    return windows.blackman(n, sym=not periodic, dtype=dtype, device=device)
 
 
-def bartlett_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+def bartlett_window(n: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Bartlett's window, the triangle 1 - |2 j / n - 1|."""
-    return windows.bartlett(n, sym=not periodic, dtype=dtype)
+    return windows.bartlett(n, sym=not periodic, dtype=dtype, device=device)
 
 
-def kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None) -> Tensor:
+def kaiser_window(
+    n: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
+) -> Tensor:
     """Kaiser's window, i0(beta sqrt(1 - (2 j / n - 1) ** 2)) / i0(beta)."""
-    return windows.kaiser(n, beta=beta, sym=not periodic, dtype=dtype)
+    return windows.kaiser(n, beta=beta, sym=not periodic, dtype=dtype, device=device)
 
 
 class _Frames:

@@ -44,6 +44,9 @@ nans_var: ContextVar[Any] = ContextVar("hybridml_nans", default=None)
 # The device where operations without operands make their results; None: the CPU.
 place_var: ContextVar[str | None] = ContextVar("hybridml_place", default=None)
 
+# The interpreters of devices other than the CPU that this process has used, by name (see device_tensor.py).
+homes: dict[str, Any] = {}
+
 # One clock for tape nodes and in-place writes: newest first is a topological order, and a kept value is stale when its
 # last write is younger than the node that kept it.
 clock: Callable[[], int] = count(1).__next__

@@ -20,10 +20,10 @@ from hybridml_compiler.targets import device as devices
 from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
-from .context import at_place, current_interpreter, grad_is_off, nans_var
+from .context import at_place, current_interpreter, grad_is_off, homes, nans_var
 from .eager import CONVERSIONS
 from .interpreter import Reading
-from .tensor import Device, Tensor, adopt, array_of, aval_of, leaked, wrap
+from .tensor import CPU, Device, Tensor, adopt, array_of, aval_of, leaked, wrap
 
 R = TypeVar("R")
 _transfer = OPS["transfer"]
@@ -123,7 +123,7 @@ class OnDevice:
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "array":
-            raise DeviceError(f"{what}: the tensor is on {self.device.name!r}, out of NumPy's reach; use .cpu() first")
+            raise out_of_reach(self.device.name, what)
         array = devices.download(t._array)
         return array if how == "text" else CONVERSIONS.get(how, lambda value: value)(array.item())
 
@@ -141,14 +141,16 @@ class OnDevice:
         return lambda: [(t, self.wrap(old)) for t, old in before if t._array is not old]
 
 
-_homes: dict[str, OnDevice] = {}
+def out_of_reach(device: str, what: str) -> DeviceError:
+    """The error for a tensor whose memory NumPy was asked to look into."""
+    return DeviceError(f"{what}: the tensor is on {device!r}, out of NumPy's reach; use .cpu() first")
 
 
 def home_of(name: str) -> OnDevice:
     """The interpreter of a device. ArgumentError for one that there is not."""
-    found = _homes.get(name)
+    found = homes.get(name)
     if found is None:
-        found = _homes[name] = OnDevice(registry.find_device(name))
+        found = homes.setdefault(name, OnDevice(registry.find_device(name)))  # the first of several threads' it is
     return found
 
 
@@ -187,6 +189,8 @@ def transfer(t: Tensor, device: str) -> Tensor:
     source = t.device.type
     if source == device:
         return t
+    for name in {source, device} - {CPU.type}:  # so that a backward knows of it
+        home_of(name)
     interp = current_interpreter()
     if interp is not None:
         t = interp.lift(t)

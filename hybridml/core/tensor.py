@@ -162,8 +162,7 @@ class Tensor(TensorMethods):
 
     def tolist(self) -> Any:
         """The values as (nested) Python lists of scalars."""
-        home = type(self).home
-        return (values(self, "tolist()") if home is None else home.read(self, "text", "tolist()")).tolist()
+        return values(self if place_of(self) is None else self.cpu(), "tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = values(self, "conversion to a NumPy array")

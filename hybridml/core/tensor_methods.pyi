@@ -634,7 +634,8 @@ class TensorMethods:
     def tile(self, repetitions: Sequence[builtins.int], /) -> Tensor:
         """x repeated along each axis."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False) -> Tensor:
-        """`to(dtype)`, `to("cpu")`, `to(other)`: the tensor itself when nothing changes."""
+        """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when
+        nothing changes."""
     def tobytes(self) -> Any: ...
     def topk(self, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> Chosen:
         """`top_k` with PyTorch's name and order of arguments."""

@@ -82,7 +82,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def batch(self, indices: np.ndarray) -> tuple[Tensor, ...]:
-        return tuple(xp.take(tensor, xp.asarray(indices), axis=0) for tensor in self.tensors)
+        return tuple(xp.take(t, xp.asarray(indices, device=t.device), axis=0) for t in self.tensors)
 
 
 class Subset(Dataset[T]):

@@ -39,11 +39,13 @@ def gradcheck(
     True
     """
     points = [_point(x) for x in inputs]
+    places = [x.device.type if isinstance(x, Tensor) else "cpu" for x in inputs]
     floats = [k for k, p in enumerate(points) if p.dtype.kind in "fc"]
     rng = np.random.default_rng(seed)
 
     def outputs(tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [t for t in tree_leaves(fn(*tensors)) if isinstance(t, Tensor) and t.dtype.kind in "fc"]
+        placed = [t.to(place) for t, place in zip(tensors, places, strict=True)]
+        return [t for t in tree_leaves(fn(*placed)) if isinstance(t, Tensor) and t.dtype.kind in "fc"]
 
     check: Outputs = outputs
     for k in range(1, order + 1):
@@ -60,7 +62,7 @@ def gradcheck(
 
 
 def _point(x: Any) -> np.ndarray:
-    array = x.detach().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
     if array.dtype.kind in "fc" and array.dtype.char not in "dD":
         raise DTypeError(f"gradcheck: needs float64 or complex128, got {array.dtype.name}; cast the input")
     return array
@@ -76,7 +78,7 @@ def _compare(
         shifted = list(points)
         for k, u in zip(floats, directions, strict=True):
             shifted[k] = points[k] + by * u
-        return [t.detach().numpy() for t in outputs(_leaves(shifted, floats))]
+        return [t.detach().cpu().numpy() for t in outputs(_leaves(shifted, floats))]
 
     made = outputs(_leaves(points, floats))
     kept = [j for j, t in enumerate(made) if t.requires_grad]
@@ -86,7 +88,7 @@ def _compare(
 
     def gradients(tensors: Sequence[Tensor]) -> list[Tensor]:
         outs, wanted = outputs(tensors), [tensors[k] for k in floats]
-        cotangents = [asarray(w) for w in weights]
+        cotangents = [asarray(w, device=outs[j].device) for j, w in zip(kept, weights, strict=True)]
         found = autograd.grad([outs[j] for j in kept], wanted, cotangents, create_graph=True, allow_unused=True)
         return [zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
 

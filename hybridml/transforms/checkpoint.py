@@ -19,11 +19,12 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.autodiff.replay import Recording, Replay, drawing_from
 from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
-from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
+from ..core.context import at_place, clock, current_interpreter, enable_grad, grad_is_off, no_grad
+from ..core.device_tensor import transfer
 from ..core.pytree import tree_leaves, tree_map
 from ..core.shared import generator_states
 from ..core.source_location import here
-from ..core.tensor import Tensor, like
+from ..core.tensor import CPU, Tensor, like
 
 _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
 
@@ -82,7 +83,7 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     with enable_grad(), drawing_from(Replay(draws)) if isinstance(draws, Recording) else _set_back(draws):
         if current_interpreter() is not None:
             args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
-        outs = _results(function, function(*args, **kwargs))
+        outs = _results(function, at_place(CPU.type, lambda: function(*args, **kwargs)))
     return [(outs[k]._node, g) for k, g in bundle.items()]
 
 
@@ -105,4 +106,8 @@ def _tied(given: Any, g: Tensor) -> Any:
         return given
     first = _slice.fn(g, starts=(0,) * g.ndim, stops=(1,) * g.ndim, steps=(1,) * g.ndim) if g.ndim else g
     token = _reshape.fn(first, ())
-    return tree_map(lambda leaf: _after.fn(leaf, token) if isinstance(leaf, Tensor) else leaf, given)
+
+    def tied(leaf: Any) -> Any:
+        return _after.fn(leaf, transfer(token, leaf.device.type)) if isinstance(leaf, Tensor) else leaf
+
+    return tree_map(tied, given)

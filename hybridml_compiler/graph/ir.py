@@ -139,9 +139,9 @@ def canonical_params(op: Op, avals: Sequence[Aval], params: Mapping[str, Any]) -
     return latest[2][0]
 
 
-def place_of(op: Op, avals: Sequence[Aval], params: Mapping[str, Any]) -> str:
-    """The device of the result of an operation on operands."""
-    return params["device"] if op.kind == "transfer" else together(avals)
+def placed(op: Op, avals: Sequence[Aval], out: Aval) -> Aval:
+    """The type of a result with its device: that of the operands, unless the row itself says where it is."""
+    return out if op.kind in _SAYS_WHERE else out.on(together(avals))
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -159,6 +159,7 @@ def _text(params: Mapping[str, Any]) -> str:
     return repr(sorted(params.items())) if params else ""
 
 
+_SAYS_WHERE = ("transfer", "control")  # kinds whose rows infer the device of a result
 _KNOWN_SIZES = ("convolution",)  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
 _PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
@@ -178,7 +179,7 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     if found is not None:
         return found
     canonical = op.canonical_params(avals, params)
-    out = op.infer_from(avals, canonical).on(place_of(op, avals, canonical))
+    out = placed(op, avals, op.infer_from(avals, canonical))
     made = canonical, _text(canonical), out
     if plain:
         if len(_known) >= _MOST_KNOWN:
@@ -202,7 +203,7 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     return (
         canonical,
         " ".join([_text(canonical), *hints]),
-        Aval(shape, out.dtype, out.weak, place_of(op, avals, canonical)),
+        placed(op, avals, Aval(shape, out.dtype, out.weak, out.device)),
     )
 
 

@@ -17,7 +17,7 @@ from ..ops.op import Op
 from ..sizes.dims import Dim
 from ..weak import WeakMembers
 from .body import Body, bodies_of
-from .ir import Graph, Node, place_of
+from .ir import Graph, Node, placed
 from .text import graph_lines
 
 _CONTEXT = 5  # lines of IR shown on either side of the fault
@@ -88,7 +88,8 @@ def _faults_of_kind(op: Op, in_avals: Sequence[Aval], params: dict[str, Any], te
         canonical = op.canonical_params(in_avals, params)
         if repr(sorted(canonical.items())) != text:
             yield f"parameters are {params}, canonical is {canonical}"
-        expected = op.infer_from(in_avals, canonical).on(place_of(op, in_avals, canonical) if in_avals else aval.device)
+        expected = op.infer_from(in_avals, canonical)
+        expected = placed(op, in_avals, expected) if in_avals else expected.on(aval.device)
     except (HybridmlError, TypeError) as error:
         yield f"{op.name} refuses its inputs: {error}"
         return

@@ -29,8 +29,13 @@ from .op import Op
 
 
 def _check(what: str, wanted: Sequence[Aval], got: Sequence[Aval]) -> None:
-    if [(a.shape, a.dtype) for a in wanted] != [(a.shape, a.dtype) for a in got]:
+    if [(a.shape, a.dtype, a.device) for a in wanted] != [(a.shape, a.dtype, a.device) for a in got]:
         raise ArgumentError(f"{what} is {', '.join(map(str, got))}, and must be {', '.join(map(str, wanted))}")
+
+
+def _number(dtype: Any, given: Aval) -> Aval:
+    """The type of a number where the given value is: it decides what is run on any device."""
+    return Aval((), np.dtype(dtype), device=given.device)
 
 
 def _one_of(outputs: Sequence[Aval], result: int, what: str) -> Aval:
@@ -43,7 +48,7 @@ def _one_of(outputs: Sequence[Aval], result: int, what: str) -> Aval:
 
 
 def _slice(aval: Aval) -> Aval:
-    return Aval(aval.shape[1:], aval.dtype)
+    return Aval(aval.shape[1:], aval.dtype, device=aval.device)
 
 
 def _numbers(shape: Sequence[Any]) -> None:
@@ -64,7 +69,7 @@ def _infer_loop(
     result: int,
 ) -> Aval:
     if counted:
-        _check("loop: the count", [Aval((), np.dtype(np.int64))], avals[:1])
+        _check("loop: the count", [_number(np.int64, avals[0])], avals[:1])
         avals = avals[1:]
     if not 0 <= consts <= consts + carries <= len(avals):
         raise ArgumentError(f"loop: {consts} constants and {carries} carries among {len(avals)} operands")
@@ -79,10 +84,12 @@ def _infer_loop(
     _check("loop: what the body carries on", carried, body.outputs[:carries])
     if condition is not None:
         _check("loop: what the condition takes", [*kept, *carried], condition.inputs)
-        _check("loop: the condition", [Aval((), np.dtype(bool))], condition.outputs)
-    stacked = [Aval((0 if length is None else length, *y.shape), y.dtype) for y in body.outputs[carries:]]
+        _check("loop: the condition", [_number(bool, condition.outputs[0])], condition.outputs)
+    stacked = [
+        Aval((0 if length is None else length, *y.shape), y.dtype, device=y.device) for y in body.outputs[carries:]
+    ]
     found = _one_of([*carried, *stacked], result, "loop")
-    return Aval(found.shape, found.dtype)
+    return Aval(found.shape, found.dtype, device=found.device)
 
 
 def _eager_loop(
@@ -117,14 +124,14 @@ def _eager_loop(
 
 
 def _infer_cond(avals: Sequence[Aval], true: Any, false: Any, result: int) -> Aval:
-    _check("cond: the predicate", [Aval((), np.dtype(bool))], avals[:1])
+    _check("cond: the predicate", [_number(bool, avals[0])], avals[:1])
     for aval in avals:
         _numbers(aval.shape)
     for what, branch in (("true", true), ("false", false)):
         _check(f"cond: what the {what} branch takes", avals[1:], branch.inputs)
     _check("cond: what the false branch makes", true.outputs, false.outputs)
     found = _one_of(true.outputs, result, "cond")
-    return Aval(found.shape, found.dtype)
+    return Aval(found.shape, found.dtype, device=found.device)
 
 
 def _eager_cond(arrays: Sequence[np.ndarray], true: Any, false: Any, result: int | None) -> Any:

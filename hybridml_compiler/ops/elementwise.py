@@ -470,7 +470,7 @@ transfer = Op(
     inputs=("x",),
     params={"device": REQUIRED},
     canon=_transfer_canon,
-    infer=lambda x, device: Aval(x.shape, x.dtype),
+    infer=lambda x, device: Aval(x.shape, x.dtype, device=device),
     eager=lambda x, device: x.copy(),
     samples=lambda rng: (Sample((rng.uniform(-2, 2, shape),), {"device": CPU}, grad=False) for shape in ((), (2, 3))),
     lower=lambda s, i, x, device: x(i),

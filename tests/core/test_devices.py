@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import nn
+from hybridml.core import device_tensor
 from hybridml_compiler.errors import ArgumentError, DeviceError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -96,6 +99,42 @@ def test_traced_programs_do_not_mix_devices_either() -> None:
     assert str(eager.value) == str(traced.value)
     with pytest.raises(DeviceError):
         hm.trace(lambda t: t + hm.ones(3))(x())
+
+
+factor = 0.5
+
+
+def test_a_traced_function_takes_python_numbers() -> None:
+    def program(t: hm.Tensor, k: float, n: int) -> Any:
+        return (
+            t * k + n * factor,
+            (t.cpu() * k).to(DEVICE),
+            hm.asarray(k, device=DEVICE),
+            hm.full((2,), k, device=DEVICE),
+        )
+
+    traced = hm.trace(program)
+    for k, n in ((7.5, 2), (1.5, 3)):
+        for a, b in zip(program(x(), k, n), traced(x(), k, n), strict=True):
+            assert a.device == b.device == DEVICE and a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
+def test_an_array_of_numpy_becomes_a_tensor_where_it_is_asked_for() -> None:
+    captured = np.arange(3, dtype="f4")
+
+    def program(t: hm.Tensor, given: np.ndarray) -> Any:
+        arrays = (given, captured, given)
+        here = [hm.asarray(a) for a in arrays]
+        there = [hm.asarray(a, device=DEVICE) + t for a in arrays]
+        return [*here, *there, hm.full((3,), hm.tensor(2.0), device=DEVICE), *map(hm.asarray, arrays)]
+
+    for run in (program, hm.trace(program)):
+        found = run(x()[0], np.ones(3, "f4"))
+        assert [t.device.type for t in found] == ["cpu"] * 3 + [DEVICE] * 4 + ["cpu"] * 3
+        assert [t.tolist() for t in found[3:6]] == [[1, 2, 3], [0, 2, 4], [1, 2, 3]]
+    for add in (lambda t, a: t + a, hm.trace(lambda t, a: t + a)):
+        with pytest.raises(DeviceError, match="'reference' and on 'cpu'"):
+            add(x()[0], captured)
 
 
 def test_traced_updates_in_place() -> None:
@@ -186,6 +225,15 @@ def x() -> hm.Tensor:
     return hm.asarray(np.arange(6, dtype="f4").reshape(2, 3)).to(DEVICE)
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_what_is_made_like_a_tensor_is_beside_it(style: Callable[..., Any]) -> None:
+    def likes(t: hm.Tensor, other: hm.Tensor) -> list[hm.Tensor]:
+        return [like(a) for a in (t, other) for like in (hm.zeros_like, hm.ones_like, hm.empty_like, hm.rand_like)]
+
+    assert [t.device.type for t in style(likes)(x(), hm.ones(2))] == [DEVICE] * 4 + ["cpu"] * 4
+    assert [t.device.type for t in style(lambda t: likes(t.cpu(), t))(x())] == ["cpu"] * 4 + [DEVICE] * 4
+
+
 def test_tensors_come_and_go() -> None:
     t = x()
     assert t.device == DEVICE == str(t.device) and t.device == hm.device(DEVICE) and t.device != "cpu"
@@ -243,6 +291,34 @@ def test_indices_may_be_on_the_cpu() -> None:
         x()[[7]]
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_indices_and_numbers_from_the_cpu(style: Callable[..., Any]) -> None:
+    @style
+    def f(t: hm.Tensor, here: hm.Tensor, number: hm.Tensor) -> Any:
+        chosen = t[here > 1]
+        t[0] = number
+        t[here[:, 0] > 1, 1] = number + 1
+        return chosen, hm.nonzero(here)[0], t.to(here.to(hm.float64)), here.to(t)
+
+    t = x()
+    chosen, places, back, there = f(t, hm.asarray(np.arange(6).reshape(2, 3)), hm.tensor(9.0))
+    assert chosen.device == t.device == there.device == DEVICE and places.device == back.device == "cpu"
+    assert chosen.tolist() == [2, 3, 4, 5] and t.tolist() == [[9, 9, 9], [3, 10, 5]]
+    assert places.tolist() == [0, 0, 1, 1, 1] and style(lambda t: t.tolist())(x()) == x().tolist()
+    assert back.dtype is hm.float64 and there.dtype is hm.float32
+
+
+def test_a_trace_does_not_reach_it_through_numpy_either() -> None:
+    def f(t: hm.Tensor) -> hm.Tensor:
+        return t * float(t.numpy().sum())
+
+    with pytest.raises(DeviceError) as eager:
+        f(x())
+    with pytest.raises(DeviceError) as traced:
+        hm.trace(f)(x())
+    assert str(eager.value) == str(traced.value)
+
+
 def test_programs_are_seen() -> None:
     f = hm.trace(lambda t: hm.exp(t).sum(0))
     assert f(x()).device == DEVICE and "exp(" in f.llvm and "@reference" in f.ir
@@ -276,6 +352,20 @@ def test_history_crosses_devices() -> None:
     assert v.grad is not None and v.grad.device == DEVICE and v.grad.tolist() == [0, 3, 12]
     v.grad.sum().backward()
     assert v.grad.tolist() == [0, 9, 24]
+
+
+def test_threads_may_use_a_device_first_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_tensor, "homes", {})
+    find, barrier = device_tensor.registry.find_device, threading.Barrier(2)
+
+    def slow(name: str) -> Any:
+        barrier.wait()
+        return find(name)
+
+    monkeypatch.setattr(device_tensor.registry, "find_device", slow)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(device_tensor.home_of, [DEVICE] * 2)
+    assert one is other
 
 
 def test_copies_and_pickles() -> None:

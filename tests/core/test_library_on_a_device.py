@@ -212,3 +212,54 @@ def test_random_numbers_are_those_of_the_cpu() -> None:
         hm.manual_seed(1)
         there = draw(DEVICE)
         assert here.device == "cpu" and there.device == DEVICE and there.tolist() == here.tolist()
+
+
+def test_windows_are_made_on_a_device() -> None:
+    for name in hm.signal.windows.__all__:
+        options = {"a": (0.5, 0.5)} if name == "general_cosine" else {}
+        for n in (1, 5):
+            here, there = (getattr(hm.signal.windows, name)(n, device=device, **options) for device in ("cpu", DEVICE))
+            assert there.device == DEVICE and there.tolist() == here.tolist()
+    for name in ("bartlett", "blackman", "hamming", "hann", "kaiser"):
+        window = getattr(hm, f"{name}_window")
+        assert window(4, device=DEVICE).device == DEVICE and window(4, device=DEVICE).tolist() == window(4).tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_gives_batches_of_tensors_where_they_are(workers: int) -> None:
+    data = hm.data.TensorDataset(hm.arange(6.0, device=DEVICE).reshape(3, 2), hm.arange(3))
+    batches = list(hm.data.DataLoader(data, batch_size=2, num_workers=workers))
+    assert [[t.device.type for t in batch] for batch in batches] == [[DEVICE, "cpu"]] * 2
+    assert batches[1][0].tolist() == [[4, 5]]
+
+
+def test_gradients_are_checked_on_a_device() -> None:
+    point = hm.tensor([0.5, 1.5], dtype="float64", device=DEVICE)
+    assert hm.testing.gradcheck(lambda a: hm.exp(a) * a, point)
+    assert hm.testing.gradcheck(lambda a, b: (a.cpu() ** 3 * b).sum(), point, [1.0, 2.0])
+
+    class Wrong(hm.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: hm.Tensor) -> hm.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: hm.Tensor) -> hm.Tensor:
+            return g * 3
+
+    with pytest.raises(hm.GradientError, match="a rule is wrong"):
+        hm.testing.gradcheck(Wrong.apply, point)
+
+
+def test_files_are_loaded_to_a_device(tmp_path: Path) -> None:
+    tree = {"weights": [hm.ones(2, device=DEVICE), hm.zeros(3)], "step": 3}
+    hm.save(tree, tmp_path / "tree")
+    hm.save({"w": hm.ones(2, device=DEVICE)}, tmp_path / "plain")
+    for place in (None, "cpu", DEVICE, hm.device(DEVICE)):
+        found = hm.load(tmp_path / "tree", map_location=place)
+        plain = hm.load(tmp_path / "plain", map_location=place)
+        tensors = [*found["weights"], plain["w"]]
+        assert {t.device for t in tensors} == {hm.device("cpu" if place is None else place)} and found["step"] == 3
+        assert [t.tolist() for t in tensors] == [[1, 1], [0, 0, 0], [1, 1]]
+    with pytest.raises(hm.ArgumentError, match="'tpu' is not available"):
+        hm.load(tmp_path / "tree", map_location="tpu")

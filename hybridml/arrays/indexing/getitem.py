@@ -141,7 +141,7 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
         beside((x,), lambda: x.__setitem__(key, value))
         return
     value = as_value(value, x.dtype)
-    if type(x._array) is not _ndarray and not value.shape and interpreter_stack() is None:
+    if type(x._array) is not _ndarray and not value.shape:
         value = transfer(value, place_of(x) or CPU.type)  # a number may come from anywhere
     if is_basic(key):
         part = x[key]

@@ -14,7 +14,8 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import current_interpreter, lift, placed
+from ...core.context import at_place, current_interpreter, lift
+from ...core.interpreter import Interpreter
 from ...core.tensor import Tensor, wrap
 from ..creation import asarray
 from ..shaping.manipulation import _tensor, stack
@@ -36,12 +37,15 @@ def _is_empty(x: list[Any]) -> bool:
     return not x or all(isinstance(v, list | tuple) and not v for v in x)
 
 
-@placed
 def true_positions(mask: Tensor, what: str) -> Tensor:
     """Positions of the true elements of a mask in its row-major order, as one axis of int64."""
     interp = current_interpreter() or type(mask).home
     if interp is None:
         return wrap(np.flatnonzero(mask._array))
+    return at_place(mask.device.type, lambda: _true_positions(interp, mask, what))
+
+
+def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Tensor:
     size = mask.size
     flat = OPS["reshape"].fn(mask, (size,))
     n = interp.read(OPS["sum"].fn(flat, dtype=dtypes.int64), "number", what)

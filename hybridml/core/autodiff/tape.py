@@ -21,17 +21,18 @@ import heapq
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from hybridml_compiler.errors import GradientError, ShapeError
+from hybridml_compiler.errors import DeviceError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..context import _no_grad, clock, current_interpreter, grad_is_off, switches
+from ..context import _no_grad, at_place, clock, current_interpreter, grad_is_off, homes, switches
 from ..shared import accumulating
 from ..source_location import line_of, overwritten_at
-from ..tensor import Tensor, like
+from ..tensor import CPU, Tensor, like, place_of
 from .references import ARGUMENT, VARIABLE
 
 Node = list[Any]
@@ -188,14 +189,21 @@ def conjugated(g: Tensor) -> Tensor:
 
 def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) -> Tensor:
     for hook in tuple(hooks.values()):
-        changed = hook(g)
+        changed = at_place(CPU.type, partial(hook, g))
         if changed is not None:
             given: Any = changed  # a hook is the user's: it may return anything
             if not isinstance(given, Tensor) or given.shape != g.shape:
                 got = f"shape {given.shape}" if isinstance(given, Tensor) else type(given).__name__
                 raise ShapeError(f"register_hook: a hook must return None or a tensor of shape {g.shape}, got {got}")
+            if place_of(given) != place_of(g):
+                raise misplaced(given, g.device.type, "register_hook")
             g = changed
     return g
+
+
+def misplaced(g: Tensor, place: str, what: str) -> DeviceError:
+    """The error for a gradient that is not on the device of its tensor."""
+    return DeviceError(f"{what}: the gradient is on {g.device.type!r}, its tensor on {place!r}; use .to({place!r})")
 
 
 class Handle:
@@ -254,6 +262,7 @@ def run(
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
     the stamp `since` are leaves. Nothing outside is changed.
     """
+    several = bool(homes)  # devices: the history may cross them
     found: dict[int, tuple[Any, Tensor]] = {}
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
@@ -298,11 +307,17 @@ def run(
                     "backward through a history that an earlier backward has freed; "
                     "pass retain_graph=True to the earlier call, or compute the result again"
                 )
-            contributions = node[pull](g, node)
+            contributions = _pulled_beside(g, node) if several else node[pull](g, node)
             if not retain and node[of_result] is not None:  # a node of several results is gone with the last of them
                 del node[head:]
     finally:
         _no_grad.set(outer)
+
+
+def _pulled_beside(g: Any, node: Node) -> Any:
+    """The contributions of a node; what its rules create is on the device of the cotangent."""
+    first = next(iter(g.values())) if type(g) is dict else g
+    return at_place(place_of(first) or CPU.type, partial(node[_PULL], g, node))
 
 
 def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:

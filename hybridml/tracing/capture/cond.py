@@ -150,8 +150,7 @@ def _derive(choice: Choice, mask: Sequence[int]) -> Gradient:
         frame = enter(choice.tracer)
         try:
             branch.outputs = [
-                f[key][1] if key in f else zeros(like.shape, like.dtype)
-                for key, like in zip(wanted, templates, strict=True)
+                f[key][1] if key in f else zeros(like) for key, like in zip(wanted, templates, strict=True)
             ]
         finally:
             leave(choice.tracer)

@@ -28,7 +28,7 @@ from hybridml_compiler.record import record, replace
 from hybridml_compiler.walk import reachable
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
-from ...core.context import enable_grad, grad_is_off
+from ...core.context import at_place, enable_grad, grad_is_off
 from ...core.tensor import Tensor, aval_of
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
@@ -170,14 +170,11 @@ class Gradient:
         forward = replace(loop, ys=[*loop.ys, *loop.carries, *map(tracer.wrap, saved)], gradients={})
         results = forward.run()
         stacks = results[n + len(loop.ys) :]
-        init = [
-            snapshot(tracer, bundle[k]) if k in bundle else zeros(loop.carries[k].shape, loop.carries[k].dtype)
-            for k in self.carried
-        ]
+        init = [snapshot(tracer, bundle[k]) if k in bundle else zeros(loop.carries[k]) for k in self.carried]
         backward = Loop(
             tracer, f"the gradient of {loop.what}", loop.since, loop.made,
             [*self.cotangents, *self.sums], [*loop.carries, *loop.slices, *self.given.values()], self.next, self.ys,
-            [*init, *(zeros(t.shape, t.dtype) for t in self.sums)],
+            [*init, *(zeros(t) for t in self.sums)],
             [*stacks[:n], *loop.xs, *(snapshot(tracer, bundle[n + k]) for k in self.given)],
             loop.length, not loop.reverse, loop.count if loop.steps is None else results[loop.steps],
             again=loop.again, saved=[*loop.saved, *saved], stacks=[*loop.stacks, *stacks[n:]],
@@ -200,7 +197,7 @@ def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     sliced = {k: pair[1] for k, pair in slices.items() if pair is not None}
     around = list(found.values())
     sums = [fresh(tracer, aval_of(g)) for _, g in around]
-    ends = [before[k] or (None, zeros(loop.carries[k].shape, loop.carries[k].dtype)) for k in carried]
+    ends = [before[k] or (None, zeros(loop.carries[k])) for k in carried]
     added = [_add.fn(total, g) for total, (_, g) in zip(sums, around, strict=True)]
     return Gradient(
         [cotangents[k] for k in carried], carried, sums, [source for source, _ in around], given,
@@ -208,9 +205,8 @@ def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     )  # fmt: skip
 
 
-def zeros(shape: tuple[int, ...], dtype: Any) -> Tensor:
-    made: Tensor = _full.fn(shape=shape, value=0.0, dtype=dtype)
-    return made
+def zeros(like: Tensor) -> Tensor:
+    return at_place(like.device.type, lambda: _full.fn(shape=like.shape, value=0.0, dtype=like.dtype))
 
 
 def _worth_saving(loop: Loop, gradient: Gradient) -> list[ir.Node]:

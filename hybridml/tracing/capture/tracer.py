@@ -31,6 +31,7 @@ from hybridml_compiler.record import record
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.context import place_var
+from ...core.device_tensor import out_of_reach
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
@@ -323,8 +324,7 @@ class Tracer:
         )
         shape = seen if order is None else tuple(seen[k] for k in order)
         key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
-        place = (place_var.get() if isinstance(real, np.ndarray) else place_of(t)) or CPU
-        node = start = self._input(key, Aval(shape, t.dtype, device=place), name)
+        node = start = self._input(key, Aval(shape, t.dtype, device=place_of(t) or CPU), name)
         if order is not None:
             start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
         shadow = self.wrap(start)
@@ -378,6 +378,8 @@ class Tracer:
             return None
         t = self.lift(t)
         node = t._array
+        if how == "array" and node.aval.device != CPU:
+            raise out_of_reach(node.aval.device, what)
         if how in ("array", "text"):
             return self._value(node, what)
         if how == "nonzero":

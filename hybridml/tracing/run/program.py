@@ -33,7 +33,7 @@ from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
-from ...core.context import beside, grad_is_off, nans_var
+from ...core.context import grad_is_off, nans_var
 from ...core.device_tensor import wrapped
 from ...core.source_location import here
 from ...core.tensor import Tensor
@@ -232,8 +232,7 @@ class Program:
         seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
         before, tracer.checks = tracer.checks, {}
         try:
-            outputs = [self.outputs[k] for k in mask]
-            found = tracer.run(lambda: beside(outputs, lambda: run(seeds, retain=True, create=True, wanted=positions)))
+            found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
         finally:
             own, tracer.checks = tracer.checks, before
         wanted = sorted(positions[key] for key in found)
