@@ -79,7 +79,7 @@ class Stats:
 
     @property
     def reused(self) -> str:
-        """What did not have to be made for the program, for people."""
+        """The parts of the program that did not have to be made, as text for people."""
         if self.reuse is None:
             return "the whole program was in the cache"
         return (

@@ -37,7 +37,7 @@ class Kept:
 
 @record(frozen=False)
 class Reuse:
-    """How many groups a plan has, and how many of these no equal one was known for."""
+    """Numbers of the groups of a plan: of all, and of those that no equal one was known for."""
 
     groups: int = 0
     lowered: int = 0

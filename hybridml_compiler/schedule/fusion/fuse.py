@@ -396,8 +396,9 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
 
 
 class _Paths:
-    """Which group needs which, while more are added. Groups have numbers, each a higher one than those it needs, so
-    that a search stops at the number of what it looks for; `late` are numbered after the others, as far as they can."""
+    """A record of which group needs which, while more are added. Groups have numbers, each a higher one than those it
+    needs, so that a search stops at the number of what it looks for; `late` are numbered after the others, as far as
+    they can."""
 
     def __init__(self, groups: Sequence[Group], late: Collection[Group]) -> None:
         self.groups = [*(g for g in groups if g not in late), *(g for g in groups if g in late)]

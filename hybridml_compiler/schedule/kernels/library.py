@@ -7,12 +7,12 @@ whether such a call reads an operand in place, so that it needs no copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Kernel
 from ...loops.transforms import parallelized
+from ...once import lazy
 from ...record import record
 from ..kept import Kept
 from . import convolution, gemm
@@ -34,7 +34,7 @@ class Library:
     reads_narrow: Callable[[Node], bool]  # is there a call that widens operands of this node by itself?
 
 
-@record
+@record(eq=False)
 class Capabilities:
     """Abilities of a target that the schedule asks for."""
 
@@ -54,7 +54,11 @@ class Capabilities:
     passing: Callable[[Call], Call | None] = lambda _: None
     # Do two products, one of them with fewer rows, add up in the same order?
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
-    kept: Kept = field(init=False, default_factory=Kept, compare=False, repr=False)  # from the plans before
+
+    @lazy
+    def kept(self) -> Kept:
+        """The work of the plans before."""
+        return Kept()
 
 
 LIBRARY: dict[str, Library] = {

@@ -124,11 +124,12 @@ class LoweringMemo:
 
 def _is_single(node: Node) -> bool:
     """Whether the node is one element of an array, with the array's number of axes."""
-    return node.op is not None and node.op.name == "slice" and type(node.aval.size) is int and node.aval.size == 1
+    cut = node.op is not None and node.op.is_view and "starts" in node.params
+    return cut and type(node.aval.size) is int and node.aval.size == 1
 
 
 def _place(node: Node) -> int:
-    """Where in its array a single number is."""
+    """The place of a single number in its array."""
     place = 0
     for start, size in zip(node.params["starts"], node.inputs[0].shape, strict=True):
         place = place * size + start

@@ -1,4 +1,4 @@
-"""What plans of kernels have in common: numbers that say how a call is cut, for registers, caches and threads."""
+"""The members that all plans of kernels have: numbers that say how a call is cut, for registers, caches and threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING = Amount(0, 0)
 
 @record
 class Plan:
-    """How a call is computed: the class of its plan says by which kernel, its fields how that is cut."""
+    """A way to compute a call: the class of its plan says by which kernel, its fields how that is cut."""
 
     lanes: int
 

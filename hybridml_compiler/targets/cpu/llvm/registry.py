@@ -21,9 +21,9 @@ KINDS = {
     "Pretranspose": ("contraction.packing", "PRETRANSPOSE"),
     "Forward": ("convolution.winograd", "FORWARD"),
     "Backward": ("convolution.winograd", "BACKWARD"),
-    "Fused": ("fused", "FUSED"),
-    "BatchFusion": ("batch_fusion", "BATCH_FUSION"),
-    "HorizontalFusion": ("horizontal_fusion", "HORIZONTAL_FUSION"),
+    "Fused": ("fusion.fused", "FUSED"),
+    "BatchFusion": ("fusion.batch_fusion", "BATCH_FUSION"),
+    "HorizontalFusion": ("fusion.horizontal_fusion", "HORIZONTAL_FUSION"),
     "HostCall": ("host_call", "HOST_CALL"),
     "Loop": ("control", "CONTROL"),
     "Choice": ("control", "CONTROL"),
@@ -31,7 +31,7 @@ KINDS = {
 
 
 def kind_of(spec: KernelSpec) -> Kind:
-    """The kind of a spec."""
+    """The kind of a spec, whose class has a row in `KINDS`."""
     return _kind(type(spec).__name__)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -47,7 +46,7 @@ class Emission(Generic[C, P]):
     epilogue: ir.Function | None = None
     symbols: Sequence[str] = ()
     count: int = 3
-    optimized: bool = field(default=False, kw_only=True)
+    optimized: bool = False
 
     def __post_init__(self) -> None:
         self.function = ir.Function(self.module, KERNEL_TYPE, self.name)

@@ -53,7 +53,7 @@ class Packer:
 
     @property
     def count(self) -> int:
-        """Words of a line."""
+        """The number of words of a line."""
         return -(-self.total // self.words.group)
 
     def along(self, source: Any, step: int, lines: Any, extent: Any, target: Any, to: int) -> None:

@@ -96,7 +96,7 @@ class Vectors:
         return x if order == list(range(self.lanes)) else self.b.shuffle_vector(x, x, _numbers(order))
 
     def spread(self, x: Any, channel: int, group: tuple[int, int]) -> Any:
-        """Of groups of so many channels and features, next to each other: a channel of each over its features."""
+        """A channel of each group over its features, for groups of so many channels and features beside each other."""
         channels, features = group
         return self.shuffle(x, [lane // features * channels + channel for lane in range(self.lanes)])
 

@@ -12,7 +12,6 @@ its own ([Note: Convolutions] has times).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any
 
 from .....record import record
@@ -33,7 +32,7 @@ class Depthwise(Emission[Convolution, DepthwiseTiling]):
     """The emission of one function: the micro-kernels by the taps that their pixels meet, and the place of the
     weights. The epilogue runs over a row of pixels, when it is in L1 or L2."""
 
-    optimized: bool = field(default=True, kw_only=True)
+    optimized: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

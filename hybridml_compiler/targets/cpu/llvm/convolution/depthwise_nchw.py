@@ -7,7 +7,6 @@ read from zeros, pixels beside it are masked. Every element is one chain of fuse
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
 from .....record import record
@@ -28,7 +27,7 @@ _KEPT_TAPS = 16  # so many weights stay in registers; more are loaded where they
 class DepthwisePlanes(Emission[Convolution, Planes]):
     """The epilogue runs over a plane, when that is in L1 or L2."""
 
-    optimized: bool = field(default=True, kw_only=True)
+    optimized: bool = True
 
     def emit(self) -> ir.Function:
         b, v, c, g, (x, weights, y) = self.b, self.v, self.call, self.plan, self.buffers(3)

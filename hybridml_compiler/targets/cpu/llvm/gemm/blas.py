@@ -3,7 +3,6 @@ computes slabs of rows (or columns) of it, or matrices of a batch."""
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
 from ..... import dtypes
@@ -23,7 +22,7 @@ _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 
 @record(frozen=False, eq=False)
 class BlasProduct(Emission[Product, Slabs]):
-    optimized: bool = field(default=True, kw_only=True)
+    optimized: bool = True
 
     def emit(self) -> ir.Function:
         b, product, pointers = self.b, self.call, self.buffers(3)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....loops.ir import Kernel
-from ....schedule.fusion.batch_fusion import BatchFusion
-from ..spec import CpuSpec
-from . import ir
-from .contraction.emission import AS_EMITTED
-from .contraction.loops import i64, least, repeat
-from .kernel import KERNEL_TYPE
-from .kind import Kind
-from .registry import kind_of
-from .types import I8, I32, PTR, VOID, Literal, intrinsic
+from .....loops.ir import Kernel
+from .....schedule.fusion.batch_fusion import BatchFusion
+from ...spec import CpuSpec
+from .. import ir
+from ..contraction.emission import AS_EMITTED
+from ..contraction.loops import i64, least, repeat
+from ..kernel import KERNEL_TYPE
+from ..kind import Kind
+from ..registry import kind_of
+from ..types import I8, I32, PTR, VOID, Literal, intrinsic
 
 _LINE = 64
 # Lines on their way to a core at once: 24 on Zen 4, 12 to 16 (and 48 to its L2) on Intel's.

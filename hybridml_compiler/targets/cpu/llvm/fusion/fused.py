@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ....schedule.fusion.epilogue import Fused
-from ..spec import CpuSpec
-from . import ir
-from .kernel import KERNEL
-from .kind import Kind
-from .registry import kind_of
+from .....schedule.fusion.epilogue import Fused
+from ...spec import CpuSpec
+from .. import ir
+from ..kernel import KERNEL
+from ..kind import Kind
+from ..registry import kind_of
 
 
 def _emit(module: ir.Module, name: str, fused: Fused, *parts: object) -> ir.Function:

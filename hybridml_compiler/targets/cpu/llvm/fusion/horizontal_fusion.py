@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....schedule.fusion.horizontal_fusion import HorizontalFusion
-from . import ir
-from .contraction.emission import AS_EMITTED
-from .contraction.loops import i64
-from .kernel import KERNEL_TYPE
-from .kind import Kind
-from .types import I64, PTR, Literal
+from .....schedule.fusion.horizontal_fusion import HorizontalFusion
+from .. import ir
+from ..contraction.emission import AS_EMITTED
+from ..contraction.loops import i64
+from ..kernel import KERNEL_TYPE
+from ..kind import Kind
+from ..types import I64, PTR, Literal
 
 
 def emit_region(module: ir.Module, name: str, region: HorizontalFusion, symbols: Sequence[str]) -> ir.Function:
