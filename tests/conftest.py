@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,16 @@ def trace(backend: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def own_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_devices() -> Iterator[None]:
     """Devices that the test registers are gone after it."""
-    from hybridml.core import device_tensor
-    from hybridml_compiler.targets import registry
+    from hybridml.core.context import homes
+    from hybridml_compiler.targets.registry import _DEVICES
 
-    monkeypatch.setattr(registry, "_DEVICES", dict(registry._DEVICES))
-    monkeypatch.setattr(device_tensor, "_homes", dict(device_tensor._homes))
+    before: list[tuple[dict[str, Any], dict[str, Any]]] = [(table, dict(table)) for table in (homes, _DEVICES)]
+    yield
+    for table, was in before:
+        table.clear()
+        table.update(was)
 
 
 @pytest.fixture
