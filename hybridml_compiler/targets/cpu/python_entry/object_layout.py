@@ -17,8 +17,8 @@ import numpy as np
 
 from ....once import once
 from ....record import record
+from ..structs import WORD, Struct
 
-WORD = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
 C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
@@ -48,13 +48,32 @@ class Layout:
     cell_contents: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
 
+    @property
+    def array(self) -> Struct:
+        """The struct of a NumPy array, as far as it is known."""
+        fields = {
+            "references": (self.refcount, "i32"),
+            "type": (self.type, "ptr"),
+            "data": (self.array_data, "ptr"),
+            "nd": (self.array_nd, "i32"),
+            "dims": (self.array_dims, "ptr"),
+            "descr": (self.array_descr, "ptr"),
+            "flags": (self.array_flags, "i32"),
+            "weakrefs": (self.array_weakrefs, "ptr"),
+        }
+        return Struct(fields)
+
 
 @once
 def measured() -> Layout | None:
     """The offsets of this interpreter, or None if one could not be established."""
     import sysconfig  # 1 ms
 
-    if WORD != 8 or sys.byteorder != "little" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if (
+        ctypes.sizeof(ctypes.c_void_p) != WORD
+        or sys.byteorder != "little"
+        or sysconfig.get_config_var("Py_GIL_DISABLED")
+    ):
         return None
     if sys.implementation.name != "cpython":
         return None
@@ -84,6 +103,13 @@ def measured() -> Layout | None:
         )
     except _NotFound:
         return None
+
+
+def layout() -> Layout:
+    """The same, for those who ask where it has been established."""
+    found = measured()
+    assert found is not None
+    return found
 
 
 def slot_offsets(cls: type) -> dict[str, int] | None:
