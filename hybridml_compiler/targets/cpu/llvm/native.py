@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 from ..spec import CpuSpec
 from ..structs import Struct
-from .ir import Block, Function, IRBuilder, Module
-from .values import DoubleType, FunctionType, IntType, Literal, PointerType, Type, Value, VoidType
+from .ir import Block, Function, GlobalVariable, IRBuilder, Module
+from .values import ArrayType, DoubleType, FunctionType, IntType, Literal, PointerType, Type, Value, VoidType
 
 KINDS: dict[str, Type] = {kind.text: kind for kind in (VoidType(), PointerType(), DoubleType())}
 KINDS |= {f"i{width}": IntType(width) for width in (1, 8, 32, 64)}
@@ -56,12 +56,18 @@ class Word(Value):
             return self.b.gep(self, [self.b.number(x, _I64)], source_etype=_I8)
         return self.b.add(self, self.b.number(x, self.type))
 
+    def __rsub__(self, x: int) -> Any:
+        return self.b.sub(self.b.number(x, self.type), self)
+
     __sub__, __mul__, __floordiv__, __mod__ = map(_operator, ("sub", "mul", "udiv", "urem"))
     __and__, __or__, __xor__ = map(_operator, ("and_", "or_", "xor"))
     __lshift__, __rshift__ = map(_operator, ("shl", "lshr"))
     __lt__, __le__, __gt__, __ge__ = map(_comparison, ("<", "<=", ">", ">="))
     __eq__, __ne__ = map(_comparison, ("==", "!="))
     __hash__ = Value.__hash__
+
+    def __invert__(self) -> Any:
+        return self.b.not_(self)
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a value is known when the code runs: use if_then, jump_if or select")
@@ -179,6 +185,14 @@ class NativeBuilder(IRBuilder):
         """The same, of a size that comes with the call."""
         return self.append(f"alloca {kind}, {size}", _POINTER)
 
+    def words(self, name: str, count: int = 1) -> Any:
+        """Words of the module, zeros at first."""
+        found = self.module.globals.get(name)
+        if found is None:
+            found = GlobalVariable(self.module, kind := ArrayType(_I64, count), name)
+            found.linkage, found.initializer = "internal", Literal(kind, "zeroinitializer")
+        return Word(self, _POINTER, found.text)
+
     # Calls
 
     def extern(self, result: str, name: str, *args: Any) -> Any:
@@ -212,6 +226,10 @@ class NativeBuilder(IRBuilder):
 
     def ret(self, x: Any) -> None:
         super().ret(self.number(x, self.function.ftype.return_type))
+
+    def ret_if(self, condition: Value, x: Any) -> None:
+        with self.if_then(condition):
+            self.ret(x)
 
     def label(self, name: str = "label") -> Label:
         return Label(self, name)
