@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...record import record
+
 WORD = 8
 
 
+@record
 class Struct:
     """Fields by name: byte offset, and type as LLVM spells it."""
 
-    def __init__(self, fields: Mapping[str, tuple[int, str]]) -> None:
-        self.fields = dict(fields)
-        self.names = tuple(self.fields)
+    fields: Mapping[str, tuple[int, str]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.fields)
 
     def offset(self, name: str) -> int:
         return self.fields[name][0]
@@ -25,5 +30,4 @@ class Struct:
 
 def words(*names: str) -> Struct:
     """A struct of 64-bit words, pointers where the name begins with `*`."""
-    kinds = ("ptr" if name.startswith("*") else "i64" for name in names)
-    return Struct({name.lstrip("*"): (WORD * k, kind) for k, (name, kind) in enumerate(zip(names, kinds, strict=True))})
+    return Struct({name.lstrip("*"): (WORD * k, "ptr" if name[0] == "*" else "i64") for k, name in enumerate(names)})

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 from ..spec import CpuSpec
 from ..structs import Struct
 from .ir import Block, Function, GlobalVariable, IRBuilder, Module
-from .values import ArrayType, DoubleType, FunctionType, IntType, Literal, PointerType, Type, Value, VoidType
+from .values import ArrayType, DoubleType, FloatType, FunctionType, IntType, Literal, PointerType, Type, Value, VoidType
 
-KINDS: dict[str, Type] = {kind.text: kind for kind in (VoidType(), PointerType(), DoubleType())}
+KINDS: dict[str, Type] = {kind.text: kind for kind in (VoidType(), PointerType(), FloatType(), DoubleType())}
 KINDS |= {f"i{width}": IntType(width) for width in (1, 8, 32, 64)}
 _POINTER, _I8, _I64 = KINDS["ptr"], KINDS["i8"], KINDS["i64"]
 NULL = Literal(_POINTER, "null")
@@ -172,8 +172,14 @@ class NativeBuilder(IRBuilder):
         kind = x.type if isinstance(x, Value) else y.type
         return super().select(condition, self.number(x, kind), self.number(y, kind))
 
+    def icmp_signed(self, op: str, x: Value, y: Any) -> Any:
+        return super().icmp_signed(op, x, self.number(y, x.type))
+
     def least(self, x: Any, y: Any) -> Any:
         return self.select(x < y, x, y)
+
+    def greatest(self, x: Any, y: Any) -> Any:
+        return self.select(x > y, x, y)
 
     def local(self, kind: str, size: int = 1) -> Any:
         """Memory on the stack until the function returns."""
@@ -187,11 +193,16 @@ class NativeBuilder(IRBuilder):
 
     def words(self, name: str, count: int = 1) -> Any:
         """Words of the module, zeros at first."""
-        found = self.module.globals.get(name)
-        if found is None:
-            found = GlobalVariable(self.module, kind := ArrayType(_I64, count), name)
-            found.linkage, found.initializer = "internal", Literal(kind, "zeroinitializer")
-        return Word(self, _POINTER, found.text)
+        if name not in self.module.globals:
+            made = GlobalVariable(self.module, kind := ArrayType(_I64, count), name)
+            made.linkage, made.initializer = "internal", Literal(kind, "zeroinitializer")
+        return Word(self, _POINTER, f"@{name}")
+
+    def symbol(self, name: str) -> Any:
+        """The address of another module's memory."""
+        if name not in self.module.globals:
+            GlobalVariable(self.module, _I8, name)
+        return Word(self, _POINTER, f"@{name}")
 
     # Calls
 
@@ -333,33 +344,31 @@ class Native:
     It is internal to the module, unless its name begins with `hml_`.
     """
 
-    def __init__(self, body: Callable[..., None], result: str, arguments: Sequence[str | Struct]) -> None:
-        self.body, self.result, self.arguments = body, result, arguments
+    def __init__(self, body: Callable[..., None], result: str, arguments: Sequence[str | Struct], name: str) -> None:
+        self.body, self.result, self.arguments, self.name = body, result, arguments, name
 
     def __call__(self, c: NativeBuilder, *args: Any) -> Any:
         return c.through(self.define(c.module), self.result, *args)
 
     def define(self, module: Module) -> Any:
         """The function of a module."""
-        name = self.body.__name__
-        if name in module.globals:
-            return module.globals[name]
-        kinds = [KINDS[kind] if isinstance(kind, str) else _POINTER for kind in self.arguments]
-        function = Function(module, FunctionType(KINDS[self.result], kinds), name)
-        function.linkage = "" if name.startswith("hml_") else "internal"
+        if self.name in module.globals:
+            return module.globals[self.name]
+        kinds = [_POINTER if isinstance(kind, Struct) else KINDS[kind] for kind in self.arguments]
+        function = Function(module, FunctionType(KINDS[self.result], kinds), self.name)
+        function.linkage = "" if self.name.startswith("hml_") else "internal"
         c = NativeBuilder(function.append_basic_block("entry"))
-        words = [Word(c, given.type, given.text) for given in function.args]
-        self.body(
-            c, *[w if isinstance(kind, str) else w.struct(kind) for w, kind in zip(words, self.arguments, strict=True)]
-        )
+        given = [Word(c, x.type, x.text) for x in function.args]
+        typed = zip(given, self.arguments, strict=True)
+        self.body(c, *[x.struct(kind) if isinstance(kind, Struct) else x for x, kind in typed])
         if not c.block.terminated:
             c.ret_void()
         return function
 
 
-def native(result: str, *arguments: str | Struct) -> Callable[[Callable[..., None]], Native]:
+def native(result: str, *arguments: str | Struct, name: str = "") -> Callable[[Callable[..., None]], Native]:
     """Makes a Python function that appends a body one of native code, with these types; a struct is its address."""
-    return lambda body: Native(body, result, arguments)
+    return lambda body: Native(body, result, arguments, name or body.__name__)
 
 
 def text(name: str, cpu: CpuSpec, *functions: Native) -> str:

@@ -197,21 +197,10 @@ NEW_FROM_DESCR = 94  # slot of PyArray_NewFromDescr in NumPy's C-API table, whic
 
 # Functions of CPython that native.py calls.
 API = (
-    "Py_IncRef",
-    "Py_DecRef",
-    "PyType_GenericAlloc",
-    "PyObject_Vectorcall",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyContextVar_Get",
-    "PyTuple_New",
-    "PyTuple_SetItem",
-    "PyLong_FromLongLong",
-    "PyDict_GetItemWithError",
-    "PyDict_Next",
-    "PyErr_Clear",
-    "PyErr_Occurred",
-)
+    "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyEval_SaveThread",
+    "PyEval_RestoreThread", "PyContextVar_Get", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong",
+    "PyDict_GetItemWithError", "PyDict_Next", "PyErr_Clear", "PyErr_Occurred",
+)  # fmt: skip
 
 
 @once

@@ -169,10 +169,13 @@ class FormHolds:
 
     def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
         at, count = id(self.owner), 2 * self.owner.ndim  # NumPy keeps the strides behind the shape
-        fields = [at + offset for offset in (layout.array_nd, layout.array_flags, layout.array_descr)]
+        fields = [at + layout.array.offset(name) for name in ("nd", "flags", "descr")]
         found = [{"kind": PLACE_WORD, "owner": p, "expected": ctypes.c_int64.from_address(p).value} for p in fields]
         sizes = words([*self.owner.shape, *self.owner.strides])
-        return [*found, {"kind": PLACE_ITEMS, "owner": at + layout.array_dims, "key": count, "expected": sizes}]
+        return [
+            *found,
+            {"kind": PLACE_ITEMS, "owner": at + layout.array.offset("dims"), "key": count, "expected": sizes},
+        ]
 
 
 Place = CellHolds | ListHolds | EntryHolds | DictSize | KeysHold | FunctionHolds | ClassHolds | OrderHolds | FormHolds

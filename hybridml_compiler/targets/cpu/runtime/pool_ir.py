@@ -110,7 +110,7 @@ def sleep(c: NativeBuilder, pool: Record, epoch: Any, limit: Any, most: Any) -> 
     short = nanoseconds(c, clock) - before < SPIN_NS
     apart = pool.at("cpu").load("i32", "monotonic") != own_cpu(c)
     wish = c.select(short & apart, limit << 1, limit >> 1)
-    return c.least(c.select(wish < MIN_SPIN, MIN_SPIN, wish), most)
+    return c.least(c.greatest(wish, MIN_SPIN), most)
 
 
 @native("void", POOL, "ptr", "ptr", "i64", "i64", "i64")
@@ -125,7 +125,7 @@ def hml_parallel_chunks(
     # First job of the process, or since a fork or a change of the count.
     with c.if_then(pool.at("threads").load(order="monotonic") != pool["started"], likely=False):
         c.through(pool["start"], "void")
-    granule = c.select(c.icmp_signed(">", granule, c.number(0, granule.type)), granule, 1)
+    granule = c.select(c.icmp_signed(">", granule, 0), granule, 1)
     units = (total + granule - 1) // granule
     ranges = c.least(c.least(units, pool.at("threads").load(order="monotonic") * per), MAX_RANGES)
     pool["function"], pool["argument"] = function, argument
