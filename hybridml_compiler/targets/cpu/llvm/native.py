@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 from ..spec import CpuSpec
 from ..structs import Struct
 from .ir import Block, Function, GlobalVariable, IRBuilder, Module
-from .values import ArrayType, DoubleType, FloatType, FunctionType, IntType, Literal, PointerType, Type, Value, VoidType
+from .values import ArrayType, DoubleType, FloatType, FunctionType, IntType, PointerType, Type, Value, VoidType
+from .values import Literal as Literal
 
 KINDS: dict[str, Type] = {kind.text: kind for kind in (VoidType(), PointerType(), FloatType(), DoubleType())}
 KINDS |= {f"i{width}": IntType(width) for width in (1, 8, 32, 64)}
@@ -31,6 +32,7 @@ _PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint"
 
 
 def i32(x: int) -> Literal:
+    """A number of 32 bits; others are of 64."""
     return Literal(KINDS["i32"], str(x))
 
 
@@ -167,6 +169,10 @@ class NativeBuilder(IRBuilder):
         if isinstance(x, Value):
             return x
         return Literal(kind, "null" if kind is _POINTER and x == 0 else str(x))
+
+    def word(self, pointer: Value) -> Any:
+        """A pointer as a number."""
+        return self.ptrtoint(pointer, _I64)
 
     def select(self, condition: Value, x: Any, y: Any) -> Any:
         kind = x.type if isinstance(x, Value) else y.type

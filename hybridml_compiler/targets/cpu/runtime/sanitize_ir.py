@@ -12,7 +12,7 @@ from ..structs import words
 # The record's state is 0 for none, 1 while it is written, 2; then texts of kernel and buffer.
 RECORD = words("state", "*kernel", "*buffer", "offset", "size", "wanted")
 BOUNDS = words("low", "high", "*text")
-I64, TRUE = KINDS["i64"], Literal(KINDS["i1"], "true")
+TRUE = Literal(KINDS["i1"], "true")
 
 
 @native("i1", "ptr", BOUNDS, "i64", "ptr")
@@ -20,7 +20,7 @@ def hml_within(c: NativeBuilder, p: Any, bounds: Record, wanted: Any, kernel: An
     """Whether so many bytes are inside of the bounds: none are, and there may be no bounds. If not, that is written
     down."""
     c.ret_if((bounds.pointer == 0) | c.icmp_signed("<=", wanted, 0), TRUE)
-    first, low, high = c.ptrtoint(p, I64), bounds["low"], bounds["high"]
+    first, low, high = c.word(p), bounds["low"], bounds["high"]
     c.ret_if((first >= low) & (first + wanted <= high), TRUE)
     violation = c.symbol("hml_violation").struct(RECORD)
     with c.if_then(violation.at("state").replace(0, 1, "acquire")):
@@ -61,7 +61,7 @@ def hml_within_lanes(
 @native("void", BOUNDS, BOUNDS, "ptr", "i64", "ptr")
 def hml_narrow(c: NativeBuilder, bounds: Record, outer: Record, p: Any, size: Any, text: Any) -> None:
     """Sets bounds of what is inside of others and begins at the pointer."""
-    first = c.ptrtoint(p, I64)
+    first = c.word(p)
     low, high = c.variable(first), c.variable(first + size)
     with c.if_then(outer.pointer != 0):
         low.value, high.value = c.greatest(first, outer["low"]), c.least(high.value, outer["high"])
