@@ -77,7 +77,7 @@ class Word(Value):
     # A pointer's
 
     def load(self, kind: str = "i64", order: str = "") -> Any:
-        """What it points to; with an order the load is atomic."""
+        """The value that it points to; with an order the load is atomic."""
         if not order:
             return self.b.load(self, KINDS[kind])
         return self.b.append(f"load atomic {kind}, {self} {order}, align {KINDS[kind].nbytes}", KINDS[kind])

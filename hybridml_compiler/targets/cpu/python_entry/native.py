@@ -74,5 +74,5 @@ def report(c: NativeBuilder, block: Record, status: Any, args: Any, n: Any) -> N
 
 
 def text() -> str:
-    """The whole module, for this interpreter."""
+    """LLVM IR of the module, for this interpreter."""
     return module_text("entry", host_spec(), hml_entry)

@@ -175,5 +175,5 @@ def hml_free(c: NativeBuilder, context: Any, array: Any, size: Any) -> None:
 
 
 def text() -> str:
-    """The whole module."""
+    """LLVM IR of the module."""
     return module_text("block_cache", host_spec(), hml_malloc, hml_calloc, hml_realloc, hml_free)

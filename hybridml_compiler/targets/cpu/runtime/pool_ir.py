@@ -196,5 +196,5 @@ FUNCTIONS = (hml_parallel, hml_parallel_chunks, hml_worker, hml_stop, hml_try_lo
 
 
 def text() -> str:
-    """The whole module."""
+    """LLVM IR of the module."""
     return module_text("pool", host_spec(), *FUNCTIONS)

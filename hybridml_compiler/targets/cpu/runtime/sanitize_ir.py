@@ -77,5 +77,5 @@ FUNCTIONS = (hml_inside, hml_within, hml_within_masked, hml_within_lanes, hml_na
 
 
 def text() -> str:
-    """The whole module."""
+    """LLVM IR of the module."""
     return module_text("sanitize", host_spec(), *FUNCTIONS)
