@@ -255,9 +255,9 @@ class NativeBuilder(IRBuilder):
         self._leave_for(label)
         self.branch(label.block)
 
-    def jump_if(self, condition: Value, label: Label, likely: bool | None = None) -> None:
+    def jump_if(self, condition: Value, label: Label) -> None:
         self._leave_for(label)
-        self._fork(condition, label.block, rest := self.append_basic_block(), likely)
+        self._fork(condition, label.block, rest := self.append_basic_block(), None)
         self.block = rest
 
     def unless(self, condition: Value, label: Label) -> None:
