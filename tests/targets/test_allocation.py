@@ -124,4 +124,4 @@ def test_code_for_large_results_is_compiled_beside_others() -> None:
     assert (source is None) == (sys.platform != "linux")
     if source is not None:
         (made,) = jit.compile_sources([source])
-        assert jit.compile_cached(source.text, passes=source.passes, opt=source.opt) == made
+        assert jit.compile_source(source) == made

@@ -97,7 +97,7 @@ def test_structs_are_measured() -> None:
     measured = object_layout.measured()
     assert measured is not None
     array = np.zeros((2, 3))
-    assert ctypes.c_void_p.from_address(id(array) + measured.array_data).value == array.ctypes.data
+    assert ctypes.c_void_p.from_address(id(array) + measured.array.offset("data")).value == array.ctypes.data
     slots = object_layout.slot_offsets(Tensor)
     assert slots is not None and set(slots) == {"_array", "_node", "_version"}
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hybridml_compiler.targets.cpu.runtime import jit, pool_ir, threads
+from hybridml_compiler.targets.cpu.runtime import jit, pool_block, pool_ir, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -161,7 +161,7 @@ def test_linked_code_follows_the_count(native: loader.Library) -> None:
         run(data.ctypes.data, data.size, 10)
         assert (data == 10 * turn).all()
         workers = [t for t in threading.enumerate() if t.name.removeprefix("hybridml-").isdecimal()]
-        assert len(workers) == (count - 1 if pool_ir.PARALLEL else 0)
+        assert len(workers) == (count - 1 if pool_block.PARALLEL else 0)
     assert threads.control() == address == threads.symbols()["hml_pool"]
 
 
@@ -175,7 +175,7 @@ def test_counts_that_are_not_whole() -> None:
     with pytest.raises(TypeError):
         threads.set_num_threads(2.5)
     threads.set_num_threads(np.int64(2))
-    assert threads.get_num_threads() == (2 if pool_ir.PARALLEL else 1)
+    assert threads.get_num_threads() == (2 if pool_block.PARALLEL else 1)
 
 
 def test_change_inside_a_loop_is_an_error_and_not_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,17 +269,17 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 
 def test_the_environment_sets_the_default() -> None:
     show = "from hybridml_compiler.targets.cpu.runtime import threads; print(threads.get_num_threads())"
-    assert process(show, HYBRIDML_NUM_THREADS="3").stdout == ("3\n" if pool_ir.PARALLEL else "1\n")
+    assert process(show, HYBRIDML_NUM_THREADS="3").stdout == ("3\n" if pool_block.PARALLEL else "1\n")
     bad = process(show, HYBRIDML_NUM_THREADS="many")
     assert int(bad.stdout) >= 1
-    assert not pool_ir.PARALLEL or "HYBRIDML_NUM_THREADS='many' is ignored" in bad.stderr
+    assert not pool_block.PARALLEL or "HYBRIDML_NUM_THREADS='many' is ignored" in bad.stderr
 
 
-def test_the_serial_variant_links_and_runs() -> None:
-    text = pool_ir.NO_SYSTEM + pool_ir.RANGES + pool_ir.WORKER + pool_ir.CALLER + pool_ir.CONTROL
-    library = loader.load([jit.compile_cached(text)], exports=pool_ir.EXPORTS)
-    block = np.zeros(pool_ir.BLOCK_BYTES // 8, np.int64)
-    block[pool_ir.THREADS // 8] = 1
+def test_the_serial_variant_links_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_ir, "PARALLEL", False)
+    library = loader.load([jit.compile_cached(pool_ir.text(), passes=False)], exports=pool_block.EXPORTS)
+    block = np.zeros(pool_block.BLOCK_BYTES // 8, np.int64)
+    block[pool_block.POOL.offset("threads") // 8] = 1
     seen: list[tuple[int, int]] = []
     body = RANGE(lambda _, lo, hi: seen.append((lo, hi)))
     parallel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)

@@ -3,6 +3,7 @@
 spec.py          the CPU that code is generated for, which everything here is given
 target.py        a CPU as a target: the door of this folder
 capabilities.py  its abilities that the schedule asks for
+structs.py       structs in memory, as native code and Python both see them
 kernels/         how products and convolutions are cut into tiles and blocks
 llvm/            kernels and programs as LLVM IR
 code.py          the code of one program, compiled while it is planned

@@ -14,7 +14,6 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 from ....errors import CompileError
-from ..runtime.scratch import SCRATCH
 from ..spec import CpuSpec
 from .values import ArrayType as ArrayType
 from .values import Constant as Constant
@@ -33,6 +32,7 @@ LINE = 64  # bytes of a cache line, and of the widest vector
 # Stack memory of a module's functions: callers may have small stacks (64 KB), and Python and NumPy need most. Kernels
 # that call one another are in modules of their own; only the innermost has more than a few tables.
 STACK_BYTES = 1 << 14
+SCRATCH = "hml_scratch"  # the function that gives it (runtime/scratch.py)
 SCRATCH_BYTES = 1 << 21  # bytes per thread for a module: transformed squares of Winograd's algorithm take most, 1.5 MB
 
 _POINTER, _VOID = PointerType(), VoidType()

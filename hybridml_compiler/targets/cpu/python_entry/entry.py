@@ -1,8 +1,8 @@
 """The callable a user's call ends in: guards, pointers, fresh outputs, the step and the result in one native function.
 
-`build_entry` fills a block of data for the one builtin that ir.py describes; nothing is compiled ([Note: Runtime] has
-times). A call that the step was not compiled for goes to `fallback`, which may be another entry. Where the structs of
-the interpreter could not be measured, portable.py does the same in Python.
+`build_entry` fills a block of data for the one builtin that native.py describes; nothing is compiled ([Note: Runtime]
+has times). A call that the step was not compiled for goes to `fallback`, which may be another entry. Where the structs
+of the interpreter could not be measured, portable.py does the same in Python.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.python_entry import block as entry_block
-from hybridml_compiler.targets.cpu.python_entry import ir as entry_ir
 from hybridml_compiler.targets.cpu.python_entry import object_layout
-from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, WORD
+from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR
 from hybridml_compiler.targets.cpu.python_entry.portable import portable_entry
 from hybridml_compiler.targets.cpu.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
 from hybridml_compiler.targets.cpu.runtime import allocation, jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.structs import WORD, Struct
 from hybridml_compiler.weak import WeakMembers
 
 
@@ -44,7 +44,7 @@ def build_entry(spec: EntrySpec) -> Callable[..., object]:
 class Block(ctypes.Structure):
     """The header that the native function reads; owns everything that its words point to."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in HEADER]
+    _fields_ = [(name, ctypes.c_int64) for name in HEADER.names]
     __hash__ = object.__hash__  # which structures lack; they are compared by identity all the same
     owners: tuple[object, ...] = ()
 
@@ -84,8 +84,8 @@ class _Tables:
         self.owners.append(value)
         return ctypes.addressof(value)
 
-    def rows(self, columns: tuple[str, ...], rows: Sequence[Mapping[str, int]]) -> int:
-        return self.words([row.get(column, 0) for row in rows for column in columns])
+    def rows(self, kind: Struct, rows: Sequence[Mapping[str, int]]) -> int:
+        return self.words([row.get(column, 0) for row in rows for column in kind.names])
 
 
 def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_layout.Layout) -> Callable[..., object]:
@@ -119,7 +119,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         place += not isinstance(given, Constant)
     outputs = [
         {
-            "descr": tables.object(np.dtype(output.dtype)),
+            "expected": tables.object(np.dtype(output.dtype)),
             "target": pointers + WORD * (first_output + i),
             "lent": 0 if spec.lent is None else int(spec.lent.ctypes.data) + WORD * i,
             "handler": allocation.handler().capsule if _bytes(output) >= allocation.LARGE else 0,
@@ -195,15 +195,28 @@ METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02
 NEW_FROM_DESCR = 94  # slot of PyArray_NewFromDescr in NumPy's C-API table, which only ever grows
 
 
+# Functions of CPython that native.py calls.
+API = (
+    "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyEval_SaveThread",
+    "PyEval_RestoreThread", "PyContextVar_Get", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong",
+    "PyDict_GetItemWithError", "PyDict_Next", "PyErr_Clear", "PyErr_Occurred",
+)  # fmt: skip
+
+
 @once
 def _code() -> loader.Library:
     """The one native function of all entries."""
-    measured = object_layout.measured()
-    assert measured is not None
-    imports = {name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in entry_ir.API}
+    imports = {name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in API}
     imports["PyArray_NewFromDescr"] = allocation.numpy_function(NEW_FROM_DESCR)
     imports["PyDataMem_SetHandler"] = allocation.numpy_function(allocation.SET_HANDLER)
-    return loader.load([jit.compile_cached(entry_ir.text(measured))], imports, ("hml_entry",))
+
+    def emit() -> str:
+        from hybridml_compiler.targets.cpu.python_entry import native  # once per machine
+
+        return native.text()
+
+    source = jit.emitted_source(f"entry {object_layout.layout()}", emit, "targets.cpu.python_entry.*")
+    return loader.load([jit.compile_source(source)], imports, ("hml_entry",))
 
 
 @once

@@ -17,8 +17,8 @@ import numpy as np
 
 from ....once import once
 from ....record import record
+from ..structs import WORD, Struct
 
-WORD = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
 C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
@@ -31,15 +31,9 @@ class _NotFound(Exception):
 class Layout:
     """Byte offsets; the reference count is the low 32 bits of its word on every supported Python."""
 
-    refcount: int
     type: int
     type_order: int  # of the __mro__ of a class
-    array_data: int
-    array_nd: int
-    array_dims: int
-    array_descr: int
-    array_flags: int
-    array_weakrefs: int
+    array: Struct  # as far as we know it
     float_value: int
     ctypes_buffer: int
     list_size: int
@@ -54,26 +48,20 @@ def measured() -> Layout | None:
     """The offsets of this interpreter, or None if one could not be established."""
     import sysconfig  # 1 ms
 
-    if WORD != 8 or sys.byteorder != "little" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if (
+        ctypes.sizeof(ctypes.c_void_p) != WORD
+        or sys.byteorder != "little"
+        or sysconfig.get_config_var("Py_GIL_DISABLED")
+    ):
         return None
     if sys.implementation.name != "cpython":
         return None
     try:
-        data, dims, descr, weakrefs = _array_fields()
-        size, items = _list_fields()
-        array = np.zeros((3, 5))
-        if _int32(array, data + WORD) != 2 or _int32(array, descr + WORD) != array.flags.num:
-            return None
+        array, (size, items) = _array(), _list_fields()
         return Layout(
-            refcount=_refcount(),
-            type=_find(array, id(np.ndarray)),
+            type=array.offset("type"),
             type_order=_find(Layout, id(Layout.__mro__)),
-            array_data=data,
-            array_nd=data + WORD,
-            array_dims=dims,
-            array_descr=descr,
-            array_flags=descr + WORD,
-            array_weakrefs=weakrefs,
+            array=array,
             float_value=_float_value(),
             ctypes_buffer=_ctypes_buffer(),
             list_size=size,
@@ -84,6 +72,13 @@ def measured() -> Layout | None:
         )
     except _NotFound:
         return None
+
+
+def layout() -> Layout:
+    """The same, for those who ask where it has been established."""
+    found = measured()
+    assert found is not None
+    return found
 
 
 def slot_offsets(cls: type) -> dict[str, int] | None:
@@ -119,20 +114,27 @@ def _find(value: object, word: int) -> int:
     return found[0]
 
 
-def _array_fields() -> tuple[int, int, int, int]:
-    """(data, dims, descr, weakrefs). The dims are found through their pointer to planted sizes."""
+def _array() -> Struct:
+    """The struct of an array. The dims are found through their pointer to planted sizes."""
     array = np.zeros((3, 5, 7), np.float32)[:, 1:, :]
     assert array.base is not None
     data, base, descr = _find(array, array.ctypes.data), _find(array, id(array.base)), _find(array, id(array.dtype))
+    nd, flags = data + WORD, descr + WORD
     dims = [
         offset
-        for offset in range(data + 2 * WORD, base, WORD)
+        for offset in range(nd + WORD, base, WORD)
         if tuple((ctypes.c_ssize_t * 3).from_address(_words(array)[offset // WORD])) == array.shape
     ]
-    if len(dims) != 1 or _int32(array, data + WORD) != 3:
+    plain = np.zeros((3, 5))
+    shown = [(_int32(a, nd), _int32(a, flags)) for a in (array, plain)]
+    if len(dims) != 1 or shown != [(3, array.flags.num), (2, plain.flags.num)]:
         raise _NotFound
     reference = weakref.ref(array)
-    return data, dims[0], descr, _find(array, id(reference))
+    weakrefs, kind = _find(array, id(reference)), _find(array, id(np.ndarray))
+    pointers = {"type": kind, "data": data, "dims": dims[0], "descr": descr, "weakrefs": weakrefs}
+    numbers = {"references": _refcount(), "nd": nd, "flags": flags}
+    kinds = ((pointers, "ptr"), (numbers, "i32"))
+    return Struct({name: (offset, kind) for found, kind in kinds for name, offset in found.items()})
 
 
 def _list_fields() -> tuple[int, int]:

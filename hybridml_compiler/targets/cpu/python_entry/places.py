@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.targets.cpu.python_entry.block import PLACE, column, row, word
 from hybridml_compiler.targets.cpu.python_entry.object_layout import Layout
 
 from ....record import record
@@ -170,106 +169,13 @@ class FormHolds:
 
     def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
         at, count = id(self.owner), 2 * self.owner.ndim  # NumPy keeps the strides behind the shape
-        fields = [at + offset for offset in (layout.array_nd, layout.array_flags, layout.array_descr)]
+        fields = [at + layout.array.offset(name) for name in ("nd", "flags", "descr")]
         found = [{"kind": PLACE_WORD, "owner": p, "expected": ctypes.c_int64.from_address(p).value} for p in fields]
         sizes = words([*self.owner.shape, *self.owner.strides])
-        return [*found, {"kind": PLACE_ITEMS, "owner": at + layout.array_dims, "key": count, "expected": sizes}]
+        return [
+            *found,
+            {"kind": PLACE_ITEMS, "owner": at + layout.array.offset("dims"), "key": count, "expected": sizes},
+        ]
 
 
 Place = CellHolds | ListHolds | EntryHolds | DictSize | KeysHold | FunctionHolds | ClassHolds | OrderHolds | FormHolds
-
-
-def places() -> str:
-    """LLVM IR of a test whether all places hold the same objects. Looking into a dict may run code of its keys, so this
-    is no part of a step."""
-    return f"""
-define internal i1 @places_hold(ptr %block) {{
-entry:
-  %at = alloca i64
-  %its.key = alloca ptr
-{word("n_places")}
-{word("places", "ptr")}
-  br label %loop
-loop:
-  %i = phi i64 [0, %entry], [%i.next, %word], [%i.next, %items.all], [%i.next, %keys.each], [%i.next, %found]
-  %end = icmp eq i64 %i, %n_places
-  br i1 %end, label %yes, label %one
-one:
-{row("%places", PLACE, "%i", "row")}
-{column("kind", "%row", PLACE, "kind")}
-{column("owner", "%row", PLACE, "owner", "ptr")}
-{column("key", "%row", PLACE, "key")}
-{column("expected", "%row", PLACE, "expected")}
-  %i.next = add i64 %i, 1
-  switch i64 %kind, label %entry.of [
-    i64 {PLACE_WORD}, label %word
-    i64 {PLACE_ITEMS}, label %items
-    i64 {PLACE_KEYS}, label %keys
-  ]
-word:
-  %now = load i64, ptr %owner
-  %same = icmp eq i64 %now, %expected
-  br i1 %same, label %loop, label %no
-items:
-  %have = load ptr, ptr %owner
-  %want = inttoptr i64 %expected to ptr
-  br label %each
-each:
-  %k = phi i64 [0, %items], [%k.next, %item]
-  %different = phi i64 [0, %items], [%different.next, %item]
-  %items.end = icmp eq i64 %k, %key
-  br i1 %items.end, label %items.all, label %item
-item:
-  %have.p = getelementptr i64, ptr %have, i64 %k
-  %want.p = getelementptr i64, ptr %want, i64 %k
-  %its = load i64, ptr %have.p
-  %was = load i64, ptr %want.p
-  %change = xor i64 %its, %was
-  %different.next = or i64 %different, %change
-  %k.next = add i64 %k, 1
-  br label %each
-items.all:
-  %items.same = icmp eq i64 %different, 0
-  br i1 %items.same, label %loop, label %no
-keys:
-  %keys.want = inttoptr i64 %expected to ptr
-  store i64 0, ptr %at
-  br label %keys.each
-keys.each:
-  %n = phi i64 [0, %keys], [%n.next, %keys.one]
-  %keys.end = icmp eq i64 %n, %key
-  br i1 %keys.end, label %loop, label %keys.one
-keys.one:
-  %there = call i32 @PyDict_Next(ptr %owner, ptr %at, ptr %its.key, ptr null)
-  %key.now = load ptr, ptr %its.key
-  %key.want.p = getelementptr ptr, ptr %keys.want, i64 %n
-  %key.want = load ptr, ptr %key.want.p
-  %key.same = icmp eq ptr %key.now, %key.want
-  %key.there = icmp ne i32 %there, 0
-  %key.holds = and i1 %key.same, %key.there
-  %n.next = add i64 %n, 1
-  br i1 %key.holds, label %keys.each, label %no
-entry.of:
-  %name = inttoptr i64 %key to ptr
-  %value = call ptr @PyDict_GetItemWithError(ptr %owner, ptr %name)
-  %value.word = ptrtoint ptr %value to i64
-  %value.same = icmp eq i64 %value.word, %expected
-  %missing = icmp eq ptr %value, null
-  br i1 %missing, label %unfound, label %found.or.not
-unfound:
-  %raised = call ptr @PyErr_Occurred()
-  %quiet = icmp eq ptr %raised, null
-  br i1 %quiet, label %found.or.not, label %clear
-clear:
-  call void @PyErr_Clear()
-  br label %no
-found.or.not:
-  br i1 %value.same, label %found, label %no
-found:
-  br label %loop
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-"""

@@ -1,4 +1,4 @@
-"""An entry in Python: the meaning of ir.py, for interpreters whose structs could not be measured.
+"""An entry in Python: the meaning of native.py, for interpreters whose structs could not be measured.
 
 Its outputs are always fresh: nobody's memory is used again.
 """

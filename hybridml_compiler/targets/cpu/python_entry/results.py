@@ -1,206 +1,127 @@
-"""The native half of an entry, part two: arrays for the results, and the tensors round them."""
+"""The native half of an entry, part two: arrays for the results, and the tensors round them.
+
+Reference counts change through Py_IncRef and Py_DecRef only (an inlined +1 destroys the mark of an immortal object on
+3.12 and later), and every result of the C-API is checked for NULL.
+"""
 
 from __future__ import annotations
 
-from hybridml_compiler.targets.cpu.python_entry.block import DEFAULT, OUTPUT, WORD, column, field, row, word
-from hybridml_compiler.targets.cpu.python_entry.object_layout import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, Layout
+from typing import Any
+
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
+from .block import DEFAULT, HEADER, OUTPUT
+from .guards import fits
+from .object_layout import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, layout
 
 
-def results(layout: Layout) -> str:
-    """Output arrays are fresh, or such as the caller lends."""
-    reusable = C_CONTIGUOUS | ALIGNED | WRITEABLE | OWNS_DATA
-    return f"""
-; Of memory that NumPy gets from the output's handler, where it has one.
-define internal ptr @fresh(ptr %block, ptr %row) {{
-entry:
-{word("array_type", "ptr")}
-{column("descr", "%row", OUTPUT, "descr", "ptr")}
-{column("nd", "%row", OUTPUT, "nd")}
-{column("dims", "%row", OUTPUT, "dims", "ptr")}
-{column("handler", "%row", OUTPUT, "handler", "ptr")}
-  %nd.32 = trunc i64 %nd to i32
-  %usual = icmp eq ptr %handler, null
-  br i1 %usual, label %make, label %set
-set:
-  %current = call ptr @PyDataMem_SetHandler(ptr %handler)
-  %unset = icmp eq ptr %current, null
-  br i1 %unset, label %error, label %make
-make:
-  %before = phi ptr [null, %entry], [%current, %set]
-  call void @Py_IncRef(ptr %descr)                 ; NewFromDescr steals it, also when it fails
-  %array = call ptr @PyArray_NewFromDescr(ptr %array_type, ptr %descr, i32 %nd.32, ptr %dims, ptr null, ptr null,
-                                          i32 0, ptr null)
-  br i1 %usual, label %out, label %back
-back:
-  %ours = call ptr @PyDataMem_SetHandler(ptr %before)
-  call void @Py_DecRef(ptr %before)
-  call void @Py_DecRef(ptr %ours)
-  br label %out
-out:
-  ret ptr %array
-error:
-  ret ptr null
-}}
+def make_outputs(c: NativeBuilder, block: Record) -> None:
+    """Arrays of all outputs into their rows and the pointer table."""
+    with c.rows(block["outputs"], block["n_outputs"], OUTPUT) as row:
+        array = output(c, block, row)
+        with c.if_then(array == 0, likely=False):
+            give_up(c, block, block["outputs"], row)
+        row["target"].store(array.struct(layout().array)["data"])
+        row["current"] = array
 
-; A new reference to an array for this output, or null with an exception set. An array that is lent is taken if the
-; reference of the loan, which ends here, is one of two (a view holds its base, a buffer its exporter), if no weak
-; reference knows it, and if nobody changed its shape, type or flags in place.
-define internal ptr @output(ptr %block, ptr %row) {{
-entry:
-{column("lent.word", "%row", OUTPUT, "lent", "ptr")}
-  %never = icmp eq ptr %lent.word, null
-  br i1 %never, label %make, label %ask
-ask:
-  %lent = load ptr, ptr %lent.word
-  store ptr null, ptr %lent.word
-  %none = icmp eq ptr %lent, null
-  br i1 %none, label %make, label %count
-count:
-{word("array_type", "ptr")}
-{column("descr", "%row", OUTPUT, "descr", "ptr")}
-{column("nd", "%row", OUTPUT, "nd")}
-{column("dims", "%row", OUTPUT, "dims", "ptr")}
-  %fits = call i1 @fits(ptr %lent, ptr %array_type, ptr %descr, i64 %nd, ptr %dims, i32 {reusable})
-  br i1 %fits, label %held, label %refuse
-held:
-{field("references", "%lent", layout.refcount, "i32")}
-{field("weak", "%lent", layout.array_weakrefs)}
-  %two = icmp ule i32 %references, 2
-  %unknown = icmp eq ptr %weak, null
-  %free = and i1 %two, %unknown
-  br i1 %free, label %take, label %refuse
-take:
-  ret ptr %lent
-refuse:
-  call void @Py_DecRef(ptr %lent)
-  br label %make
-make:
-  %new = call ptr @fresh(ptr %block, ptr %row)
-  ret ptr %new
-}}
 
-; Outputs 0 .. n-1 into their rows and the pointer table; the number that succeeded.
-define internal i64 @make_outputs(ptr %block) {{
-entry:
-{word("n_outputs")}
-{word("outputs", "ptr")}
-  br label %loop
-loop:
-  %i = phi i64 [0, %entry], [%i.next, %made]
-  %end = icmp eq i64 %i, %n_outputs
-  br i1 %end, label %out, label %next
-next:
-{row("%outputs", OUTPUT, "%i", "row")}
-  %array = call ptr @output(ptr %block, ptr %row)
-  %failed = icmp eq ptr %array, null
-  br i1 %failed, label %out, label %made
-made:
-{column("target", "%row", OUTPUT, "target", "ptr")}
-{field("data", "%array", layout.array_data)}
-  store ptr %data, ptr %target
-  %current = getelementptr i8, ptr %row, i64 {WORD * OUTPUT.index("current")}
-  store ptr %array, ptr %current
-  %i.next = add i64 %i, 1
-  br label %loop
-out:
-  ret i64 %i
-}}
+@native("ptr", HEADER, OUTPUT)
+def output(c: NativeBuilder, block: Record, row: Record) -> None:
+    """A new reference to an array for this output, or null with an exception set.
 
-; Give back the arrays of outputs %from .. %to-1.
-define internal void @drop_outputs(ptr %block, i64 %from, i64 %to) {{
-entry:
-{word("outputs", "ptr")}
-  br label %loop
-loop:
-  %i = phi i64 [%from, %entry], [%i.next, %next]
-  %end = icmp uge i64 %i, %to
-  br i1 %end, label %out, label %next
-next:
-{row("%outputs", OUTPUT, "%i", "row")}
-{column("array", "%row", OUTPUT, "current", "ptr")}
-  call void @Py_DecRef(ptr %array)
-  %i.next = add i64 %i, 1
-  br label %loop
-out:
-  ret void
-}}
+    An array that is lent is taken if the reference of the loan, which ends here, is one of two (a view holds its base,
+    a buffer its exporter), if no weak reference knows it, and if nobody changed its shape, type or flags in place.
+    """
+    make, refuse = c.label("make"), c.label("refuse")
+    lent = row["lent"]
+    c.jump_if(lent == 0, make)
+    array = lent.load("ptr")
+    lent.store(NULL)
+    c.jump_if(array == 0, make)
+    its = array.struct(layout().array)
+    fits(c, block, row, its, C_CONTIGUOUS | ALIGNED | WRITEABLE | OWNS_DATA, refuse)
+    c.unless((its["references"] <= 2) & (its["weakrefs"] == 0), refuse)
+    c.ret(array)
+    c.place(refuse)
+    c.extern("void", "Py_DecRef", array)
+    c.place(make)
+    handler = row["handler"]
+    with c.if_then(handler != 0):
+        c.ret(handled(c, block, row, handler))
+    c.ret(fresh(c, block, row))
 
-; A tensor round the array of output %i (whose reference it takes), or null with an exception set and the array kept.
-define internal ptr @wrap(ptr %block, i64 %i) {{
-entry:
-{word("outputs", "ptr")}
-{word("tensor_type", "ptr")}
-{word("array_slot")}
-{word("n_defaults")}
-{word("defaults", "ptr")}
-{row("%outputs", OUTPUT, "%i", "row")}
-{column("array", "%row", OUTPUT, "current", "ptr")}
-  %tensor = call ptr @PyType_GenericAlloc(ptr %tensor_type, i64 0)
-  %failed = icmp eq ptr %tensor, null
-  br i1 %failed, label %out, label %fill
-fill:
-  %slot = getelementptr i8, ptr %tensor, i64 %array_slot
-  store ptr %array, ptr %slot
-  br label %loop
-loop:
-  %k = phi i64 [0, %fill], [%k.next, %next]
-  %end = icmp eq i64 %k, %n_defaults
-  br i1 %end, label %out, label %next
-next:
-{row("%defaults", DEFAULT, "%k", "default")}
-{column("offset", "%default", DEFAULT, "offset")}
-{column("value", "%default", DEFAULT, "value", "ptr")}
-  call void @Py_IncRef(ptr %value)
-  %place = getelementptr i8, ptr %tensor, i64 %offset
-  store ptr %value, ptr %place
-  %k.next = add i64 %k, 1
-  br label %loop
-out:
-  ret ptr %tensor
-}}
 
-; One tensor, a tuple of several, or None for none.
-define internal ptr @result(ptr %block) {{
-entry:
-{word("n_outputs")}
-{word("none", "ptr")}
-  switch i64 %n_outputs, label %several [
-    i64 0, label %nothing
-    i64 1, label %single
-  ]
-nothing:
-  call void @Py_IncRef(ptr %none)
-  ret ptr %none
-single:
-  %only = call ptr @wrap(ptr %block, i64 0)
-  %only.failed = icmp eq ptr %only, null
-  br i1 %only.failed, label %lost, label %good
-good:
-  ret ptr %only
-several:
-  %tuple = call ptr @PyTuple_New(i64 %n_outputs)
-  %tuple.failed = icmp eq ptr %tuple, null
-  br i1 %tuple.failed, label %lost, label %loop
-loop:
-  %i = phi i64 [0, %several], [%i.next, %put]
-  %end = icmp eq i64 %i, %n_outputs
-  br i1 %end, label %full, label %next
-next:
-  %tensor = call ptr @wrap(ptr %block, i64 %i)
-  %failed = icmp eq ptr %tensor, null
-  br i1 %failed, label %broken, label %put
-put:
-  %status = call i32 @PyTuple_SetItem(ptr %tuple, i64 %i, ptr %tensor)
-  %i.next = add i64 %i, 1
-  br label %loop
-full:
-  ret ptr %tuple
-broken:
-  call void @Py_DecRef(ptr %tuple)
-  br label %lost
-lost:
-  %from = phi i64 [0, %single], [0, %several], [%i, %broken]
-  call void @drop_outputs(ptr %block, i64 %from, i64 %n_outputs)
-  ret ptr null
-}}
-"""
+@native("ptr", HEADER, OUTPUT, "ptr")
+def handled(c: NativeBuilder, block: Record, row: Record, handler: Any) -> None:
+    """A fresh array of memory that NumPy gets from this handler."""
+    before = c.extern("ptr", "PyDataMem_SetHandler", handler)
+    with c.if_then(before == 0, likely=False):
+        c.ret(0)
+    array = fresh(c, block, row)
+    ours = c.extern("ptr", "PyDataMem_SetHandler", before)
+    c.extern("void", "Py_DecRef", before)
+    c.extern("void", "Py_DecRef", ours)
+    c.ret(array)
+
+
+def fresh(c: NativeBuilder, block: Record, row: Record) -> Any:
+    descr, nd = row["expected"], c.trunc(row["nd"], KINDS["i32"])
+    c.extern("void", "Py_IncRef", descr)  # NewFromDescr steals it, also when it fails
+    form = (block["array_type"], descr, nd, row["dims"], NULL, NULL, i32(0), NULL)
+    return c.extern("ptr", "PyArray_NewFromDescr", *form)
+
+
+def finish(c: NativeBuilder, block: Record) -> None:
+    """Returns one tensor, a tuple of several, or None for none."""
+    outputs, count = block["outputs"], block["n_outputs"]
+    end = outputs + count * OUTPUT.nbytes
+    with c.if_then(count == 1, likely=True):
+        tensor = wrap(c, block, outputs)
+        with c.if_then(tensor == 0, likely=False):
+            give_up(c, block, outputs, end)
+        block["lock"] = 0
+        c.ret(tensor)
+    with c.if_then(count == 0):
+        c.extern("void", "Py_IncRef", block["none"])
+        block["lock"] = 0
+        c.ret(block["none"])
+    several, number = c.extern("ptr", "PyTuple_New", count), c.variable(0)
+    with c.if_then(several == 0, likely=False):
+        give_up(c, block, outputs, end)
+    with c.rows(outputs, count, OUTPUT) as row:
+        tensor = wrap(c, block, row)
+        with c.if_then(tensor == 0, likely=False):
+            c.extern("void", "Py_DecRef", several)
+            give_up(c, block, row, end)
+        c.extern("i32", "PyTuple_SetItem", several, number.value, tensor)
+        number.value += 1
+    block["lock"] = 0
+    c.ret(several)
+
+
+def give_up(c: NativeBuilder, block: Record, first: Any, end: Any) -> None:
+    """Returns with the exception that is set; the arrays of these rows belong to nobody yet."""
+    drop_outputs(c, first, end)
+    block["lock"] = 0
+    c.ret(0)
+
+
+@native("void", "ptr", "ptr")
+def drop_outputs(c: NativeBuilder, first: Any, end: Any) -> None:
+    """Gives back the arrays of these rows."""
+    with c.each(end, first, OUTPUT.nbytes) as row:
+        c.extern("void", "Py_DecRef", row.struct(OUTPUT)["current"])
+
+
+@native("ptr", HEADER, OUTPUT)
+def wrap(c: NativeBuilder, block: Record, row: Record) -> None:
+    """A tensor round the array of an output (whose reference it takes), or null with an exception set and the array
+    kept."""
+    tensor = c.extern("ptr", "PyType_GenericAlloc", block["tensor_type"], 0)
+    with c.if_then(tensor == 0, likely=False):
+        c.ret(0)
+    (tensor + block["array_slot"]).store(row["current"])
+    with c.rows(block["defaults"], block["n_defaults"], DEFAULT) as default:
+        value = default["value"]
+        c.extern("void", "Py_IncRef", value)
+        (tensor + default["offset"]).store(value)
+    c.ret(tensor)

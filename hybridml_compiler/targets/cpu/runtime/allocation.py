@@ -17,80 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridml_compiler.once import once
-from hybridml_compiler.targets.cpu.runtime import block_cache, jit
+from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 # Results from here on: making one takes 1 us more than NumPy does.
 LARGE = 256 << 10
-# Bytes between a block, which begins a page, and its array. NumPy's large arrays begin 16 bytes after a page: 64 here,
-# and a load from one of them often waits for the store to ours before it, as their addresses differ by whole pages.
-_FRONT = 2048
 SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
 _NAME = b"mem_handler"  # of its capsule
 
-# The four functions of a handler.
-_TEXT = f"""
-{block_cache.TEXT}
-define ptr @hml_malloc(ptr %context, i64 %size) {{
-  %more = add i64 %size, {_FRONT}
-  %sane = icmp ult i64 %size, {1 << 62}
-  br i1 %sane, label %ask, label %out
-ask:
-  %block = call ptr @take(i64 %more)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %out, label %mark
-mark:
-  %array = getelementptr i8, ptr %block, i64 {_FRONT}
-  br label %out
-out:
-  %result = phi ptr [null, %0], [null, %ask], [%array, %mark]
-  ret ptr %result
-}}
-
-define ptr @hml_calloc(ptr %context, i64 %count, i64 %size) {{
-  %bytes = mul i64 %count, %size                   ; of an array that there is: no more than an address
-  %array = call ptr @hml_malloc(ptr %context, i64 %bytes)
-  %none = icmp eq ptr %array, null
-  br i1 %none, label %out, label %fill
-fill:
-  call void @llvm.memset.p0.i64(ptr %array, i8 0, i64 %bytes, i1 false)
-  br label %out
-out:
-  ret ptr %array
-}}
-
-define ptr @hml_realloc(ptr %context, ptr %array, i64 %size) {{
-  %new = call ptr @hml_malloc(ptr %context, i64 %size)
-  %none = icmp eq ptr %new, null
-  br i1 %none, label %out, label %copy
-copy:
-  %block = getelementptr i8, ptr %array, i64 -{_FRONT}
-  %bytes = load i64, ptr %block
-  %had = sub i64 %bytes, {_FRONT}
-  %shrinks = icmp ult i64 %size, %had
-  %copied = select i1 %shrinks, i64 %size, i64 %had
-  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %array, i64 %copied, i1 false)
-  call void @give(ptr %block)
-  br label %out
-out:
-  ret ptr %new
-}}
-
-define void @hml_free(ptr %context, ptr %array, i64 %size) {{
-  %none = icmp eq ptr %array, null
-  br i1 %none, label %out, label %give
-give:
-  %block = getelementptr i8, ptr %array, i64 -{_FRONT}
-  call void @give(ptr %block)
-  br label %out
-out:
-  ret void
-}}
-
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-"""
 _FUNCTIONS = ("malloc", "calloc", "realloc", "free")
+_LIBRARY = ("mmap", "munmap", "madvise", "memset", "memcpy")
 
 
 class Handling(NamedTuple):
@@ -130,10 +66,18 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def source(results: Sequence[int]) -> jit.Source | None:
-    """The module that results of these bytes need, for those who compile others at the same time: once per machine,
-    without LLVM's passes, as nothing calls it often."""
+    """The module that results of these bytes need, for those who compile others at the same time: once per machine."""
     needed = sys.platform == "linux" and max(results, default=0) >= LARGE
-    return jit.Source(_TEXT, lambda: _TEXT, passes=False) if needed else None
+    return _source() if needed else None
+
+
+def _source() -> jit.Source:
+    def emit() -> str:
+        from hybridml_compiler.targets.cpu.runtime import block_cache
+
+        return block_cache.text()
+
+    return jit.emitted_source("block_cache", emit, "targets.cpu.runtime.block_cache")
 
 
 @once
@@ -144,9 +88,9 @@ def handler() -> Handling:
     if sys.platform != "linux":
         return Handling(swap, address, None)
     library = ctypes.CDLL(None)
-    imports = {name: loader.address_of(getattr(library, name)) for name in (*block_cache.LIBRARY, "memset", "memcpy")}
+    imports = {name: loader.address_of(getattr(library, name)) for name in _LIBRARY}
     names = [f"hml_{name}" for name in _FUNCTIONS]
-    code = loader.load([jit.compile_cached(_TEXT, passes=False)], imports, names)
+    code = loader.load([jit.compile_source(_source())], imports, names)
     struct = _Handler(b"hybridml", 1, None, *map(code.address, names))
     new = loader.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     own = new(ctypes.addressof(struct), _NAME, None)

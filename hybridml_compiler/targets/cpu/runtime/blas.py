@@ -98,50 +98,11 @@ def _holding(threads: tuple[int, int] | None) -> loader.Library:
     if threads is None:
         return loader.load([jit.compile_cached(_NO_HOLD)], exports=_HOLDS)
     imports = dict(zip(("get_threads", "set_threads"), threads, strict=True))
-    return loader.load([jit.compile_cached(_HOLD)], imports, _HOLDS)
+    return loader.load([jit.compile_source(_source("hold"))], imports, _HOLDS)
 
 
 _HOLDS = ("hml_blas_hold", "hml_blas_release")
 _NO_HOLD = "".join(f"define void @{name}() {{ ret void }}\n" for name in _HOLDS)
-# `saved` is the number to give back, 0 if there is none. Between the last release and its `set_threads` another hold
-# may begin: it then finds 1, saves nothing, and BLAS has its threads back a moment early.
-_HOLD = """
-@count = internal global i64 0
-@saved = internal global i32 0
-declare i32 @get_threads()
-declare void @set_threads(i32)
-
-define void @hml_blas_hold() {
-  %before = atomicrmw add ptr @count, i64 1 seq_cst
-  %first = icmp eq i64 %before, 0
-  br i1 %first, label %look, label %done
-look:
-  %threads = call i32 @get_threads()
-  %several = icmp ne i32 %threads, 1
-  br i1 %several, label %take, label %done
-take:
-  store atomic i32 %threads, ptr @saved seq_cst, align 4
-  call void @set_threads(i32 1)
-  br label %done
-done:
-  ret void
-}
-
-define void @hml_blas_release() {
-  %before = atomicrmw sub ptr @count, i64 1 seq_cst
-  %last = icmp eq i64 %before, 1
-  br i1 %last, label %look, label %done
-look:
-  %threads = atomicrmw xchg ptr @saved, i32 0 seq_cst
-  %any = icmp ne i32 %threads, 0
-  br i1 %any, label %give, label %done
-give:
-  call void @set_threads(i32 %threads)
-  br label %done
-done:
-  ret void
-}
-"""
 
 
 @once
@@ -179,7 +140,7 @@ def _in_library(library: ctypes.CDLL, path: str) -> Blas | None:
             addresses = [loader.address_of(getattr(library, name)) for name in pair]
             keep: tuple[object, ...] = (library,)
             if names.bits == 32:
-                shim = _shim(addresses, _CBLAS_32)
+                shim = _shim(addresses, "cblas_32")
                 addresses, keep = [shim.address("hml_sgemm"), shim.address("hml_dgemm")], (library, shim)
             return Blas(addresses[0], addresses[1], _threads(library), path, names.bits, keep)
     return None
@@ -199,7 +160,7 @@ def _from_scipy() -> Blas | None:
         addresses = [_capsule(capsules[name]) for name in ("sgemm", "dgemm")]
     except (ImportError, AttributeError, KeyError):
         return None
-    shim = _shim(addresses, _FORTRAN)
+    shim = _shim(addresses, "fortran")
     return Blas(shim.address("hml_sgemm"), shim.address("hml_dgemm"), None, "scipy.linalg.cython_blas", 32, (shim,))
 
 
@@ -209,72 +170,19 @@ def _capsule(capsule: Any) -> int:
     return int(pointer(capsule, name(capsule)))
 
 
-_HEAD = """
-define void @hml_{s}gemm(i32 %order, i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, {T} %alpha, ptr %a, i64 %lda,
-                         ptr %b, i64 %ldb, {T} %beta, ptr %c, i64 %ldc) {{
-  %m32 = trunc i64 %m to i32
-  %n32 = trunc i64 %n to i32
-  %k32 = trunc i64 %k to i32
-  %lda32 = trunc i64 %lda to i32
-  %ldb32 = trunc i64 %ldb to i32
-  %ldc32 = trunc i64 %ldc to i32
-"""
-
-_CBLAS_32 = (
-    """
-declare void @{s}gemm(i32, i32, i32, i32, i32, i32, {T}, ptr, i32, ptr, i32, {T}, ptr, i32)
-"""
-    + _HEAD
-    + """
-  call void @{s}gemm(i32 %order, i32 %ta, i32 %tb, i32 %m32, i32 %n32, i32 %k32, {T} %alpha, ptr %a, i32 %lda32,
-                     ptr %b, i32 %ldb32, {T} %beta, ptr %c, i32 %ldc32)
-  ret void
-}}
-"""
-)
-
-_BY_REFERENCE = "t1:i8 t2:i8 d1:i32 d2:i32 k32:i32 ldx:i32 ldy:i32 ldc32:i32 alpha:{T} beta:{T}"
-_PLACES = "\n".join(
-    f"  %{name}.p = alloca {kind}\n  store {kind} %{name}, ptr %{name}.p"
-    for name, kind in (pair.split(":") for pair in _BY_REFERENCE.split())
-)
-
-# Fortran knows columns first only: a row-major C = A B is the column-major C' = B' A', so the operands change places.
-_FORTRAN = (
-    """
-declare void @{s}gemm(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
-"""
-    + _HEAD
-    + """
-  %rows = icmp eq i32 %order, 101
-  %ta.n = icmp eq i32 %ta, 111
-  %tb.n = icmp eq i32 %tb, 111
-  %ta.c = select i1 %ta.n, i8 78, i8 84
-  %tb.c = select i1 %tb.n, i8 78, i8 84
-  %t1 = select i1 %rows, i8 %tb.c, i8 %ta.c
-  %t2 = select i1 %rows, i8 %ta.c, i8 %tb.c
-  %d1 = select i1 %rows, i32 %n32, i32 %m32
-  %d2 = select i1 %rows, i32 %m32, i32 %n32
-  %x = select i1 %rows, ptr %b, ptr %a
-  %y = select i1 %rows, ptr %a, ptr %b
-  %ldx = select i1 %rows, i32 %ldb32, i32 %lda32
-  %ldy = select i1 %rows, i32 %lda32, i32 %ldb32
-"""
-    + _PLACES
-    + """
-  call void @{s}gemm(ptr %t1.p, ptr %t2.p, ptr %d1.p, ptr %d2.p, ptr %k32.p, ptr %alpha.p, ptr %x, ptr %ldx.p,
-                     ptr %y, ptr %ldy.p, ptr %beta.p, ptr %c, ptr %ldc32.p)
-  ret void
-}}
-"""
-)
-
-
-def _shim(addresses: list[int], template: str) -> loader.Library:
+def _shim(addresses: list[int], convention: str) -> loader.Library:
     """The uniform signature round functions that have another one."""
-    text = "".join(template.format(s=letter, T=type_) for letter, type_ in (("s", "float"), ("d", "double")))
     imports = dict(zip(("sgemm", "dgemm"), addresses, strict=True))
-    return loader.load([jit.compile_cached(text)], imports, ("hml_sgemm", "hml_dgemm"))
+    return loader.load([jit.compile_source(_source(convention))], imports, ("hml_sgemm", "hml_dgemm"))
+
+
+def _source(what: str) -> jit.Source:
+    def emit() -> str:
+        from hybridml_compiler.targets.cpu.runtime import blas_ir
+
+        return blas_ir.text(what)
+
+    return jit.emitted_source(f"blas {what}", emit, "targets.cpu.runtime.blas_ir")
 
 
 def function(address: int, scalar: type[ctypes.c_float] | type[ctypes.c_double]) -> Any:

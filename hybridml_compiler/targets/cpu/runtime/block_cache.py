@@ -1,224 +1,179 @@
-"""Blocks of large arrays that are used again, in LLVM's text: `take` and `give` over the kernel's `mmap`.
+"""Blocks of large arrays that are used again, over the kernel's `mmap`, as native code; the four functions of NumPy's
+memory handler (allocation.py) are at the end.
 
 The C library gives large blocks back to the kernel, and the kernel fills their pages with zeros before it lends them
 again: x * 1.5 + y of 16 MiB took 6 ms, of which the arithmetic is 1.2. So freed blocks are kept, up to a total, and the
 next array of about their size gets one. They do not come from the C library, because a block that is kept in its heap
 keeps all that was freed below it: 900 MiB instead of 512. Nothing is locked: a slot is exchanged in one step, and a
-block that one thread looks at is merely not found by others.
+block that one thread looks at is merely not found by others. The bytes of a block stand in its first word as long as
+it lives.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..llvm.native import NULL, NativeBuilder, i32, native
+from ..llvm.native import text as module_text
+from ..spec import host_spec
+
 MOST_BYTES = 512 << 20  # kept in all
-_SLOTS = 1024  # a step of a network has hundreds of large arrays
-_SPARE = 2  # a block may be larger than what is asked for by one part in 2**_SPARE
+SLOTS = 1024  # a step of a network has hundreds of large arrays
+SPARE = 2  # a block may be larger than what is asked for by one part in 2**SPARE
+PAGE, READ_WRITE, PRIVATE_ANONYMOUS, HUGE_PAGES = 4096, 3, 0x22, 14  # of Linux
+# Bytes between a block, which begins a page, and its array. NumPy's large arrays begin 16 bytes after a page: 64 here,
+# and a load from one of them often waits for the store to ours before it, as their addresses differ by whole pages.
+FRONT = 2048
 
-_PAGE, _READ_WRITE, _PRIVATE_ANONYMOUS, _HUGE_PAGES = 4096, 3, 0x22, 14  # of Linux
-LIBRARY = ("mmap", "munmap", "madvise")
 
-# The bytes of a block stand in its first word as long as it lives.
-TEXT = f"""
-@kept = internal global [{_SLOTS} x i64] zeroinitializer
-@sizes = internal global [{_SLOTS} x i64] zeroinitializer   ; of what the slots hold, where they hold it still
-@kept_bytes = internal global i64 0
-@turn = internal global i64 0
+def slot(c: NativeBuilder, i: Any) -> Any:
+    """Holds the address of a block, or 0."""
+    return c.words("kept", SLOTS) + i * 8
 
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @munmap(ptr, i64)
-declare i32 @madvise(ptr, i64, i32)
 
-; The block in a slot, or null; the slot is empty after that.
-define internal ptr @empty(i64 %i) {{
-  %slot = getelementptr i64, ptr @kept, i64 %i
-  %seen = load atomic i64, ptr %slot monotonic, align 8
-  %vacant = icmp eq i64 %seen, 0
-  br i1 %vacant, label %none, label %exchange
-exchange:
-  %word = atomicrmw xchg ptr %slot, i64 0 acq_rel
-  %block = inttoptr i64 %word to ptr
-  ret ptr %block
-none:
-  ret ptr null
-}}
+def size_of(c: NativeBuilder, i: Any) -> Any:
+    """Holds the bytes of what the slot holds, where it holds it still."""
+    return c.words("sizes", SLOTS) + i * 8
 
-; Whether a block has found an empty slot.
-define internal i1 @keep(ptr %block) {{
-entry:
-  %word = ptrtoint ptr %block to i64
-  %bytes = load i64, ptr %block
-  br label %loop
-loop:
-  %i = phi i64 [0, %entry], [%i.next, %next]
-  %end = icmp eq i64 %i, {_SLOTS}
-  br i1 %end, label %out, label %look
-look:
-  %slot = getelementptr i64, ptr @kept, i64 %i
-  %seen = load atomic i64, ptr %slot monotonic, align 8
-  %vacant = icmp eq i64 %seen, 0
-  br i1 %vacant, label %exchange, label %next
-exchange:
-  %size = getelementptr i64, ptr @sizes, i64 %i
-  store atomic i64 %bytes, ptr %size monotonic, align 8
-  %pair = cmpxchg ptr %slot, i64 0, i64 %word acq_rel monotonic
-  %kept = extractvalue {{i64, i1}} %pair, 1
-  br i1 %kept, label %out, label %next
-next:
-  %i.next = add i64 %i, 1
-  br label %loop
-out:
-  %found = phi i1 [false, %loop], [true, %exchange]
-  ret i1 %found
-}}
 
-; Lets go of a block that was kept.
-define internal void @drop(ptr %block) {{
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %out, label %give
-give:
-  %bytes = load i64, ptr %block
-  %before = atomicrmw sub ptr @kept_bytes, i64 %bytes monotonic
-  call void @release(ptr %block)
-  br label %out
-out:
-  ret void
-}}
+def kept_bytes(c: NativeBuilder) -> Any:
+    return c.words("kept_bytes")
 
-; Whether a block may serve: of at least so many bytes and not many more.
-define internal i1 @fits(i64 %has, i64 %bytes) {{
-  %spare = lshr i64 %bytes, {_SPARE}
-  %most = add i64 %bytes, %spare
-  %enough = icmp uge i64 %has, %bytes
-  %sparing = icmp ule i64 %has, %most
-  %both = and i1 %enough, %sparing
-  ret i1 %both
-}}
 
-; A kept block that may serve, or null.
-define internal ptr @find(i64 %bytes) {{
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [0, %entry], [%i.next, %next]
-  %end = icmp eq i64 %i, {_SLOTS}
-  br i1 %end, label %none, label %look
-look:
-  %size = getelementptr i64, ptr @sizes, i64 %i
-  %seen = load atomic i64, ptr %size monotonic, align 8
-  %likely = call i1 @fits(i64 %seen, i64 %bytes)
-  br i1 %likely, label %hold, label %next
-hold:
-  %block = call ptr @empty(i64 %i)
-  %vacant = icmp eq ptr %block, null
-  br i1 %vacant, label %next, label %measure
-measure:
-  %has = load i64, ptr %block
-  %fits = call i1 @fits(i64 %has, i64 %bytes)
-  br i1 %fits, label %take, label %back
-back:
-  %kept = call i1 @keep(ptr %block)
-  br i1 %kept, label %next, label %full
-full:
-  call void @drop(ptr %block)
-  br label %next
-next:
-  %i.next = add i64 %i, 1
-  br label %loop
-take:
-  %before = atomicrmw sub ptr @kept_bytes, i64 %has monotonic
-  ret ptr %block
-none:
-  ret ptr null
-}}
+def serves(has: Any, nbytes: Any) -> Any:
+    """A block of at least so many bytes, and not many more."""
+    return (has >= nbytes) & (has <= nbytes + (nbytes >> SPARE))
 
-define internal void @drop_next() {{
-  %turn = atomicrmw add ptr @turn, i64 1 monotonic
-  %i = urem i64 %turn, {_SLOTS}
-  %block = call ptr @empty(i64 %i)
-  call void @drop(ptr %block)
-  ret void
-}}
 
-; Lets go of kept blocks, in turns, until no more than so many bytes are left.
-define internal void @shrink(i64 %most) {{
-entry:
-  br label %loop
-loop:
-  %tries = phi i64 [0, %entry], [%tries.next, %next]
-  %left = load atomic i64, ptr @kept_bytes monotonic, align 8
-  %small = icmp ule i64 %left, %most
-  %tired = icmp eq i64 %tries, {_SLOTS}
-  %end = or i1 %small, %tired
-  br i1 %end, label %out, label %next
-next:
-  call void @drop_next()
-  %tries.next = add i64 %tries, 1
-  br label %loop
-out:
-  ret void
-}}
+@native("ptr", "i64")
+def empty(c: NativeBuilder, i: Any) -> None:
+    """The block in a slot, or null; the slot is empty after that."""
+    c.ret_if(slot(c, i).load(order="monotonic") == 0, 0)
+    c.ret(slot(c, i).update("xchg", NULL, "acq_rel"))
 
-; A new block, or null, of whole pages.
-define internal ptr @new(i64 %bytes) {{
-  %block = call ptr @mmap(ptr null, i64 %bytes, i32 {_READ_WRITE}, i32 {_PRIVATE_ANONYMOUS}, i32 -1, i64 0)
-  %failed = icmp eq ptr %block, inttoptr (i64 -1 to ptr)
-  br i1 %failed, label %none, label %advise
-advise:
-  %ignored = call i32 @madvise(ptr %block, i64 %bytes, i32 {_HUGE_PAGES})
-  store i64 %bytes, ptr %block
-  ret ptr %block
-none:
-  ret ptr null
-}}
 
-define internal void @release(ptr %block) {{
-  %bytes = load i64, ptr %block
-  %status = call i32 @munmap(ptr %block, i64 %bytes)
-  ret void
-}}
+@native("i1", "ptr")
+def keep(c: NativeBuilder, block: Any) -> None:
+    """Whether a block has found an empty slot."""
+    nbytes = block.load()
+    with c.each(SLOTS) as i, c.if_then(slot(c, i).load(order="monotonic") == 0):
+        size_of(c, i).store(nbytes, "monotonic")
+        c.ret_if(slot(c, i).replace(NULL, block, "acq_rel"), "true")
+    c.ret("false")
 
-; A block of at least so many bytes; null where there is no memory.
-define internal ptr @take(i64 %size) {{
-entry:
-  %up = add i64 %size, {_PAGE - 1}
-  %bytes = and i64 %up, -{_PAGE}
-  %found = call ptr @find(i64 %bytes)
-  %none = icmp eq ptr %found, null
-  br i1 %none, label %ask, label %out
-ask:
-  %new = call ptr @new(i64 %bytes)
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %again, label %out
-again:                                             ; with the memory of the kept ones
-  call void @shrink(i64 0)
-  %last = call ptr @new(i64 %bytes)
-  br label %out
-out:
-  %block = phi ptr [%found, %entry], [%new, %ask], [%last, %again]
-  ret ptr %block
-}}
 
-; Keeps a block of `take`, and lets go of others where that is too much.
-define internal void @give(ptr %block) {{
-  %bytes = load i64, ptr %block
-  %huge = icmp ugt i64 %bytes, {MOST_BYTES}
-  br i1 %huge, label %let_go, label %count
-let_go:
-  call void @release(ptr %block)
-  ret void
-count:
-  %room = sub i64 {MOST_BYTES}, %bytes
-  call void @shrink(i64 %room)
-  %before = atomicrmw add ptr @kept_bytes, i64 %bytes monotonic
-  %kept = call i1 @keep(ptr %block)
-  br i1 %kept, label %out, label %full
-full:
-  call void @drop_next()
-  %fits = call i1 @keep(ptr %block)
-  br i1 %fits, label %out, label %drop
-drop:                                              ; another thread was faster
-  call void @drop(ptr %block)
-  br label %out
-out:
-  ret void
-}}
-"""
+@native("void", "ptr")
+def release(c: NativeBuilder, block: Any) -> None:
+    c.extern("i32", "munmap", block, block.load())
+
+
+@native("void", "ptr")
+def drop(c: NativeBuilder, block: Any) -> None:
+    """Lets go of a block that was kept, if it is one."""
+    with c.if_then(block != 0):
+        kept_bytes(c).update("sub", block.load(), "monotonic")
+        release(c, block)
+
+
+@native("void")
+def drop_next(c: NativeBuilder) -> None:
+    drop(c, empty(c, c.words("turn").update("add", 1, "monotonic") % SLOTS))
+
+
+@native("void", "i64")
+def shrink(c: NativeBuilder, most: Any) -> None:
+    """Lets go of kept blocks, in turns, until no more than so many bytes are left."""
+    with c.each(SLOTS):
+        c.break_if(kept_bytes(c).load(order="monotonic") <= most)
+        drop_next(c)
+
+
+@native("ptr", "i64")
+def find(c: NativeBuilder, nbytes: Any) -> None:
+    """A kept block that may serve, or null."""
+    with c.each(SLOTS) as i, c.if_then(serves(size_of(c, i).load(order="monotonic"), nbytes)):
+        block = empty(c, i)
+        with c.if_then(block != 0):
+            has = block.load()
+            with c.if_then(serves(has, nbytes)):
+                kept_bytes(c).update("sub", has, "monotonic")
+                c.ret(block)
+            with c.if_then(~keep(c, block)):
+                drop(c, block)
+    c.ret(0)
+
+
+@native("ptr", "i64")
+def new(c: NativeBuilder, nbytes: Any) -> None:
+    """A block of whole pages, or null."""
+    flags = (i32(READ_WRITE), i32(PRIVATE_ANONYMOUS), i32(-1), 0)
+    block = c.extern("ptr", "mmap", NULL, nbytes, *flags)
+    c.ret_if(block + 1 == 0, 0)  # MAP_FAILED is -1
+    c.extern("i32", "madvise", block, nbytes, i32(HUGE_PAGES))
+    block.store(nbytes)
+    c.ret(block)
+
+
+@native("ptr", "i64")
+def take(c: NativeBuilder, size: Any) -> None:
+    """A block of at least so many bytes; null where there is no memory."""
+    nbytes = (size + (PAGE - 1)) & -PAGE
+    found = find(c, nbytes)
+    c.ret_if(found != 0, found)
+    made = new(c, nbytes)
+    c.ret_if(made != 0, made)
+    shrink(c, 0)
+    c.ret(new(c, nbytes))  # with the memory of the kept ones
+
+
+@native("void", "ptr")
+def give(c: NativeBuilder, block: Any) -> None:
+    """Keeps a block of `take`, and lets go of others where that is too much."""
+    nbytes = block.load()
+    with c.if_then(nbytes > MOST_BYTES):
+        release(c, block)
+        c.ret_void()
+    shrink(c, MOST_BYTES - nbytes)
+    kept_bytes(c).update("add", nbytes, "monotonic")
+    with c.if_then(~keep(c, block)):
+        drop_next(c)
+        with c.if_then(~keep(c, block)):  # another thread was faster
+            drop(c, block)
+
+
+@native("ptr", "ptr", "i64")
+def hml_malloc(c: NativeBuilder, context: Any, size: Any) -> None:
+    c.ret_if(size >= 1 << 62, 0)
+    block = take(c, size + FRONT)
+    c.ret_if(block == 0, 0)
+    c.ret(block + FRONT)
+
+
+@native("ptr", "ptr", "i64", "i64")
+def hml_calloc(c: NativeBuilder, context: Any, count: Any, size: Any) -> None:
+    nbytes = count * size  # of an array that there is: no more than an address
+    array = hml_malloc(c, context, nbytes)
+    with c.if_then(array != 0):
+        c.extern("ptr", "memset", array, i32(0), nbytes)
+    c.ret(array)
+
+
+@native("ptr", "ptr", "ptr", "i64")
+def hml_realloc(c: NativeBuilder, context: Any, array: Any, size: Any) -> None:
+    made = hml_malloc(c, context, size)
+    with c.if_then(made != 0):
+        block = array + -FRONT
+        c.extern("ptr", "memcpy", made, array, c.least(size, block.load() - FRONT))
+        give(c, block)
+    c.ret(made)
+
+
+@native("void", "ptr", "ptr", "i64")
+def hml_free(c: NativeBuilder, context: Any, array: Any, size: Any) -> None:
+    with c.if_then(array != 0):
+        give(c, array + -FRONT)
+
+
+def text() -> str:
+    """LLVM IR of the module."""
+    return module_text("block_cache", host_spec(), hml_malloc, hml_calloc, hml_realloc, hml_free)

@@ -23,6 +23,7 @@ from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache
+from hybridml_compiler.runtime.fingerprint import fingerprint
 from hybridml_compiler.runtime.uninterrupted import start, stepping, uninterrupted, wait
 from hybridml_compiler.targets.cpu.runtime import memory
 from hybridml_compiler.targets.cpu.runtime.linking import elf, image
@@ -195,17 +196,6 @@ def _key(text: str, passes: bool, opt: int, cpu: CpuSpec) -> str:
     return cache.key(text, how, cpu.code_key, llvm_version())
 
 
-def compile_cached(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
-    """`compile_ir`, from the cache where it has been done before."""
-    cpu = cpu or host_spec()
-    name = _key(text, passes, opt, cpu)
-    data = cache.get(name)
-    if data is None:
-        data = compile_ir(text, passes=passes, opt=opt, cpu=cpu)
-        cache.put(name, data)
-    return data
-
-
 class Source(NamedTuple):
     """A module to be compiled: the text that it is known by, and the function that emits its LLVM IR.
 
@@ -219,6 +209,29 @@ class Source(NamedTuple):
     passes: bool = True
     symbol: str = ""
     cpu: CpuSpec | None = None
+
+
+def emitted_source(text: str, emit: Callable[[], str], *emitters: str, passes: bool = False) -> Source:
+    """A module known by this text and by the code of the modules that emit it (patterns of names), with the builder:
+    where it is in the cache, they are not even loaded."""
+    names = ("targets.cpu.llvm.ir", "targets.cpu.llvm.native", "targets.cpu.llvm.values", "targets.cpu.structs")
+    return Source(f"; emitted by {fingerprint(*names, *emitters)}\n{text}", emit, passes=passes)
+
+
+def compile_source(source: Source) -> bytes:
+    """Object code of a module, from the cache where it has been compiled before."""
+    cpu = source.cpu or host_spec()
+    name = _key(source.text, source.passes, source.opt, cpu)
+    data = cache.get(name)
+    if data is None:
+        data = compile_ir(source.emit(), passes=source.passes, opt=source.opt, cpu=cpu)
+        cache.put(name, data)
+    return data
+
+
+def compile_cached(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
+    """`compile_ir`, from the cache where it has been done before."""
+    return compile_source(Source(text, lambda: text, opt, passes, cpu=cpu))
 
 
 def compile_sources(sources: Iterable[Source]) -> list[bytes]:

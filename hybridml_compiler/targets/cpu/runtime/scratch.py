@@ -19,8 +19,6 @@ from hybridml_compiler.targets.cpu.runtime.linking import loader
 SCRATCH, READY = "hml_scratch", "hml_scratch_ready"
 # Twice the limit of a module: bodies of loops and chains have tables of pointers below the kernels that they call.
 THREAD_BYTES = 1 << 22
-_KEY, _LINE = "hml_scratch_key", 64
-
 # The functions that make a key, whose value is given to a function when a thread ends, read it and set it; and whether
 # 0 is success.
 _MAKE, _GET, _SET, _ZERO = (
@@ -28,49 +26,6 @@ _MAKE, _GET, _SET, _ZERO = (
     if sys.platform == "win32"
     else ("pthread_key_create", "pthread_getspecific", "pthread_setspecific", True)
 )
-
-TEXT = f"""
-@{_KEY} = external global i64
-declare ptr @{_GET}(i64)
-declare i32 @{_SET}(i64, ptr)
-declare ptr @malloc(i64)
-declare void @free(ptr)
-
-; The memory of this thread, null where it has none.
-define ptr @{SCRATCH}() {{
-  %key = load i64, ptr @{_KEY}
-  %own = call ptr @{_GET}(i64 %key)
-  ret ptr %own
-}}
-
-; 1 if this thread has its memory, 0 if there is none left to be had.
-define i64 @{READY}() {{
-  %own = call ptr @{SCRATCH}()
-  %lacking = icmp eq ptr %own, null
-  br i1 %lacking, label %make, label %ready
-make:
-  %new = call ptr @malloc(i64 {THREAD_BYTES + 2 * _LINE})
-  %nothing = icmp eq ptr %new, null
-  br i1 %nothing, label %none, label %set
-set:
-  %address = ptrtoint ptr %new to i64
-  %behind = add i64 %address, {2 * _LINE - 1}
-  %line = and i64 %behind, {-_LINE}
-  %free = inttoptr i64 %line to ptr
-  store ptr %free, ptr %new
-  %key = load i64, ptr @{_KEY}
-  %status = call i32 @{_SET}(i64 %key, ptr %new)
-  %set.well = icmp {"eq" if _ZERO else "ne"} i32 %status, 0
-  br i1 %set.well, label %ready, label %unset
-unset:
-  call void @free(ptr %new)
-  br label %none
-ready:
-  ret i64 1
-none:
-  ret i64 0
-}}
-"""
 
 
 def symbols() -> dict[str, int]:
@@ -109,5 +64,12 @@ def _library() -> loader.Library:
         raise MemoryError("hybridml: this process has no key for memory of threads left (PTHREAD_KEYS_MAX)")
     imports = {name: loader.address_of(getattr(libc, name)) for name in ("malloc", "free")}
     imports |= {name: loader.address_of(getattr(threads, name)) for name in (_GET, _SET)}
-    imports[_KEY] = ctypes.addressof(key)
-    return loader.load([jit.compile_cached(TEXT)], imports, (SCRATCH, READY), keep=[key])
+    imports["hml_scratch_key"] = ctypes.addressof(key)
+
+    def emit() -> str:
+        from hybridml_compiler.targets.cpu.runtime import scratch_ir
+
+        return scratch_ir.text(_GET, _SET, _ZERO, THREAD_BYTES)
+
+    source = jit.emitted_source("scratch", emit, "targets.cpu.runtime.scratch*")
+    return loader.load([jit.compile_source(source)], imports, (SCRATCH, READY), keep=[key])

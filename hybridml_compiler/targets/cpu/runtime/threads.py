@@ -24,8 +24,9 @@ from ....config import MAX_THREADS
 from ....once import once
 from ....runtime import stacks
 from ..spec import cores
-from . import jit, pool_ir, scratch
+from . import jit, scratch
 from .linking import loader
+from .pool_block import BLOCK_BYTES, EXPORTS, LIBC, LINE, MIN_SPIN, PARALLEL, POOL, SPIN_NS
 
 PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
 
@@ -54,7 +55,7 @@ def set_num_threads(count: int) -> None:
     count = operator.index(count)
     if not 1 <= count <= MAX_THREADS:
         raise ValueError(f"set_num_threads takes a whole number from 1 to {MAX_THREADS}, got {count!r}")
-    if count > 1 and not pool_ir.PARALLEL:
+    if count > 1 and not PARALLEL:
         warnings.warn("hybridml: parallel loops need Linux; they run on one thread here", RuntimeWarning, stacklevel=2)
         count = 1
     _wanted = count
@@ -83,8 +84,13 @@ def symbols() -> dict[str, int]:
 
 def source() -> jit.Source:
     """The module of the pool, for those who compile others at the same time: once per machine."""
-    text = pool_ir.text()
-    return jit.Source(text, lambda: text)
+
+    def emit() -> str:
+        from . import pool_ir
+
+        return pool_ir.text()
+
+    return jit.emitted_source("pool", emit, "targets.cpu.runtime.pool_*")
 
 
 def run(function: int, argument: int, total: int, granule: int) -> None:
@@ -107,7 +113,7 @@ def _requested() -> int:
 
 @once
 def _default_count() -> int:
-    if not pool_ir.PARALLEL:
+    if not PARALLEL:
         return 1
     asked = config.read().num_threads
     return cores() if asked is None else asked
@@ -118,9 +124,9 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         scratch.symbols()  # which workers have no errors to raise for
-        libc = ctypes.CDLL(None) if pool_ir.PARALLEL else None
-        imports = {name: loader.address_of(getattr(libc, name)) for name in pool_ir.LIBC} if libc else {}
-        self.library = loader.load([jit.compile_cached(pool_ir.text())], imports, pool_ir.EXPORTS)
+        libc = ctypes.CDLL(None) if PARALLEL else None
+        imports = {name: loader.address_of(getattr(libc, name)) for name in LIBC} if libc else {}
+        self.library = loader.load([jit.compile_source(source())], imports, EXPORTS)
         address = self.library.address
         self.parallel = ctypes.CFUNCTYPE(None, _POOL, _FN, _FN, _INT, _INT)(address("hml_parallel"))
         self._worker = ctypes.CFUNCTYPE(None, _POOL, _INT)(address("hml_worker"))
@@ -128,23 +134,23 @@ class Pool:
         self._try_lock = ctypes.CFUNCTYPE(ctypes.c_int, _POOL)(address("hml_try_lock"))
         self._unlock = ctypes.CFUNCTYPE(None, _POOL)(address("hml_unlock"))
         self._spin = ctypes.CFUNCTYPE(None, _POOL, _INT)(address("hml_spin"))
-        self._memory = ctypes.create_string_buffer(pool_ir.BLOCK_BYTES + pool_ir.LINE)
-        self.block = -(-ctypes.addressof(self._memory) // pool_ir.LINE) * pool_ir.LINE
+        self._memory = ctypes.create_string_buffer(BLOCK_BYTES + LINE)
+        self.block = -(-ctypes.addressof(self._memory) // LINE) * LINE
         self._started_by_native = ctypes.CFUNCTYPE(None)(self._start)
         self._workers: list[threading.Thread] = []
-        self._set(pool_ir.START, loader.address_of(self._started_by_native))
-        self._set(pool_ir.THREADS, threads)
+        self._set("start", loader.address_of(self._started_by_native))
+        self._set("threads", threads)
 
     @property
     def threads(self) -> int:
         """The count that the next job will use."""
-        return self._get(pool_ir.THREADS)
+        return self._get("threads")
 
-    def _get(self, offset: int) -> int:
-        return int(ctypes.c_int64.from_address(self.block + offset).value)
+    def _get(self, field: str) -> int:
+        return int(ctypes.c_int64.from_address(self.block + POOL.offset(field)).value)
 
-    def _set(self, offset: int, value: int) -> None:
-        ctypes.c_int64.from_address(self.block + offset).value = value
+    def _set(self, field: str, value: int) -> None:
+        ctypes.c_int64.from_address(self.block + POOL.offset(field)).value = value
 
     def resize(self, threads: int) -> None:
         """End the present workers; the next job starts the new ones."""
@@ -157,14 +163,14 @@ class Pool:
             )
         try:
             self._end_workers()
-            self._set(pool_ir.THREADS, threads)
+            self._set("threads", threads)
         finally:
             self._unlock(self.block)
 
     def close(self) -> None:
         """Closes the pool at exit: later jobs run on their caller alone. A job that still runs keeps its (daemon)
         workers."""
-        self._set(pool_ir.THREADS, 1)
+        self._set("threads", 1)
         if self._workers and self._lock(1.0):
             self._end_workers()
             self._unlock(self.block)
@@ -172,23 +178,23 @@ class Pool:
     def forget_workers(self) -> None:
         """Forgets the workers in a forked child: they, and whoever held the lock, stayed in the parent."""
         self._workers = []
-        for offset in (pool_ir.STARTED, pool_ir.STOP, pool_ir.SLEEPERS, pool_ir.BUSY):
-            ctypes.c_int32.from_address(self.block + offset).value = 0
+        for field in ("started", "stop", "sleepers", "busy"):
+            self._set(field, 0)
 
     def _start(self) -> None:
         """Called by native code, which holds the lock and cannot be raised through: a failure means fewer threads."""
         try:
-            if not self._get(pool_ir.MAX_SPIN):
-                self._set(pool_ir.MAX_SPIN, max(pool_ir.MIN_SPIN, int(pool_ir.SPIN_NS / self._pause_ns())))
+            if not self._get("max_spin"):
+                self._set("max_spin", max(MIN_SPIN, int(SPIN_NS / self._pause_ns())))
             for who in range(1, self.threads):
                 worker = threading.Thread(target=self._work, args=(who,), daemon=True, name=f"hybridml-{who}")
                 with stacks.roomy():
                     worker.start()
                 self._workers.append(worker)
-            self._set(pool_ir.STARTED, self.threads)
+            self._set("started", self.threads)
         except BaseException as error:
-            self._set(pool_ir.THREADS, len(self._workers) + 1)
-            self._set(pool_ir.STARTED, len(self._workers) + 1)
+            self._set("threads", len(self._workers) + 1)
+            self._set("started", len(self._workers) + 1)
             with suppress(Warning):
                 warnings.warn(
                     f"hybridml: could start only {len(self._workers)} worker threads ({error!r}); "
@@ -218,8 +224,8 @@ class Pool:
             for worker in self._workers:
                 worker.join(PATIENCE)
         self._workers = []
-        ctypes.c_int32.from_address(self.block + pool_ir.STOP).value = 0
-        self._set(pool_ir.STARTED, 0)
+        self._set("stop", 0)
+        self._set("started", 0)
 
     def _lock(self, patience: float) -> bool:
         deadline = time.monotonic() + patience
