@@ -47,7 +47,7 @@ BUDGETS = {
     "hybridml_compiler/runtime": Budget(850, "folders by handle, threads that Ctrl-C does not split"),
     "hybridml_compiler": Budget(39100, "its folders together", "20 walks of graphs, name lists of operations"),
     "tests": Budget(
-        42300,
+        42450,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph; transformations of loops",
         "duplicate random programs; a helper module per pair of test files became tests/support; the second evaluator",
     ),
