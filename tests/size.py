@@ -39,13 +39,13 @@ BUDGETS = {
     ),
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
     "hybridml_compiler/targets": Budget(
-        14600,
+        14200,
         "convolutions of narrow operands, bounds of every access; a protocol, a reference target, devices; guards of "
         "native calls, scratch memory, order of keys, the memory of large arrays used again",
         "the thread pool and the futures of compilations; results that each native entry kept",
     ),
     "hybridml_compiler/runtime": Budget(850, "folders by handle, threads that Ctrl-C does not split"),
-    "hybridml_compiler": Budget(39100, "its folders together", "20 walks of graphs, name lists of operations"),
+    "hybridml_compiler": Budget(38950, "its folders together", "20 walks of graphs, name lists of operations"),
     "tests": Budget(
         42450,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph; transformations of loops",
