@@ -106,6 +106,8 @@ def compile(
     target = target or find_target(device_of(graph))
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
+        if not target.capabilities.takes_sizes:
+            raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
         return _compile_symbolic(stages, guards or Guards())
     stats = stages.stats
     with stats.stage("find"):
