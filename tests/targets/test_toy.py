@@ -61,3 +61,27 @@ def test_sizes_that_come_with_the_call(toy: str) -> None:
     for n in (3, 4, 5, 4):
         assert_close(f(hm.ones((n, 2)).to(toy)).cpu().numpy(), np.full(2, n * np.e + n, "f4"))
     assert f.cache_info().compiles == 3
+
+
+def test_errors_name_the_line_of_the_user(toy: str) -> None:
+    """The frames of a target that is not ours are not the user's."""
+
+    @hm.trace
+    def chosen(x: hm.Tensor, k: hm.Tensor) -> hm.Tensor:
+        y = x * 2
+        return y[k]  # here
+
+    @hm.trace
+    def inverse(x: hm.Tensor) -> hm.Tensor:
+        y = x * 2
+        return hm.linalg.inv(y)  # here
+
+    x, k = hm.zeros((2, 2)).to(toy), hm.tensor([7]).to(toy)
+    for error, call in (
+        (IndexError, lambda: chosen(x, k)),
+        (IndexError, lambda: x[k]),  # here
+        (np.linalg.LinAlgError, lambda: inverse(x)),
+        (np.linalg.LinAlgError, lambda: hm.linalg.inv(x)),  # here
+    ):
+        with pytest.raises(error, match=r"test_toy\.py:\d+: .*  # here$"):
+            call()
