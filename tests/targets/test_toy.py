@@ -55,6 +55,22 @@ def test_control_flow(toy: str) -> None:
     assert "graph body0(" in traced.ir and "NumPy's loop" in traced.llvm and traced.cache_info().compiles == 1
 
 
+def test_transfers_in_a_body_of_a_body(toy: str) -> None:
+    """A body is a graph without them, as all of a program is, wherever its own values are."""
+
+    def step(c: hm.Tensor, row: hm.Tensor) -> Any:
+        return hm.cond(row.sum() > 0, lambda: (c.to(toy) * row.to(toy)).cpu(), lambda: c - 1), row
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        return hm.scan(step, x[0], x)[0].to(toy)
+
+    x = hm.arange(6.0).reshape(3, 2) - 2
+    run = hm.trace(program)
+    eager, traced = program(x), run(x)
+    assert eager.device == traced.device == toy and eager.tolist() == traced.tolist()
+    assert "transfer(" not in run.llvm
+
+
 def test_sizes_that_come_with_the_call(toy: str) -> None:
     """There is a program for each."""
     f = hm.trace(lambda x: hm.exp(x).sum(0) + x.shape[0])
