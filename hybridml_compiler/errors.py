@@ -28,17 +28,18 @@ def is_internal(filename: str) -> bool:
     return filename.startswith(_PACKAGES) or filename.startswith("<dispatch") or filename.endswith(_INTERNAL_SUFFIXES)
 
 
-def user_frame() -> FrameType | None:
-    """The innermost frame that belongs to the user, or None when the framework was entered from nowhere."""
-    frame: FrameType | None = sys._getframe(1)
+def user_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame (from `frame` on) that belongs to the user, or None when the framework was entered from
+    nowhere."""
+    frame = frame or sys._getframe(1)
     while frame is not None and is_internal(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def user_location() -> str:
+def user_location(frame: FrameType | None = None) -> str:
     """`file.py:12: y = x @ w` of the user's innermost line; empty when there is none."""
-    frame = user_frame()
+    frame = user_frame(frame)
     return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
 
 
@@ -53,6 +54,21 @@ def with_location(message: str) -> str:
     """Append the user's line to a message (once)."""
     where = user_location()
     return f"{message}{LOCATION}{where}" if where and LOCATION not in message else message
+
+
+def beyond_target(error: HybridmlError, frame: FrameType) -> HybridmlError:
+    """The error, raised below this frame of a target, at the line of whoever called that. A target that somebody else
+    has written is no more the user than ours are."""
+    if is_internal(frame.f_code.co_filename):
+        return error
+    message, _, where = str(error).partition(LOCATION)
+    if where == user_location(frame):  # not that of a node
+        outer: FrameType | None = frame
+        while outer is not None and not is_internal(outer.f_code.co_filename):
+            outer = outer.f_back
+        where = "" if outer is None else user_location(outer)
+        error.args = (f"{message}{LOCATION}{where}" if where else message,)
+    return error
 
 
 class HybridmlError(Exception):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import config
-from .errors import CompileError
+from .errors import CompileError, HybridmlError, beyond_target
 from .graph.interpret import interpret
 from .graph.ir import Graph
 from .graph.sizes import at_sizes
@@ -106,6 +106,8 @@ def compile(
     target = target or find_target(device_of(graph))
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
+        if not target.capabilities.takes_sizes:
+            raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
         return _compile_symbolic(stages, guards or Guards())
     stats = stages.stats
     with stats.stage("find"):
@@ -315,9 +317,11 @@ def _times(stats: Stats) -> str:
 
 
 def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
-    """The error of a failed index check: the interpreter raises it again, with the user's line."""
+    """The error of a failed check: the interpreter raises it again, with the user's line."""
     try:
         interpret(graph, arrays)
+    except HybridmlError as error:
+        return beyond_target(error, sys._getframe(2))
     except Exception as error:
         return error
     return CompileError(f"{graph.name}: an index check failed that the interpreter passes\n{print_graph(graph)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..aval import CPU
 from ..errors import DeviceError
-from .body import Body, body_of
+from .body import Body, bodies_of, body_of
 from .ir import Graph, Node, apply, constant, input_node
 
 
@@ -18,7 +18,7 @@ def device_of(graph: Graph) -> str:
 
 def without_devices(graph: Graph) -> Graph:
     """The graph with all values on the CPU and without transfers; itself where there are none."""
-    if all(node.aval.device == CPU and (node.op is None or node.op.kind != "transfer") for node in graph.nodes()):
+    if not _has_devices(graph):
         return graph
     made: dict[Node, Node] = {}
     for node in graph.nodes():
@@ -34,6 +34,14 @@ def without_devices(graph: Graph) -> Graph:
             made[node] = apply(node.op, [made[n] for n in node.inputs], params, node.where)
     inputs, outputs, checks = (tuple([made[n] for n in ns]) for ns in (graph.inputs, graph.outputs, graph.checks))
     return Graph(inputs, outputs, graph.name, checks)
+
+
+def _has_devices(graph: Graph) -> bool:
+    """Whether it has a value that is not on the CPU, or a transfer, in a body or outside."""
+    return any(
+        node.aval.device != CPU or node.kind == "transfer" or any(_has_devices(body.graph) for body in bodies_of(node))
+        for node in graph.nodes()
+    )
 
 
 def _param(value: object) -> object:

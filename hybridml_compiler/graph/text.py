@@ -141,7 +141,7 @@ def _show_literal(value: np.ndarray) -> str:
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _ID = re.compile(r"%\d+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_AVAL = re.compile(r"[a-z]+\d*\[[^\]]*\]~?")
+_AVAL = re.compile(r"[a-z]+\d*\[[^\]]*\]~?(?:@[^\s,)#]+)?")
 _SIZES = re.compile(r"\[[^\]]*\]")
 _PARAMS = re.compile(r"""\{((?:"(?:[^"\\]|\\.)*"|[^{}"])*)\}""")
 _LITERAL = re.compile(r"[-+\w.\[\], ]*?(?= :)")

@@ -28,7 +28,7 @@ class HostCall(KernelSpec):
     @lazy
     def name(self) -> str:
         """The name of the operation."""
-        return self.text.partition("graph ")[2].partition("(")[0]
+        return f"\n{self.text}".rpartition("\ngraph ")[2].partition("(")[0]  # its bodies come first
 
     @property
     def checked(self) -> bool:

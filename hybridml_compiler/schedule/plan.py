@@ -163,9 +163,9 @@ class _Planner:
         runs = group.kind in ("control", "opaque") and any(map(fails, group.roots))  # for its errors
         if not runs and all(node.aval.size == 0 for node in group.roots):
             return []
-        if group.kind == "control":
+        if group.kind == "control" and self.target.runs_control:
             return [self._control(group)]
-        if group.kind == "opaque":
+        if group.kind in ("control", "opaque"):
             return [self._task(*opaque_of(_by_number(group)), group)]
         if group.call is not None:
             call, left, right = group.call

@@ -49,7 +49,8 @@ class Code(Protocol):
         """Inside of it, what is begun is compiled at once."""
 
     def begin(self, spec: KernelSpec) -> None:
-        """Begins with the code of a launch, while others are still being planned."""
+        """Begins with the code of a launch, while others are still being planned. Once or more for a spec, of any kind
+        but copies; its loop nests are `spec.nests`."""
 
     def text(self, plan: Plan) -> str:
         """The code of every kernel, for people."""
@@ -69,6 +70,7 @@ class Interface:
     inputs: Sequence[Aval]
     outputs: Sequence[Aval]  # all of the graph's, in order
     donate: Mapping[int, int]  # output -> input whose memory it is written to
+    # The error of a call whose arrays (on the host) these are, in which an index or a call of NumPy has failed
     explain_failure: Callable[[Sequence[np.ndarray]], Exception]
 
 
@@ -114,4 +116,5 @@ class Target(Protocol):
     def executable(
         self, program: Any, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
     ) -> Executable:
-        """The program as a callable; `shapes` where its graph has symbols for sizes."""
+        """The program as a callable; `shapes` where its graph has symbols for sizes, which only a target that
+        `takes_sizes` is given. Several threads may call it at once."""

@@ -48,6 +48,14 @@ def test_checks_round_trip() -> None:
         interpret(parsed, [np.zeros(3, "f4"), np.array([0, 3])])
 
 
+def test_devices_round_trip() -> None:
+    x = input_node(avals.parse("f32[3]@reference"))
+    there = apply(OPS["multiply"], [x, constant(np.ones(3, "f4"), device="reference")])
+    back = apply(OPS["transfer"], [there], {"device": "cpu"})
+    graph = Graph((x,), (there, back), "moved")
+    assert "@reference" in print_graph(graph) and print_graph(parse_graph(print_graph(graph))) == print_graph(graph)
+
+
 def test_locations_are_comments() -> None:
     assert print_graph(parse_graph(print_graph(graph(), locations=True))) == print_graph(graph())
 

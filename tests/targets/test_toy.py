@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hybridml as hm
 from hybridml_compiler.ops.table import OPS
 from tests.support.cases import case
 from tests.support.closeness import assert_close
@@ -37,3 +38,66 @@ def test_every_row(toy: str, most: int) -> None:
                 for a, b in zip(here, there, strict=True):
                     assert a.shape == b.shape and a.dtype == b.dtype
                     assert_close(b, a)
+
+
+def test_control_flow(toy: str) -> None:
+    """Loops and choices are calls of NumPy there."""
+
+    def program(x: hm.Tensor) -> Any:
+        total, ys = hm.scan(lambda c, row: (c + row, c * row), x[0] * 0, x)
+        grown = hm.while_loop(lambda t: (t < 9).all(), lambda t: t * 2, x + 1, max_steps=5)
+        return total, ys, grown, hm.cond(x.sum() > 0, lambda t: t + 1, lambda t: t - 1, x)
+
+    x = hm.arange(6.0).reshape(3, 2)
+    traced, there = hm.trace(program), x.to(toy)
+    for a, b in zip(program(x), traced(there), strict=True):
+        assert b.device == toy and a.tolist() == b.tolist()
+    assert "graph body0(" in traced.ir and "NumPy's loop" in traced.llvm and traced.cache_info().compiles == 1
+
+
+def test_transfers_in_a_body_of_a_body(toy: str) -> None:
+    """A body is a graph without them, as all of a program is, wherever its own values are."""
+
+    def step(c: hm.Tensor, row: hm.Tensor) -> Any:
+        return hm.cond(row.sum() > 0, lambda: (c.to(toy) * row.to(toy)).cpu(), lambda: c - 1), row
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        return hm.scan(step, x[0], x)[0].to(toy)
+
+    x = hm.arange(6.0).reshape(3, 2) - 2
+    run = hm.trace(program)
+    eager, traced = program(x), run(x)
+    assert eager.device == traced.device == toy and eager.tolist() == traced.tolist()
+    assert "transfer(" not in run.llvm
+
+
+def test_sizes_that_come_with_the_call(toy: str) -> None:
+    """There is a program for each."""
+    f = hm.trace(lambda x: hm.exp(x).sum(0) + x.shape[0])
+    for n in (3, 4, 5, 4):
+        assert_close(f(hm.ones((n, 2)).to(toy)).cpu().numpy(), np.full(2, n * np.e + n, "f4"))
+    assert f.cache_info().compiles == 3
+
+
+def test_errors_name_the_line_of_the_user(toy: str) -> None:
+    """The frames of a target that is not ours are not the user's."""
+
+    @hm.trace
+    def chosen(x: hm.Tensor, k: hm.Tensor) -> hm.Tensor:
+        y = x * 2
+        return y[k]  # here
+
+    @hm.trace
+    def inverse(x: hm.Tensor) -> hm.Tensor:
+        y = x * 2
+        return hm.linalg.inv(y)  # here
+
+    x, k = hm.zeros((2, 2)).to(toy), hm.tensor([7]).to(toy)
+    for error, call in (
+        (IndexError, lambda: chosen(x, k)),
+        (IndexError, lambda: x[k]),  # here
+        (np.linalg.LinAlgError, lambda: inverse(x)),
+        (np.linalg.LinAlgError, lambda: hm.linalg.inv(x)),  # here
+    ):
+        with pytest.raises(error, match=r"test_toy\.py:\d+: .*  # here$"):
+            call()

@@ -54,6 +54,8 @@ class Capabilities:
     passing: Callable[[Call], Call | None] = lambda _: None
     # Do two products, one of them with fewer rows, add up in the same order?
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
+    runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
+    takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy
     def kept(self) -> Kept:

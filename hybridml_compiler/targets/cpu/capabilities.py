@@ -39,6 +39,8 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         lambda product: _kind(product).computes_left(product, cpu),
         lambda call: _kind(call).passing(call, cpu),
         lambda product, other: _kind(product).same_sums(product, other, cpu),
+        runs_control=True,
+        takes_sizes=True,
     )
 
 

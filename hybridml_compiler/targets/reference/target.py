@@ -100,7 +100,7 @@ class Reference:
     """The target that says what a plan means. Its programs are not kept on disk: making one is planning it."""
 
     name = key = "reference"
-    capabilities = Capabilities(has_library=_has_library, takes_epilogue=lambda _: True, cores=2)
+    capabilities = Capabilities(has_library=_has_library, takes_epilogue=lambda _: True, cores=2, runs_control=True)
 
     def find(self, key: str) -> None:
         """None: nothing is kept."""
@@ -111,8 +111,6 @@ class Reference:
     def executable(
         self, program: Program, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
     ) -> Executable:
-        if shapes is not None:
-            raise CompileError(f"{interface.name}: programs of {self.name!r} have fixed sizes")
         return Executable(program.plan, interface, stats, stages)
 
 
