@@ -30,12 +30,13 @@ DEVICE = "reference"
 ROWS = [op for op in OPS.values() if op.inputs and op.name != "transfer"]  # which only graphs have
 
 
+@pytest.mark.parametrize("graded", [2, pytest.param(99, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("op", ROWS, ids=str)
-def test_a_row_and_its_gradients(op: Op) -> None:
-    """At all of its samples; its gradients at the first two."""
+def test_a_row_and_its_gradients(op: Op, graded: int) -> None:
+    """At all of its samples; its gradients at the first ones."""
     for k, sample in enumerate(op.samples(np.random.default_rng(0))):
         with case(f"sample {k}"):
-            here, there = (results(op, sample, device, grad=k < 2) for device in ("cpu", DEVICE))
+            here, there = (results(op, sample, device, grad=k < graded) for device in ("cpu", DEVICE))
             for a, b in zip(here, there, strict=True):
                 assert a.shape == b.shape and a.dtype == b.dtype
                 assert_close(b, a)
