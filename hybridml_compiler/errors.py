@@ -19,13 +19,14 @@ _PACKAGES = tuple(
     for name in ("hybridml", "hybridml_compiler")
 )
 LOCATION = "\n  at "  # between a message and the user's line
-_INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen", "<dispatch")
+_GENERATED = ("<dispatch ", "<record ")  # names of code that has no file
+_INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
 
 
 @lru_cache(maxsize=4096)  # every cell of a notebook is a file
 def is_internal(filename: str) -> bool:
     """True for a file of the framework itself (or a standard-library trampoline), never for user code."""
-    return filename.startswith(_PACKAGES) or filename.startswith("<dispatch") or filename.endswith(_INTERNAL_SUFFIXES)
+    return filename.startswith((*_PACKAGES, *_GENERATED)) or filename.endswith(_INTERNAL_SUFFIXES)
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType | None:

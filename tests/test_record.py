@@ -4,10 +4,12 @@ import copy
 import pickle
 import threading
 from dataclasses import dataclass, field
+from types import FrameType, TracebackType
 from typing import ClassVar
 
 import pytest
 
+from hybridml_compiler.errors import ArgumentError, user_frame
 from hybridml_compiler.record import fields, record, replace
 
 
@@ -43,6 +45,30 @@ def test_a_record_is_made_from_its_fields() -> None:
         Point()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
         Point(1, z=2)  # type: ignore[call-arg]
+
+
+def test_errors_name_the_line_that_made_a_record() -> None:
+    @record
+    class Checked:
+        x: int
+
+        def __post_init__(self) -> None:
+            raise ArgumentError("no")
+
+    for _ in range(2):  # while its method is made, and after that
+        with pytest.raises(ArgumentError) as caught:
+            exec(compile("Checked(1)", "user.py", "exec"), {"Checked": Checked})
+        where = user_frame(innermost(caught.value.__traceback__, 2))
+        assert where is not None and where.f_code.co_filename == "user.py"
+
+
+def innermost(traceback: TracebackType | None, beyond: int) -> FrameType:
+    """The frame that is `beyond` the one that raised."""
+    frames = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames[-beyond]
 
 
 def test_records_of_equal_fields_are_equal() -> None:

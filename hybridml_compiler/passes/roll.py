@@ -52,7 +52,8 @@ def _report(graph: Graph) -> None:
     """Say which line repeats, if there is one, that must be compiled step by step."""
     nodes = graph.nodes()
     cuts = _cuts(nodes)
-    # Of a line, the fewest: those are one a step, and the steps of its others are the same ones, begun elsewhere.
+    # A line's operation that comes least often is tried: it comes once per step, and its others begin the same steps
+    # elsewhere.
     of_line = {anchors[0].where: anchors for anchors in _anchors(nodes) if len(anchors) > _MANY}
     for where, anchors in of_line.items():
         loop = _loop(anchors, nodes, cuts, _MANY, exact=False) if where else None

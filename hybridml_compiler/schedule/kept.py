@@ -18,7 +18,8 @@ _MOST = 1024  # kernels; then all are forgotten. A GPT step has 60
 
 @record(frozen=False, eq=False)
 class Kept:
-    """One of every target's capabilities. Entries by identity hold what they are found by, so that it lives."""
+    """The results that a target's capabilities hold. Entries by identity hold what they are found by, so that it
+    lives."""
 
     groups: dict[Any, Any] = field(default_factory=dict)  # lowered, by signature (see lowering/memo.py)
     rebased: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = field(default_factory=dict)
@@ -27,7 +28,7 @@ class Kept:
     verified: dict[int, Kernel] = field(default_factory=dict)
 
     def trimmed(self) -> Kept:
-        """Itself, of no more than so many kernels."""
+        """Returns itself, emptied where it held more than `_MOST` kernels."""
         tables: tuple[dict[Any, Any], ...] = self.groups, self.rebased, self.specs, self.moved, self.verified
         if max(map(len, tables)) > _MOST:
             for table in tables:

@@ -66,7 +66,7 @@ def same_bits(one: Kernel, other: Kernel) -> None:
 
 
 def on_a_grid(s: LoopBuilder, kernel: Kernel) -> Kernel:
-    """What a GPU would start with: the outermost loop in blocks of up to 256 threads."""
+    """The schedule that a GPU would start with: the outermost loop in blocks of up to 256 threads."""
     kernel = merge_loops(s, kernel)
     loops, _ = perfect_nest(kernel.body)
     if loops and not is_dim(extent(loops[0].var)):

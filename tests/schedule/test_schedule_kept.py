@@ -1,4 +1,4 @@
-"""What is planned for one program is known for the next: what differs is lowered and compiled, to the same bits."""
+"""Plans reuse what earlier plans made: only what differs is lowered and compiled, to the same bits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_plan_after_an_edit_lowers_what_differs() -> None:
 
 
 def test_the_code_of_an_edited_program_is_that_of_a_first_one() -> None:
-    """What is known from other programs changes nothing of a plan."""
+    """A plan is the same whatever was planned before it."""
     old, new = Cpu(host_spec()), Cpu(host_spec())
     pipeline.compile(layers("tanh", "exp", "tanh")[0], target=old)
     graph, arrays = layers("tanh", "log1p", "tanh")
@@ -78,7 +78,7 @@ def test_a_program_says_what_was_known(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_nothing_of_sizes_that_come_with_the_call_is_kept() -> None:
-    """What a size at hand has decided is a condition of one program, which another one has to note for itself."""
+    """A decision by a size at hand is a condition of one program, which another one has to note for itself."""
     target, rows = capabilities(host_spec()), symbol("n", 6)
     x = input_node(Aval((rows, 32), np.dtype("f4")), "x")
     with collecting(Guards()), structural():
