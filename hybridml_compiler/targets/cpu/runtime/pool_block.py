@@ -24,6 +24,7 @@ POOL = Struct(
         "units": (224, "i64"),
         "ranges": (232, "i64"),
         "cpu": (240, "i32"),
+        "posted": (248, "i64"),
         "threads": (256, "i64"),
         "started": (264, "i64"),
         "max_spin": (272, "i64"),
