@@ -149,7 +149,8 @@ def _answer() -> dict[str, Any]:
     cpu = _cpu()
     if cpu is None:
         return _ask()
-    name = cache.key("host", cpu, platform.machine(), _version(), fingerprint("targets.cpu.spec"))
+    code = fingerprint("targets.cpu.spec", "targets.cpu.runtime.llvm_library")
+    name = cache.key("host", cpu, platform.machine(), _version(), code)
     with suppress(ValueError, TypeError, KeyError, UnicodeDecodeError):
         found: dict[str, Any] = json.loads(cache.get(name) or b"null")
         CpuSpec(**found["spec"], cores=1)
