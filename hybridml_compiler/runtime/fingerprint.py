@@ -7,11 +7,8 @@ modules, in a folder, in a zip archive or frozen into an executable. The version
 from __future__ import annotations
 
 import os
-import pkgutil
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from fnmatch import translate
 from functools import partial
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader, all_suffixes
 from types import CodeType
@@ -24,15 +21,17 @@ PACKAGE, _, OWN = __name__.partition(".")
 
 @once
 def fingerprint(*patterns: str) -> str:
-    """A digest of the compiler's modules with names that fit, such as `loops.*`; a package is `loops.__init__`.
+    """A digest of the compiler's modules that have these names, or begin as one that ends in `*`, such as `loops.*`; a
+    package is `loops.__init__`.
 
     Where the modules cannot be listed or read it is random: nothing that another process has made is found.
     """
     found = modules()
     if OWN not in found:
         return os.urandom(8).hex()
-    fits = re.compile("|".join(map(translate, patterns))).match
-    return key(*(part for name in sorted(filter(fits, found)) for part in (name, _digest(name))))[:16]
+    begins = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    names = sorted(name for name in found if name in patterns or name.startswith(begins))
+    return key(*(part for name in names for part in (name, _digest(name))))[:16]
 
 
 @once
@@ -51,7 +50,7 @@ def _inside(package: ModuleSpec, prefix: str) -> Iterator[tuple[str, Callable[[]
 
 def _holds_files(folder: str) -> bool:
     """Whether Python loads the sources of a folder as they are, by no finder or loader of somebody else's."""
-    finder = pkgutil.get_importer(folder)
+    finder = sys.path_importer_cache.get(folder)
     spec = finder.find_spec("__init__") if type(finder) is FileFinder else None
     return spec is not None and type(spec.loader) is SourceFileLoader
 
@@ -86,6 +85,8 @@ def _bytes(path: str) -> bytes:
 
 def _listed(package: ModuleSpec, prefix: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """The same for modules of any kind, as Python lists and finds them."""
+    import pkgutil
+
     for finder, name, is_package in pkgutil.iter_modules(package.submodule_search_locations, prefix):
         spec = finder.find_spec(f"{PACKAGE}.{name}", None)  # type: ignore[call-arg]
         assert spec is not None
