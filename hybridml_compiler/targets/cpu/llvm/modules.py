@@ -21,7 +21,6 @@ from ..runtime.jit import OPT, Source
 from ..spec import CpuSpec
 from . import ir
 from .callee import Callee
-from .checked import CheckedBuilder
 from .registry import callee_of, kind_of
 from .step import emit_step, launch_sources
 
@@ -125,7 +124,11 @@ def _step_text(plan: Plan, cpu: CpuSpec, callees: list[Callee | None], timed: bo
 
 def new_module(name: str, cpu: CpuSpec) -> ir.Module:
     """An empty module, whose functions check their accesses under `HYBRIDML_SANITIZE`."""
-    return ir.Module(name, cpu, CheckedBuilder if config.read().sanitize else None)
+    if not config.read().sanitize:
+        return ir.Module(name, cpu)
+    from .checked import CheckedBuilder
+
+    return ir.Module(name, cpu, CheckedBuilder)
 
 
 def _source(text: str) -> str:
