@@ -290,7 +290,7 @@ atexit.register(_end_workers)  # before what waits for threads, which is registe
 
 
 def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> None:
-    """A worker's life."""
+    """Compiles what is waiting until the compilation ends."""
     with _leaner():
         while (token := work.get()) is True:
             if (alive := compilation()) is not None:

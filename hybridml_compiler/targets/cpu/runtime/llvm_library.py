@@ -140,7 +140,7 @@ def compare_declarations() -> None:
 
 
 def _kind(declared: Any) -> str:
-    """How a value of a type of ctypes is passed: `P` for any pointer."""
+    """The letter of `struct` for a type of ctypes; `P` for any pointer."""
     kind = declared._type_
     return kind if isinstance(kind, str) and kind not in "zZ" else "P"
 
@@ -161,7 +161,7 @@ class _Text:
 
 
 def llvm_version_info() -> tuple[int, int, int]:
-    """LLVM's version."""
+    """The version of LLVM: major, minor, patch."""
     packed = library().GetVersionInfo()
     return packed >> 16, packed >> 8 & 255, packed & 255
 
