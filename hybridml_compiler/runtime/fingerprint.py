@@ -88,7 +88,7 @@ def _listed(package: ModuleSpec, prefix: str) -> Iterator[tuple[str, Callable[[]
     import pkgutil
 
     for finder, name, is_package in pkgutil.iter_modules(package.submodule_search_locations, prefix):
-        spec = finder.find_spec(f"{PACKAGE}.{name}", None)  # type: ignore[call-arg]
+        spec = finder.find_spec(f"{PACKAGE}.{name}", None)
         assert spec is not None
         yield f"{name}.__init__" if is_package else name, partial(_data, spec)
         if is_package:

@@ -28,7 +28,7 @@ class _Unused:
 
 def _first_state() -> dict[str, Any] | None:
     """The state that the global generator had when it was imported; None where it has been seeded."""
-    sequence = np.random.mtrand._rand._bit_generator.seed_seq
+    sequence: Any = np.random.mtrand._rand._bit_generator.seed_seq
     return None if sequence is None else np.random.RandomState(np.random.MT19937(sequence)).get_state(legacy=False)
 
 

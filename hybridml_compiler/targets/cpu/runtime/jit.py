@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -327,20 +327,23 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_held_for_fork: list[Any] = []
+_held_for_fork: list[AbstractContextManager[object]] = []
 
 
 def _before_fork() -> None:
     """Waits until no thread is inside of LLVM: the child gets its memory as it is, with all locks of C++ in it, and
     without the threads. A compilation takes milliseconds, of the largest programs some seconds."""
-    ffi: Any = sys.modules.get("llvmlite.binding.ffi")  # numba's
-    lock = getattr(getattr(ffi, "lib", None), "_lock", None)
-    for taken in (*([lock] if hasattr(lock, "__enter__") else []), _choosing):
-        taken.__enter__()
-        _held_for_fork.append(taken)
+    ffi: Any = sys.modules.get("llvmlite.binding.ffi")  # which numba calls
+    numbas = getattr(getattr(ffi, "lib", None), "_lock", None)
+    _hold_for_fork(numbas if hasattr(numbas, "__enter__") else nullcontext())
+    _hold_for_fork(_choosing)
     for machine in _machines:
-        machine.at_work.__enter__()
-        _held_for_fork.append(machine.at_work)
+        _hold_for_fork(machine.at_work)
+
+
+def _hold_for_fork(lock: AbstractContextManager[object]) -> None:
+    lock.__enter__()
+    _held_for_fork.append(lock)
 
 
 def _after_fork() -> None:

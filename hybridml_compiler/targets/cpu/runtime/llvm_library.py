@@ -129,9 +129,9 @@ def compare_declarations() -> None:
     import llvmlite.binding
 
     for name, ours in _FUNCTIONS.items():
-        theirs = getattr(llvmlite.binding.ffi.lib, f"LLVMPY_{name}")
-        given = [_kind(argument) for argument in theirs.argtypes or ()]
-        same = given == [_kind(argument) for argument in ours.arguments][: len(given)]
+        theirs = getattr(llvmlite.binding.ffi.lib, f"LLVMPY_{name}", None)
+        given = [_kind(argument) for argument in getattr(theirs, "argtypes", None) or ()]
+        same = theirs is not None and given == [_kind(argument) for argument in ours.arguments][: len(given)]
         if not same or (ours.result is not None and _kind(theirs.restype) != _kind(ours.result)):
             raise ImportError(
                 f"llvmlite {llvmlite.__version__} declares LLVMPY_{name} otherwise than versions {VERSIONS[0]} to "
@@ -157,7 +157,7 @@ class _Text:
         found = self.pointer.value or b""
         library().DisposeString(self.pointer)
         self.pointer.value = None
-        return found.decode("latin1")
+        return found.decode("utf-8", "replace")
 
 
 def llvm_version_info() -> tuple[int, int, int]:
@@ -211,8 +211,10 @@ class Machine:
         with _linked(texts) as module:
             llvm.SetTarget(module, self.triple)
             llvm.SetDataLayout(module, self.layout)
-            if llvm.VerifyModule(module, said):
-                raise ValueError(said.take())
+            wrong = llvm.VerifyModule(module, said)
+            message = said.take()  # which LLVM allocates in either case
+            if wrong:
+                raise ValueError(message)
             if passes:
                 self._optimize(module)
             buffer = llvm.TargetMachineEmitToMemory(self.handle, module, True, said)
