@@ -46,10 +46,9 @@ def test_host_is_known() -> None:
     assert host is host_spec()
 
 
-@pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("opt", [0, 1, 3])
-def test_compile_and_call(passes: bool, opt: int) -> None:
-    data = jit.compile_ir(adder(5), passes=passes, opt=opt)
+def test_compile_and_call(opt: int) -> None:
+    data = jit.compile_ir(adder(5), opt=opt)
     library = loader.load([data], exports=["add5"])
     assert as_function(library.address("add5"))(37) == 42
 
@@ -187,7 +186,7 @@ from hybridml_compiler.targets.cpu.spec import host_spec
 gc.disable()
 for k in range(20):
     try:
-        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, False, 1, host_spec())
+        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, 1, host_spec())
     except CompileError as error:
         error.kept = error
 gc.collect()

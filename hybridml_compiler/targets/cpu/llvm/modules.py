@@ -55,7 +55,7 @@ class Module:
     def code(self) -> Source:
         """The source to compile."""
         symbol = "" if self.symbol == STEP else self.symbol
-        return Source(self.source, self.emit, self.opt, passes=False, symbol=symbol, cpu=self.cpu)
+        return Source(self.source, self.emit, self.opt, symbol=symbol, cpu=self.cpu)
 
 
 class PlanModules:

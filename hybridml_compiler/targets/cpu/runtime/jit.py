@@ -76,27 +76,25 @@ def _set_option(option: str) -> None:
         llvm_library.set_option(option)
 
 
-def compile_ir(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
+def compile_ir(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
     """Object code of a module of LLVM IR, for the CPU of this process unless another is given.
 
-    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted, as kernels
-    are, whose expressions are hoisted by construction ([Note: Compile time]).
-    With passes it is the O1 pipeline: the compiler emits explicit vectors, so neither vectoriser is wanted.
-    Raises CompileError with LLVM's message where the text is not valid IR.
+    LLVM's passes over IR are left out, which take half the time: code is final as emitted, with hoisted expressions and
+    explicit vectors ([Note: Compile time]). Raises CompileError with LLVM's message where the text is not valid IR.
     """
-    return _compiled([text], passes, opt, cpu or host_spec())
+    return _compiled([text], opt, cpu or host_spec())
 
 
-def _compiled(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
+def _compiled(texts: Sequence[str], opt: int, cpu: CpuSpec) -> bytes:
     """One object of several modules."""
     memory.require(sum(map(len, texts)))
-    return uninterrupted(lambda: _object(texts, passes, opt, cpu))
+    return uninterrupted(lambda: _object(texts, opt, cpu))
 
 
-def _object(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
+def _object(texts: Sequence[str], opt: int, cpu: CpuSpec) -> bytes:
     with _leaner(), _machine(cpu, opt) as machine:
         try:
-            return machine.object_of(texts, passes)
+            return machine.object_of(texts)
         except ValueError as error:
             raise CompileError(f"LLVM rejected generated code: {error}") from error
 
@@ -129,9 +127,8 @@ def _new_machine(cpu: CpuSpec, opt: int) -> Machine:
     return machine
 
 
-def _key(text: str, passes: bool, opt: int, cpu: CpuSpec) -> str:
-    how = f"passes={passes} opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}"
-    return cache.key(text, how, cpu.code_key, llvm_version())
+def _key(text: str, opt: int, cpu: CpuSpec) -> str:
+    return cache.key(text, f"opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}", cpu.code_key, llvm_version())
 
 
 class Source(NamedTuple):
@@ -144,32 +141,31 @@ class Source(NamedTuple):
     text: str
     emit: Callable[[], str]
     opt: int = OPT
-    passes: bool = True
     symbol: str = ""
     cpu: CpuSpec | None = None
 
 
-def emitted_source(text: str, emit: Callable[[], str], *emitters: str, passes: bool = False) -> Source:
+def emitted_source(text: str, emit: Callable[[], str], *emitters: str) -> Source:
     """A module known by this text and by the code of the modules that emit it (patterns of names), with the builder:
     where it is in the cache, they are not even loaded."""
     names = ("targets.cpu.llvm.ir", "targets.cpu.llvm.native", "targets.cpu.llvm.values", "targets.cpu.structs")
-    return Source(f"; emitted by {fingerprint(*names, *emitters)}\n{text}", emit, passes=passes)
+    return Source(f"; emitted by {fingerprint(*names, *emitters)}\n{text}", emit)
 
 
 def compile_source(source: Source) -> bytes:
     """Object code of a module, from the cache where it has been compiled before."""
     cpu = source.cpu or host_spec()
-    name = _key(source.text, source.passes, source.opt, cpu)
+    name = _key(source.text, source.opt, cpu)
     data = cache.get(name)
     if data is None:
-        data = compile_ir(source.emit(), passes=source.passes, opt=source.opt, cpu=cpu)
+        data = compile_ir(source.emit(), opt=source.opt, cpu=cpu)
         cache.put(name, data)
     return data
 
 
-def compile_cached(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
+def compile_cached(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
     """`compile_ir`, from the cache where it has been done before."""
-    return compile_source(Source(text, lambda: text, opt, passes, cpu=cpu))
+    return compile_source(Source(text, lambda: text, opt, cpu=cpu))
 
 
 def compile_sources(sources: Iterable[Source]) -> list[bytes]:
@@ -225,7 +221,7 @@ class Compilation:
 
     def add(self, source: Source) -> str:
         """Begin with a module; returns its name in the cache."""
-        name = _key(source.text, source.passes, source.opt, source.cpu or host_spec())
+        name = _key(source.text, source.opt, source.cpu or host_spec())
         if name in self.made:
             return name
         data = cache.get(name)
@@ -301,22 +297,22 @@ def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> 
 
 def _go_together(one: _Job, other: _Job) -> bool:
     first, second = one.source, other.source
-    if not (first.symbol and second.symbol) or (first.opt, first.passes) != (second.opt, second.passes):
+    if not (first.symbol and second.symbol) or first.opt != second.opt:
         return False
     return one.cpu == other.cpu and one.cpu.triple == host_spec().triple  # what `elf.cut` knows
 
 
 def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
     """One object for each of the jobs."""
-    opt, passes, cpu = jobs[0].source.opt, jobs[0].source.passes, jobs[0].cpu
+    opt, cpu = jobs[0].source.opt, jobs[0].cpu
     if len(jobs) == 1:
-        return [_compiled([jobs[0].text], passes, opt, cpu)]
+        return [_compiled([jobs[0].text], opt, cpu)]
     # What a module defines has a section of its own to be found by. A definition, and nothing else, ends its line so.
     texts = [job.text.replace(" {\n", f' section ".text.{job.source.symbol}" {{\n') for job in jobs]
     try:
-        return elf.cut(_compiled(texts, passes, opt, cpu), [job.source.symbol for job in jobs])
+        return elf.cut(_compiled(texts, opt, cpu), [job.source.symbol for job in jobs])
     except elf.Foreign:
-        return [_compiled([job.text], passes, opt, cpu) for job in jobs]
+        return [_compiled([job.text], opt, cpu) for job in jobs]
 
 
 def _most_threads() -> int:
@@ -334,7 +330,7 @@ def _before_fork() -> None:
     """Waits until no thread is inside of LLVM: the child gets its memory as it is, with all locks of C++ in it, and
     without the threads. A compilation takes milliseconds, of the largest programs some seconds."""
     ffi: Any = sys.modules.get("llvmlite.binding.ffi")  # which numba calls
-    numbas = getattr(getattr(ffi, "lib", None), "_lock", None)
+    numbas: Any = getattr(getattr(ffi, "lib", None), "_lock", None)
     _hold_for_fork(numbas if hasattr(numbas, "__enter__") else nullcontext())
     _hold_for_fork(_choosing)
     for machine in _machines:

@@ -63,15 +63,6 @@ _FUNCTIONS = {
     "SetDataLayout": _Function(None, (c_void_p, c_char_p)),
     "VerifyModule": _Function(c_bool, (c_void_p, _TEXT), long=True),
     "DisposeModule": _Function(None, (c_void_p,)),
-    "CreatePipelineTuningOptions": _Function(c_void_p),
-    "PTOSetLoopVectorization": _Function(None, (c_void_p, c_bool)),
-    "PTOSetSLPVectorization": _Function(None, (c_void_p, c_bool)),
-    "DisposePipelineTuningOptions": _Function(None, (c_void_p,)),
-    "CreatePassBuilder": _Function(c_void_p, (c_void_p, c_void_p)),
-    "buildPerModuleDefaultPipeline": _Function(c_void_p, (c_void_p, c_int, c_int)),  # from 0.50 on without the last
-    "RunNewModulePassManager": _Function(None, (c_void_p, c_void_p, c_void_p), long=True),
-    "DisposeNewModulePassManger": _Function(None, (c_void_p,)),
-    "DisposePassBuilder": _Function(None, (c_void_p,)),
     "TargetMachineEmitToMemory": _Function(c_void_p, (c_void_p, c_void_p, c_int, _TEXT), long=True),
     "GetBufferStart": _Function(c_void_p, (c_void_p,)),
     "GetBufferSize": _Function(c_size_t, (c_void_p,)),
@@ -129,9 +120,9 @@ def compare_declarations() -> None:
     import llvmlite.binding
 
     for name, ours in _FUNCTIONS.items():
-        theirs = getattr(llvmlite.binding.ffi.lib, f"LLVMPY_{name}", None)
-        given = [_kind(argument) for argument in getattr(theirs, "argtypes", None) or ()]
-        same = theirs is not None and given == [_kind(argument) for argument in ours.arguments][: len(given)]
+        theirs: Any = getattr(llvmlite.binding.ffi.lib, f"LLVMPY_{name}", None)
+        declared = getattr(theirs, "argtypes", None) or ours.arguments  # it leaves those without pointers out
+        same = theirs is not None and [*map(_kind, declared)] == [*map(_kind, ours.arguments)]
         if not same or (ours.result is not None and _kind(theirs.restype) != _kind(ours.result)):
             raise ImportError(
                 f"llvmlite {llvmlite.__version__} declares LLVMPY_{name} otherwise than versions {VERSIONS[0]} to "
@@ -204,9 +195,9 @@ class Machine:
         self.layout = said.take().encode()
         self.at_work = rlock()
 
-    def object_of(self, texts: Sequence[str], passes: bool) -> bytes:
-        """Object code of modules of LLVM IR, linked to one. Raises ValueError with LLVM's message where a text is
-        not valid."""
+    def object_of(self, texts: Sequence[str]) -> bytes:
+        """Object code of modules of LLVM IR, linked to one. Raises ValueError with LLVM's message for text that is no
+        valid IR."""
         llvm, said = library(), _Text()
         with _linked(texts) as module:
             llvm.SetTarget(module, self.triple)
@@ -215,27 +206,12 @@ class Machine:
             message = said.take()  # which LLVM allocates in either case
             if wrong:
                 raise ValueError(message)
-            if passes:
-                self._optimize(module)
             buffer = llvm.TargetMachineEmitToMemory(self.handle, module, True, said)
             if not buffer:
                 raise ValueError(said.take())
             data = ctypes.string_at(llvm.GetBufferStart(buffer), llvm.GetBufferSize(buffer))
             llvm.DisposeMemoryBuffer(buffer)
             return data
-
-    def _optimize(self, module: int) -> None:
-        """Runs LLVM's pipeline O1 without its vectorisers: the compiler emits explicit vectors."""
-        llvm = library()
-        options = llvm.CreatePipelineTuningOptions()
-        llvm.PTOSetLoopVectorization(options, False)
-        llvm.PTOSetSLPVectorization(options, False)
-        builder = llvm.CreatePassBuilder(self.handle, options)
-        pipeline = llvm.buildPerModuleDefaultPipeline(builder, 1, 0)
-        llvm.RunNewModulePassManager(pipeline, module, builder)
-        llvm.DisposeNewModulePassManger(pipeline)
-        llvm.DisposePassBuilder(builder)
-        llvm.DisposePipelineTuningOptions(options)
 
 
 @contextmanager
