@@ -176,4 +176,4 @@ define i64 @{0}(i64 %x) {{
 def test_an_error_in_one_of_several_modules_is_told() -> None:
     good, bad = CALLS.format(name="ping", other="pong", number=1), "define i32 @f(i64 %x) { ret i32 %x }"
     with pytest.raises(CompileError, match="LLVM"):
-        jit.compile_sources([jit.Source(text, partial(str, text), 1, False, "k") for text in (good, bad)])
+        jit.compile_sources([jit.Source(text, partial(str, text), 1, "k") for text in (good, bad)])

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
@@ -27,47 +27,40 @@ VERSIONS = ("0.45", "0.46", "0.47", "0.48", "0.49", "0.50")
 _TEXT = POINTER(c_char_p)  # of a string that LLVM allocates
 
 
-class _Function(NamedTuple):
-    """A prototype. `None` as a result is C's void."""
-
-    result: Any
-    arguments: tuple[Any, ...] = ()
-    long: bool = False  # Python's threads go on meanwhile: taking turns with them costs more than any other call
-
-
-_FUNCTIONS = {
-    "GetVersionInfo": _Function(c_uint),
-    "SetCommandLine": _Function(None, (c_char_p, c_char_p)),
-    "DisposeString": _Function(None, (c_void_p,)),
-    "GetHostCPUName": _Function(None, (_TEXT,)),
-    "GetHostCPUFeatures": _Function(c_int, (_TEXT,)),
-    "GetDefaultTargetTriple": _Function(None, (_TEXT,)),
-    "InitializeNativeTarget": _Function(None),
-    "InitializeNativeAsmPrinter": _Function(None),
-    "InitializeAllTargetInfos": _Function(None),
-    "InitializeAllTargets": _Function(None),
-    "InitializeAllTargetMCs": _Function(None),
-    "InitializeAllAsmPrinters": _Function(None),
-    "GetTargetFromTriple": _Function(c_void_p, (c_char_p, _TEXT)),
-    "CreateTargetMachine": _Function(
-        c_void_p, (c_void_p, c_char_p, c_char_p, c_char_p, c_int, c_char_p, c_char_p, c_int, c_int, c_char_p)
-    ),
-    "CreateTargetMachineData": _Function(c_void_p, (c_void_p,)),
-    "CopyStringRepOfTargetData": _Function(None, (c_void_p, _TEXT)),
-    "DisposeTargetData": _Function(None, (c_void_p,)),
-    "ContextCreate": _Function(c_void_p),
-    "ContextDispose": _Function(None, (c_void_p,)),
-    "ParseAssembly": _Function(c_void_p, (c_void_p, c_char_p, _TEXT), long=True),
-    "LinkModules": _Function(c_int, (c_void_p, c_void_p, _TEXT), long=True),
-    "SetTarget": _Function(None, (c_void_p, c_char_p)),
-    "SetDataLayout": _Function(None, (c_void_p, c_char_p)),
-    "VerifyModule": _Function(c_bool, (c_void_p, _TEXT), long=True),
-    "DisposeModule": _Function(None, (c_void_p,)),
-    "TargetMachineEmitToMemory": _Function(c_void_p, (c_void_p, c_void_p, c_int, _TEXT), long=True),
-    "GetBufferStart": _Function(c_void_p, (c_void_p,)),
-    "GetBufferSize": _Function(c_size_t, (c_void_p,)),
-    "DisposeMemoryBuffer": _Function(None, (c_void_p,)),
+# Results and arguments; `None` as a result is C's void.
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "GetVersionInfo": (c_uint, ()),
+    "SetCommandLine": (None, (c_char_p, c_char_p)),
+    "DisposeString": (None, (c_void_p,)),
+    "GetHostCPUName": (None, (_TEXT,)),
+    "GetHostCPUFeatures": (c_int, (_TEXT,)),
+    "GetDefaultTargetTriple": (None, (_TEXT,)),
+    "InitializeNativeTarget": (None, ()),
+    "InitializeNativeAsmPrinter": (None, ()),
+    "InitializeAllTargetInfos": (None, ()),
+    "InitializeAllTargets": (None, ()),
+    "InitializeAllTargetMCs": (None, ()),
+    "InitializeAllAsmPrinters": (None, ()),
+    "GetTargetFromTriple": (c_void_p, (c_char_p, _TEXT)),
+    "CreateTargetMachine": (c_void_p, (c_void_p, *[c_char_p] * 3, c_int, c_char_p, c_char_p, c_int, c_int, c_char_p)),
+    "CreateTargetMachineData": (c_void_p, (c_void_p,)),
+    "CopyStringRepOfTargetData": (None, (c_void_p, _TEXT)),
+    "DisposeTargetData": (None, (c_void_p,)),
+    "ContextCreate": (c_void_p, ()),
+    "ContextDispose": (None, (c_void_p,)),
+    "ParseAssembly": (c_void_p, (c_void_p, c_char_p, _TEXT)),
+    "LinkModules": (c_int, (c_void_p, c_void_p, _TEXT)),
+    "SetTarget": (None, (c_void_p, c_char_p)),
+    "SetDataLayout": (None, (c_void_p, c_char_p)),
+    "VerifyModule": (c_bool, (c_void_p, _TEXT)),
+    "DisposeModule": (None, (c_void_p,)),
+    "TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, _TEXT)),
+    "GetBufferStart": (c_void_p, (c_void_p,)),
+    "GetBufferSize": (c_size_t, (c_void_p,)),
+    "DisposeMemoryBuffer": (None, (c_void_p,)),
 }
+# Python's threads go on while one is in these. Any other call takes less than a change of threads.
+_LONG = frozenset(("ParseAssembly", "LinkModules", "VerifyModule", "TargetMachineEmitToMemory"))
 
 
 @once
@@ -92,9 +85,8 @@ class _Library:
         self._beside = ctypes.CDLL(library_path(), handle=self._alone._handle)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        prototype = _FUNCTIONS[name]
-        function: Any = (self._beside if prototype.long else self._alone)[f"LLVMPY_{name}"]
-        function.restype, function.argtypes = prototype.result, prototype.arguments
+        function: Any = (self._beside if name in _LONG else self._alone)[f"LLVMPY_{name}"]
+        function.restype, function.argtypes = _FUNCTIONS[name]
         setattr(self, name, function)
         return function  # type: ignore[no-any-return]
 
@@ -119,11 +111,11 @@ def compare_declarations() -> None:
     """Raises ImportError where llvmlite itself declares one of the functions otherwise."""
     import llvmlite.binding
 
-    for name, ours in _FUNCTIONS.items():
+    for name, (result, arguments) in _FUNCTIONS.items():
         theirs: Any = getattr(llvmlite.binding.ffi.lib, f"LLVMPY_{name}", None)
-        declared = getattr(theirs, "argtypes", None) or ours.arguments  # it leaves those without pointers out
-        same = theirs is not None and [*map(_kind, declared)] == [*map(_kind, ours.arguments)]
-        if not same or (ours.result is not None and _kind(theirs.restype) != _kind(ours.result)):
+        declared = getattr(theirs, "argtypes", None) or arguments  # it leaves those without pointers out
+        same = theirs is not None and [*map(_kind, declared)] == [*map(_kind, arguments)]
+        if not same or (result is not None and _kind(theirs.restype) != _kind(result)):
             raise ImportError(
                 f"llvmlite {llvmlite.__version__} declares LLVMPY_{name} otherwise than versions {VERSIONS[0]} to "
                 f"{VERSIONS[-1]}: pip install 'llvmlite<{llvmlite.__version__}', or a newer hybridml"
