@@ -50,6 +50,11 @@ def is_global_generator(obj: Any) -> bool:
     return obj is UNUSED or (imported() and obj is np.random.mtrand._rand)
 
 
-def is_generator(obj: Any, *, legacy: bool) -> bool:
-    """Whether an object is a `Generator`, or a `RandomState` if `legacy`."""
-    return imported() and isinstance(obj, np.random.RandomState if legacy else np.random.Generator)
+def generators() -> tuple[Any, ...]:
+    """The class of NumPy's generators, for `isinstance`; none before there are any."""
+    return (np.random.Generator,) if imported() else ()
+
+
+def legacy_generators() -> tuple[Any, ...]:
+    """The same for those of the kind of the global one."""
+    return (np.random.RandomState,) if imported() else ()

@@ -28,7 +28,7 @@ from hybridml_compiler.errors import describe_line
 
 from .guards import Watch
 from .libraries import is_library
-from .numpy_random import UNUSED, global_generator, is_generator
+from .numpy_random import UNUSED, generators, global_generator, legacy_generators
 
 if TYPE_CHECKING:
     import logging
@@ -206,9 +206,9 @@ def way_back(obj: Any) -> Callable[[], object] | None:
         return partial(obj.setstate, obj.getstate())
     if obj is UNUSED:
         return UNUSED.set_back
-    if is_generator(obj, legacy=False):
+    if isinstance(obj, generators()):
         return partial(setattr, obj.bit_generator, "state", obj.bit_generator.state)
-    if is_generator(obj, legacy=True):
+    if isinstance(obj, legacy_generators()):
         return partial(obj.set_state, obj.get_state(legacy=False))
     if isinstance(obj, zip | map | filter):
         ways = [way_back(part) for part in _parts(obj) if not isinstance(part, int)]
@@ -241,12 +241,11 @@ def _stateful(watch: Watch) -> Iterator[Any]:
     """Yields the objects within the code's reach whose state shows only when it is asked for."""
     yield random._inst
     yield global_generator()
+    kinds = (random.Random, *generators(), *legacy_generators())
     for value in watch.reached():
         if isinstance(value, random.SystemRandom):  # none: its calls are heard
             continue
-        if isinstance(value, random.Random) or hasattr(type(value), "__next__"):
-            yield value
-        elif is_generator(value, legacy=False) or is_generator(value, legacy=True):
+        if isinstance(value, kinds) or hasattr(type(value), "__next__"):
             yield value
 
 
@@ -255,9 +254,9 @@ def _state(obj: Any) -> Any:
         return obj.getstate()
     if obj is UNUSED:
         return UNUSED.state()
-    if is_generator(obj, legacy=False):
+    if isinstance(obj, generators()):
         return pickle.dumps(obj.bit_generator.state)
-    if is_generator(obj, legacy=True):
+    if isinstance(obj, legacy_generators()):
         return pickle.dumps(obj.get_state(legacy=False))  # its 624 words as text would take 3 ms
     if isinstance(obj, types.GeneratorType):
         frame = obj.gi_frame

@@ -45,9 +45,9 @@ _CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
 # or not that it may be given twice, ends the process: we give it to the one that it was tried with.
 _PASS_LEFT_OUT, _TRIED = "-disable-lsr", 22
 
-# Seconds for which a thread may keep the interpreter to itself. A module is three long calls of LLVM, after each of which
-# its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while anything
-# here compiles: others get theirs back.
+# Seconds for which a thread may keep the interpreter to itself. A module is three long calls of LLVM, after each of
+# which its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while
+# anything here compiles: others get theirs back.
 _TURN = 1e-4
 _changes = Changes()
 
