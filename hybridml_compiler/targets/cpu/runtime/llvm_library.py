@@ -177,8 +177,9 @@ class Machine:
         target = llvm.GetTargetFromTriple(self.triple, said)
         if not target:
             raise ValueError(said.take())
+        made_for = self.triple + b"-elf" * (os.name == "nt")  # LLVM links no objects of Windows' own format there
         how = (opt, b"pic", code_model.encode(), False, True, b"")
-        self.handle = llvm.CreateTargetMachine(target, self.triple, cpu.encode(), features.encode(), *how)
+        self.handle = llvm.CreateTargetMachine(target, made_for, cpu.encode(), features.encode(), *how)
         if not self.handle:
             raise ValueError(f"no code generator for {cpu!r}")
         data = llvm.CreateTargetMachineData(self.handle)
