@@ -171,10 +171,12 @@ class Machine:
     """
 
     def __init__(self, triple: str, cpu: str, features: str, opt: int, code_model: str) -> None:
-        if triple != host_cpu()[2]:
-            _all_targets()
         self.triple, said, llvm = triple.encode(), _Text(), library()
         target = llvm.GetTargetFromTriple(self.triple, said)
+        if not target:
+            said.take()
+            _all_targets()
+            target = llvm.GetTargetFromTriple(self.triple, said)
         if not target:
             raise ValueError(said.take())
         made_for = self.triple + b"-elf" * (os.name == "nt")  # LLVM links no objects of Windows' own format there
