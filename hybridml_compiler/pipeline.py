@@ -201,13 +201,12 @@ class Stages:
     def plan(self) -> Plan:
         from .schedule.kept import Reuse
         from .schedule.plan import make_plan
-        from .schedule.text import describe_plan
 
         graph, reuse = self.graph, Reuse()
         with self.stats.stage("plan"):
             plan = make_plan(graph, self.donate, self.target.capabilities, self._begin, reuse=reuse)
         self.stats.reuse = reuse
-        self.say(3, lambda: describe_plan(plan))
+        self.say(3, lambda: _described(plan))
         return plan
 
     def _begin(self, spec: KernelSpec) -> None:
@@ -261,14 +260,12 @@ class Stages:
 
     def make(self, key: str | None) -> Program:
         """The program; kept under the key, if there is one."""
-        from .schedule.text import describe_launch
-
         with self.code.compiling():
             plan = self.plan
             program = self.code.finish(plan, self.facts, key)
         stats = self.stats
         self.say(4, lambda: "LLVM IR\n" + self.llvm)
-        self.say(2, lambda: "\n".join([_times(stats), *(describe_launch(k, x) for k, x in enumerate(plan.launches))]))
+        self.say(2, lambda: f"{_times(stats)}\n{_launches(plan)}")
         return program
 
     def executable(self, program: Program, stats: Stats, shapes: Shapes | None = None) -> Executable:
@@ -314,6 +311,18 @@ def _summary(stats: Stats) -> str:
 
 def _times(stats: Stats) -> str:
     return ", ".join(f"{stage} {ms:.2f} ms" for stage, ms in stats.milliseconds.items())
+
+
+def _launches(plan: Plan) -> str:
+    from .schedule.text import describe_launch
+
+    return "\n".join(describe_launch(k, launch) for k, launch in enumerate(plan.launches))
+
+
+def _described(plan: Plan) -> str:
+    from .schedule.text import describe_plan
+
+    return describe_plan(plan)
 
 
 def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:

@@ -249,7 +249,7 @@ def test_llvmlite_is_for_the_runtime() -> None:
         f"{COMPILER}.{name}"
         for name in (
             "targets.cpu.spec",
-            "targets.cpu.runtime.jit",
+            "targets.cpu.runtime.llvm_library",
             "targets.cpu.runtime.linking.loader",
             "eager.large",
         )

@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 from dataclasses import dataclass, field
+from inspect import signature
 from types import FrameType, TracebackType
 from typing import ClassVar
 
@@ -197,3 +198,29 @@ def test_threads_may_make_the_first_one_at_once() -> None:
     for thread in threads:
         thread.join()
     assert made == [Late(1)] * 8
+
+
+def test_fields_may_have_the_names_of_what_makes_them() -> None:
+    @record
+    class Odd:
+        missing: int
+        f1: int
+        make2: list[int] = field(default_factory=lambda: [1])
+        f0: int = 5
+        self_: int = 6
+
+    assert Odd(1, 2) == Odd(1, 2, [1], 5, 6) == Odd(f1=2, missing=1, f0=5)
+    assert repr(Odd(1, 2)).endswith("Odd(missing=1, f1=2, make2=[1], f0=5, self_=6)")
+
+
+def test_records_of_as_many_fields_keep_their_names_apart() -> None:
+    @record
+    class Line:
+        start: int
+        stop: int = 7
+
+    assert (Line(1).start, Line(1).stop, Point(1).y) == (1, 7, 0)
+    assert list(signature(Line).parameters) == ["start", "stop"] and list(signature(Point).parameters) == ["x", "y"]
+    assert Line.__init__.__module__ == __name__ and Line.__init__.__qualname__.endswith("Line.__init__")
+    with pytest.raises(TypeError, match=r"Line.__init__\(\) got an unexpected keyword argument 'x'"):
+        Line(x=1)  # type: ignore[call-arg]

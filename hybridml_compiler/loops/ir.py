@@ -46,6 +46,12 @@ ANY_LENGTH = (1 << 62) - 1
 Role = Literal["in", "out", "inout", "scratch"]
 LoopKind = Literal["serial", "vector", "parallel", "block", "thread"]
 LOOP_KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
+
+# Instructions that are written between their operands: symbol, and how tightly it binds.
+INFIX = {
+    "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1), "gt": (">", 1), "ge": (">=", 1),
+    "add": ("+", 2), "sub": ("-", 2), "mul": ("*", 3), "div": ("/", 3),
+}  # fmt: skip
 args_of: Callable[[Expr], tuple[Expr, ...]] = operator.attrgetter("args")
 
 

@@ -16,15 +16,10 @@ from ..record import record
 from ..sizes.dims import Size, same, symbol
 from ..sizes.values import parse as parse_size
 from .builder import LoopBuilder
-from .ir import LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent
+from .ir import INFIX, LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent
 from .scalar import ISA
 from .transcendental import TABLE
 
-# Instructions that are written between their operands: symbol, and how tightly it binds.
-INFIX = {
-    "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1), "gt": (">", 1), "ge": (">=", 1),
-    "add": ("+", 2), "sub": ("-", 2), "mul": ("*", 3), "div": ("/", 3),
-}  # fmt: skip
 _SYMBOL = {symbol: (op, level) for op, (symbol, level) in INFIX.items()}
 _TOKEN = re.compile(
     r"""(?P<space>\s+|\#[^\n]*)

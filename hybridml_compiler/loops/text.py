@@ -45,13 +45,19 @@ from .. import dtypes
 from ..record import record
 from ..sizes.dims import Size, is_dim
 from ..walk import postorder
-from .ir import Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands
-from .parse import INFIX, parse_kernel
+from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands
 
 __all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
 
 _LEAVES = ("const", "var", "result")
 _LONG = 8  # operations in one expression before a part of it gets a name: they fit a line, and recursion is bounded
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel that a text stands for, by `parse.parse_kernel`: the parser is imported when it is first needed."""
+    from .parse import parse_kernel
+
+    return parse_kernel(text)
 
 
 def print_kernel(kernel: Kernel) -> str:

@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field
-from string import hexdigits
 
 from .. import config
 from ..locks import rlock
@@ -284,7 +283,7 @@ def _digest(name: str, data: bytes) -> bytes:
 
 def _is_hex(name: str) -> bool:
     """Whether a file or folder has a name of ours: other files in the directory are not deleted."""
-    return not name.strip(hexdigits)
+    return not name.strip("0123456789abcdefABCDEF")
 
 
 def _entry(folder: Folder, name: str) -> bytes | None:

@@ -7,15 +7,12 @@ modules, in a folder, in a zip archive or frozen into an executable. The version
 from __future__ import annotations
 
 import os
-import pkgutil
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from fnmatch import translate
+from contextlib import suppress
 from functools import partial
-from importlib.machinery import ModuleSpec
+from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader, all_suffixes
 from types import CodeType
-from typing import Any
 
 from ..once import once
 from .cache import key
@@ -25,36 +22,87 @@ PACKAGE, _, OWN = __name__.partition(".")
 
 @once
 def fingerprint(*patterns: str) -> str:
-    """A digest of the compiler's modules with names that fit, such as `loops.*`; a package is `loops.__init__`.
+    """A digest of the compiler's modules that have these names, or begin as one that ends in `*`, such as `loops.*`; a
+    package is `loops.__init__`.
 
     Where the modules cannot be listed or read it is random: nothing that another process has made is found.
     """
     found = modules()
     if OWN not in found:
         return os.urandom(8).hex()
-    fits = re.compile("|".join(map(translate, patterns))).match
-    return key(*(part for name in sorted(filter(fits, found)) for part in (name, _digest(name))))[:16]
+    begins = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    names = sorted(name for name in found if name in patterns or name.startswith(begins))
+    return key(*(part for name in names for part in (name, _digest(name))))[:16]
 
 
 @once
-def modules() -> dict[str, Callable[[], Any]]:
-    """Every module of the compiler by its name in it, with what finds it: finding all of them takes 4 ms."""
+def modules() -> dict[str, Callable[[], bytes]]:
+    """Every module of the compiler by its name in it, with what reads its bytes."""
     spec = sys.modules[PACKAGE].__spec__
     assert spec is not None
-    return {"__init__": lambda: spec, **dict(_inside(spec.submodule_search_locations or (), ""))}
+    return {"__init__": lambda: _data(spec), **dict(_inside(spec, ""))}
 
 
-def _inside(path: Iterable[str], prefix: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    for finder, name, is_package in pkgutil.iter_modules(path, prefix):
-        find: Callable[[], Any] = partial(finder.find_spec, f"{PACKAGE}.{name}", None)
-        yield f"{name}.__init__" if is_package else name, find
+def _inside(package: ModuleSpec, prefix: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    folders = package.submodule_search_locations or ()
+    found = _sources(folders, prefix) if all(map(_holds_files, folders)) else None
+    return _listed(package, prefix) if found is None else iter(found.items())
+
+
+def _holds_files(folder: str) -> bool:
+    """Whether Python loads the sources of a folder as they are, by no finder or loader of somebody else's."""
+    finder = sys.path_importer_cache.get(folder)
+    spec = finder.find_spec("__init__") if type(finder) is FileFinder else None
+    return spec is not None and type(spec.loader) is SourceFileLoader
+
+
+def _sources(folders: Iterable[str], prefix: str) -> dict[str, Callable[[], bytes]] | None:
+    """Modules that are sources in folders, with those in their packages; None where there are others. Python's way to
+    each of them, by finder and loader, takes 0.04 ms, and reading it 0.02."""
+    found: dict[str, Callable[[], bytes]] = {}
+    waiting = [(folder, prefix) for folder in folders]
+    with suppress(OSError):
+        while waiting:
+            folder, inside = waiting.pop()
+            for entry in list(os.scandir(folder)):  # to its end, which closes it
+                name, suffix = os.path.splitext(entry.name)
+                if suffix in _OTHERS:
+                    return None
+                if suffix == ".py" and "." not in name:  # as Python lists them: editors leave others beside
+                    found[inside + name] = partial(_bytes, entry.path)
+                elif not suffix and name != "__pycache__" and entry.is_dir():
+                    waiting.append((entry.path, f"{inside}{name}."))
+        del found[f"{prefix}__init__"]
+        return found
+    return None
+
+
+_OTHERS = frozenset(os.path.splitext(f"module{suffix}")[1] for suffix in all_suffixes()) - {".py"}
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return os.urandom(16)
+
+
+def _listed(package: ModuleSpec, prefix: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The same for modules of any kind, as Python lists and finds them."""
+    import pkgutil
+
+    for finder, name, is_package in pkgutil.iter_modules(package.submodule_search_locations, prefix):
+        spec = finder.find_spec(f"{PACKAGE}.{name}", None)
+        assert spec is not None
+        yield f"{name}.__init__" if is_package else name, partial(_data, spec)
         if is_package:
-            yield from _inside(find().submodule_search_locations or (), f"{name}.")
+            yield from _inside(spec, f"{name}.")
 
 
 @once
 def _digest(name: str) -> str:
-    return key(_data(modules()[name]()))
+    return key(modules()[name]())
 
 
 def _data(spec: ModuleSpec) -> bytes:

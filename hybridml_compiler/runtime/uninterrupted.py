@@ -1,7 +1,7 @@
 """Work that Ctrl-C does not split: it runs in threads beside the main one, where alone interrupts arrive.
 
-llvmlite takes its lock in Python code. An interrupt between the acquisition and the end of `__enter__` leaves it held
-for good, and every later call of LLVM waits for ever: random interrupts met that after 223 of them. `threading.Thread`
+A lock is taken in Python code. An interrupt between the acquisition and the end of `__enter__` leaves it held for good:
+random interrupts met that after 223 of them, in llvmlite's own, and every later call of LLVM waited. `threading.Thread`
 and `concurrent.futures` have such moments too: an interrupt within `Thread.start`, and another while it unwinds, is a
 `RuntimeError: release unlocked lock`. So threads are started by one call of C here, and waited for by another.
 """

@@ -105,6 +105,15 @@ def test_every_installation_has_the_fingerprint_of_its_code(
     assert len({*one, *other}) == 4
 
 
+def test_what_editors_leave_is_no_module_and_what_cannot_be_read_is_no_known_one(tmp_path: Path) -> None:
+    path = package(tmp_path, "multiply = 4.0")
+    one = seen(path)
+    (path / "hybridml_compiler" / "ops" / ".#row.py").symlink_to("somebody@host.1234")
+    assert seen(path) == one
+    (path / "hybridml_compiler" / "ops" / "gone.py").symlink_to("nowhere")
+    assert not {*seen(path)} & {*one, *seen(path)}
+
+
 def test_code_without_files_has_the_fingerprint_of_the_code(tmp_path: Path) -> None:
     path = package(tmp_path, "multiply = 4.0")
     one, again = seen(path, FROZEN), seen(path, FROZEN)

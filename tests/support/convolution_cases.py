@@ -118,7 +118,7 @@ class Case:
         made = emit(module, "convolution", self.convolution, plan, symbols=[function.name for function in symbols])
         if isinstance(made, Emission):
             made.emit()
-        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
+        library = loader.load([jit.compile_ir(str(module))], scratch.symbols(), ["convolution"])
         scratch.require()
         table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))

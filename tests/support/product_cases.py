@@ -65,7 +65,7 @@ class Case:
         module = ir.Module("product", host_spec())
         emit_turn(module, "turn", Pretranspose(p.dtype, blocking.lanes))
         BlockedProduct(module, "product", p, blocking, symbols=["turn"]).emit()
-        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+        library = loader.load([jit.compile_ir(str(module))], scratch.symbols(), ["product"])
         scratch.require()
         guard = 64
         memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)

@@ -48,7 +48,7 @@ define i64 @pick(i64 %k) {
 
 
 def linked(exports: Sequence[str] = ("pick", "next")) -> Image:
-    found = image.link([jit.compile_ir(COUNTER, passes=False), jit.compile_ir(TABLE, passes=False)], exports)
+    found = image.link([jit.compile_ir(COUNTER), jit.compile_ir(TABLE)], exports)
     assert found is not None
     return found
 
@@ -79,7 +79,7 @@ def test_a_missing_import_is_named() -> None:
 
 def test_a_missing_export_is_named() -> None:
     with pytest.raises(CompileError, match="the export nothing"):
-        image.link([jit.compile_ir(COUNTER, passes=False)], ["nothing"])
+        image.link([jit.compile_ir(COUNTER)], ["nothing"])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_damaged_bytes_are_an_error(damage: object) -> None:
 
 def test_what_is_not_understood_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elf, "THROUGH_GOT", ())
-    objects = [jit.compile_ir(COUNTER, passes=False), jit.compile_ir(TABLE, passes=False)]
+    objects = [jit.compile_ir(COUNTER), jit.compile_ir(TABLE)]
     assert image.link(objects, ["pick"]) is None
     far = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 7)
     library = loader.load(objects, {"far": loader.address_of(far)}, ["pick"], keep=[far])
@@ -132,7 +132,7 @@ def test_modules_compiled_together_are_objects_of_their_own(monkeypatch: pytest.
     """Two functions that call each other, from one call of LLVM: each object defines one of them."""
     names = ("ping", "pong")
     texts = [CALLS.format(name="ping", other="pong", number=100), CALLS.format(name="pong", other="ping", number=1)]
-    sources = [jit.Source(text, partial(str, text), 1, False, name) for text, name in zip(texts, names, strict=True)]
+    sources = [jit.Source(text, partial(str, text), 1, name) for text, name in zip(texts, names, strict=True)]
     monkeypatch.setattr(jit, "_most_threads", lambda: 1)  # nothing begins before all is known
     calls = []
     compiled = jit._compiled
@@ -145,7 +145,7 @@ def test_modules_compiled_together_are_objects_of_their_own(monkeypatch: pytest.
     imports = {"far": loader.address_of(far)}
     for ping in (loader.load(objects, imports, ["ping"]), loader._load(objects, imports, ["ping"], ())):
         assert call(ping.address("ping"), 4) == 1000 + 2 * 100 + 2 * 1
-    alone = jit._compiled([texts[1]], False, 1, host_spec())  # as another process may have made it
+    alone = jit._compiled([texts[1]], 1, host_spec())  # as another process may have made it
     assert call(loader.load([objects[0], alone], imports, ["ping"]).address("ping"), 3) == 1000 + 2 * 100 + 1
     with pytest.raises(CompileError, match="nothing defines pong"):
         loader.load(objects[:1], imports, ["ping"])
@@ -166,7 +166,7 @@ define i64 @{0}(i64 %x) {{
 }}"""
     texts = [more.format(name) for name in ("one", "two")]
     jobs = [
-        jit._Job(name, jit.Source(text, partial(str, text), 1, False, name))
+        jit._Job(name, jit.Source(text, partial(str, text), 1, name))
         for name, text in zip(("one", "two"), texts, strict=True)
     ]
     both = jit._compile_together(jobs)
@@ -176,4 +176,4 @@ define i64 @{0}(i64 %x) {{
 def test_an_error_in_one_of_several_modules_is_told() -> None:
     good, bad = CALLS.format(name="ping", other="pong", number=1), "define i32 @f(i64 %x) { ret i32 %x }"
     with pytest.raises(CompileError, match="LLVM"):
-        jit.compile_sources([jit.Source(text, partial(str, text), 1, False, "k") for text in (good, bad)])
+        jit.compile_sources([jit.Source(text, partial(str, text), 1, "k") for text in (good, bad)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import signal
 import subprocess
@@ -12,15 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+import llvmlite.binding
 import pytest
 
-import hybridml as hm
 from hybridml_compiler.errors import CompileError
+from hybridml_compiler.record import replace
 from hybridml_compiler.runtime import uninterrupted as uninterrupted_module
 from hybridml_compiler.runtime.uninterrupted import stepping, uninterrupted
-from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.runtime import jit, llvm_library
 from hybridml_compiler.targets.cpu.runtime.linking import image, loader
 from hybridml_compiler.targets.cpu.spec import host_spec
 
@@ -47,10 +46,9 @@ def test_host_is_known() -> None:
     assert host is host_spec()
 
 
-@pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("opt", [0, 1, 3])
-def test_compile_and_call(passes: bool, opt: int) -> None:
-    data = jit.compile_ir(adder(5), passes=passes, opt=opt)
+def test_compile_and_call(opt: int) -> None:
+    data = jit.compile_ir(adder(5), opt=opt)
     library = loader.load([data], exports=["add5"])
     assert as_function(library.address("add5"))(37) == 42
 
@@ -58,9 +56,9 @@ def test_compile_and_call(passes: bool, opt: int) -> None:
 def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that we leave out is left out once for all threads, and is there again, also after an error."""
     usual = sys.getswitchinterval()  # of the interpreter: the turns of threads are shorter meanwhile
-    llvm, said = jit.initialized(), []
-    monkeypatch.setattr(jit, "_TRIED", llvm.llvm_version_info[0])
-    monkeypatch.setattr(llvm, "set_option", lambda _, option: said.append(option))
+    said: list[str] = []
+    monkeypatch.setattr(jit, "_TRIED", llvm_library.llvm_version_info()[0])
+    monkeypatch.setattr(llvm_library, "set_option", said.append)
     with jit._leaner():
         threads = [threading.Thread(target=jit.compile_ir, args=(adder(k),)) for k in range(3)]
         for thread in threads:
@@ -156,11 +154,6 @@ def test_compile_many_in_threads_gives_the_same_bytes(monkeypatch: pytest.Monkey
     assert compile_many(texts) == many
 
 
-def test_compile_many_without_the_lock_trick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "_let_threads_skip_the_lock", lambda: False)
-    assert compile_many([adder(200), adder(201)]) == [jit.compile_ir(adder(200)), jit.compile_ir(adder(201))]
-
-
 def test_compile_many_reports_a_bad_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_cores", lambda: 2)
     with pytest.raises(CompileError, match="parsing error"):
@@ -187,13 +180,13 @@ def test_errors_in_cycles_are_collected_in_any_order() -> None:
     program = """
 import gc
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.runtime import jit, llvm_library
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec
 gc.disable()
 for k in range(20):
     try:
-        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, False, 1, host_spec())
+        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, 1, host_spec())
     except CompileError as error:
         error.kept = error
 gc.collect()
@@ -202,26 +195,69 @@ gc.collect()
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.usefixtures("small_heap")
-def test_the_main_thread_never_takes_the_lock_of_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C arrives there, and llvmlite takes its lock in Python code: one at the wrong line would keep it."""
-    from llvmlite.binding import ffi
+def test_functions_are_declared_as_llvmlite_declares_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the version installed here; of one that nobody has looked at they are compared before the first call."""
+    llvm_library.compare_declarations()
+    assert llvmlite.__version__.rpartition(".")[0] in llvm_library.VERSIONS
+    declared = llvmlite.binding.ffi.lib.LLVMPY_SetTarget
+    usual = declared.argtypes
+    monkeypatch.setattr(llvmlite, "__version__", "9.9.0")
+    try:
+        declared.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        with pytest.raises(
+            ImportError, match=r"llvmlite 9\.9\.0 declares LLVMPY_SetTarget otherwise than versions 0\.45 to"
+        ):
+            llvm_library._Library()
+    finally:
+        declared.argtypes = usual
+    llvm_library._Library()
 
-    gc.collect()  # what other tests have left
-    enter, seen = ffi._LLVMLock.__enter__, []
 
-    def watched(self: Any) -> Any:
-        seen.append(threading.get_ident())
-        return enter(self)
+def test_a_library_that_cannot_be_loaded_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm_library, "library_path", lambda: "/nowhere/libllvmlite.so")
+    with pytest.raises(ImportError, match=r"llvmlite .* cannot be loaded: /nowhere/libllvmlite\.so"):
+        llvm_library._Library()
 
-    monkeypatch.setattr(ffi._LLVMLock, "__enter__", watched)
-    jit.compile_ir(f"define i32 @f{time.monotonic_ns()}() {{ ret i32 1 }}")
-    with pytest.raises(CompileError, match="LLVM rejected"):
-        jit.compile_ir("define nonsense")
-    scale = time.monotonic_ns() % 1e6
-    hm.trace(lambda x: hm.exp(x * scale) @ x)(hm.ones((40, 40)))
-    gc.collect()
-    assert seen and threading.main_thread().ident not in seen
+
+def test_llvm_is_the_same_for_us_and_for_llvmlite() -> None:
+    name, features, triple = llvm_library.host_cpu()
+    assert name == llvmlite.binding.get_host_cpu_name() and features == llvmlite.binding.get_host_cpu_features()
+    assert triple == llvmlite.binding.get_default_triple()
+    assert llvm_library.llvm_version_info() == llvmlite.binding.llvm_version_info
+
+
+def test_a_code_generator_is_of_one_thread_at_a_time_and_used_again() -> None:
+    cpu = replace(host_spec(), cores=3)  # a key that nothing else has
+    with jit._machine(cpu, 1) as one, jit._machine(cpu, 1) as other:
+        assert one is not other
+    with pytest.raises(ZeroDivisionError), jit._machine(cpu, 1) as again:
+        assert again in (one, other)
+        raise ZeroDivisionError
+    assert jit._idle[cpu, 1] == [one, other] or jit._idle[cpu, 1] == [other, one]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork")
+def test_a_child_forked_while_threads_compile_compiles_too() -> None:
+    stop = threading.Event()
+
+    def work(k: int) -> None:
+        while not stop.is_set():
+            jit.compile_ir(adder(k))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            pid = os.fork()
+            if not pid:
+                signal.alarm(20)
+                os._exit(len(jit.compile_ir(adder(77))) < 100)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def fails() -> None:
@@ -296,7 +332,7 @@ def test_the_process_ends_where_an_interrupt_left_a_compilation_open() -> None:
 import os, sys
 from functools import partial
 from hybridml_compiler.runtime import uninterrupted
-from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.runtime import jit, llvm_library
 from hybridml_compiler.targets.cpu.spec import host_spec
 
 def interrupt(frame, event, argument):

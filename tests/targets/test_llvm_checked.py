@@ -137,7 +137,7 @@ def test_a_planted_access_is_found(name: str) -> None:
     b = kernel.build()
     access(b, b.bounded(b.given(kernel.args[0], 0), i64(4 * SIZE), "the buffer"), kernel.args[1])
     b.ret_void()
-    code = [jit.compile_ir(str(module), passes=False)]
+    code = [jit.compile_ir(str(module))]
     library = loader.load(code, scratch.symbols() | sanitize.symbols(), ["kernel"])
     scratch.require()
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("kernel"))
@@ -335,4 +335,4 @@ def test_many_lanes_are_checked_in_words() -> None:
     masked(b, "store", VOID, [ir.Literal(kind, "zeroinitializer"), buffer, ir.Constant(I32, 1), mask], [kind, PTR])
     b.ret_void()
     assert str(module).count(f"call i1 @{sanitize.MASKED}") == 2
-    jit.compile_ir(str(module), passes=False)
+    jit.compile_ir(str(module))

@@ -42,7 +42,7 @@ def run(case: Case, dots: Gemv, apart: bool = False) -> np.ndarray:
     p = case.product
     module = ir.Module("product", host_spec())
     Dots(module, "product", p, dots).emit()
-    library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+    library = loader.load([jit.compile_ir(str(module))], scratch.symbols(), ["product"])
     scratch.require()
     guard = 64
     memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)

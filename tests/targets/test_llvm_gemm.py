@@ -168,7 +168,7 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     assert ("Slabs" in product_source(p, cpu)) == (own_blocking(p, cpu) is None)
     if own_blocking(p, cpu) is None:
         return
-    library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+    library = loader.load([jit.compile_ir(str(module))], scratch.symbols(), ["product"])
     scratch.require()
     out = np.full((p.m, p.n), np.nan, p.dtype)
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)

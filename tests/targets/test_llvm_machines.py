@@ -16,7 +16,7 @@ from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import replace
-from hybridml_compiler.targets.cpu.runtime import jit, threads
+from hybridml_compiler.targets.cpu.runtime import threads
 from hybridml_compiler.targets.cpu.runtime.linking import image
 from hybridml_compiler.targets.cpu.spec import VECTORS, CpuSpec, host_spec, spec_of, vectors_of
 from hybridml_compiler.targets.cpu.target import Cpu
@@ -90,9 +90,12 @@ def test_narrowed_code_has_no_wide_registers() -> None:
 
 def assembly(graph: Graph, cpu: CpuSpec) -> list[str]:
     """Assembly of every module of the program."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
     made = []
     for module in cpus.modules_of(graph, cpu):
-        machine = jit._machine(cpu, module.opt)
+        target = llvm.Target.from_triple(cpu.triple)
+        machine = target.create_target_machine(cpu.name, cpu.features, module.opt, "pic", "small")
         parsed = llvm.parse_assembly(module.emit(), llvm.create_context())
         parsed.triple, parsed.data_layout = cpu.triple, str(machine.target_data)
         parsed.verify()

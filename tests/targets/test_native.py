@@ -72,7 +72,7 @@ def hml_claim(c: Any, word: Any, old: Any) -> None:
 
 def run(function: Native, *args: int) -> int:
     name = function.name
-    library = loader.load([jit.compile_ir(text("tests", host_spec(), function), passes=False)], exports=[name])
+    library = loader.load([jit.compile_ir(text("tests", host_spec(), function))], exports=[name])
     return int(ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(args))(library.address(name))(*args))
 
 

@@ -277,7 +277,7 @@ def test_the_environment_sets_the_default() -> None:
 
 def test_the_serial_variant_links_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_ir, "PARALLEL", False)
-    library = loader.load([jit.compile_cached(pool_ir.text(), passes=False)], exports=pool_block.EXPORTS)
+    library = loader.load([jit.compile_cached(pool_ir.text())], exports=pool_block.EXPORTS)
     block = np.zeros(pool_block.BLOCK_BYTES // 8, np.int64)
     block[pool_block.POOL.offset("threads") // 8] = 1
     seen: list[tuple[int, int]] = []

@@ -13,6 +13,7 @@ promoted_ints.py        ints, and numbers in attributes, that become inputs at t
 scalar_source.py        where a captured number comes from
 mutations.py            variables that a function assigns, containers that it changes
 side_effects.py         what no guard sees: random numbers, iterators, clocks, output
+numpy_random.py         NumPy's generators, before and after somebody imports them
 builtin_patches.py      names of Python that ask what a trace cannot answer by itself
 bytecode.py             instructions of a code object
 signals.py              signal handlers that run in the middle of a capture

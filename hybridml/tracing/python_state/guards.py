@@ -57,6 +57,7 @@ from .guard_types import (
     hold,
 )
 from .libraries import is_fixed, is_library, is_library_class, is_ours
+from .numpy_random import is_global_generator
 from .reads import ABSENT, MOST_COMPARED, contents, is_buffer, size_of
 
 _OPAQUE = (np.ufunc, np.dtype, Proxy)
@@ -131,7 +132,7 @@ class Watch:
         """The name by which code reaches an object, or its kind."""
         if obj is random._inst:
             return "random"
-        if obj is np.random.mtrand._rand:
+        if is_global_generator(obj):
             return "np.random"
         return next((guard.name for guard in self.guards if guard.value is obj), f"a {type(obj).__name__}")
 

@@ -28,6 +28,7 @@ from hybridml_compiler.errors import describe_line
 
 from .guards import Watch
 from .libraries import is_library
+from .numpy_random import UNUSED, generators, global_generator, legacy_generators
 
 if TYPE_CHECKING:
     import logging
@@ -203,9 +204,11 @@ def way_back(obj: Any) -> Callable[[], object] | None:
     indexed: Any = obj
     if isinstance(obj, random.Random):
         return partial(obj.setstate, obj.getstate())
-    if isinstance(obj, np.random.Generator):
+    if obj is UNUSED:
+        return UNUSED.set_back
+    if isinstance(obj, generators()):
         return partial(setattr, obj.bit_generator, "state", obj.bit_generator.state)
-    if isinstance(obj, np.random.RandomState):
+    if isinstance(obj, legacy_generators()):
         return partial(obj.set_state, obj.get_state(legacy=False))
     if isinstance(obj, zip | map | filter):
         ways = [way_back(part) for part in _parts(obj) if not isinstance(part, int)]
@@ -237,22 +240,23 @@ def _is_users(frame: types.FrameType) -> bool:
 def _stateful(watch: Watch) -> Iterator[Any]:
     """Yields the objects within the code's reach whose state shows only when it is asked for."""
     yield random._inst
-    yield np.random.mtrand._rand
+    yield global_generator()
+    kinds = (random.Random, *generators(), *legacy_generators())
     for value in watch.reached():
         if isinstance(value, random.SystemRandom):  # none: its calls are heard
             continue
-        if isinstance(value, random.Random | np.random.Generator | np.random.RandomState):
-            yield value
-        elif hasattr(type(value), "__next__"):
+        if isinstance(value, kinds) or hasattr(type(value), "__next__"):
             yield value
 
 
 def _state(obj: Any) -> Any:
     if isinstance(obj, random.Random):
         return obj.getstate()
-    if isinstance(obj, np.random.Generator):
+    if obj is UNUSED:
+        return UNUSED.state()
+    if isinstance(obj, generators()):
         return pickle.dumps(obj.bit_generator.state)
-    if isinstance(obj, np.random.RandomState):
+    if isinstance(obj, legacy_generators()):
         return pickle.dumps(obj.get_state(legacy=False))  # its 624 words as text would take 3 ms
     if isinstance(obj, types.GeneratorType):
         frame = obj.gi_frame

@@ -28,45 +28,54 @@ Special functions are computed in float64; float32 is its rounding (0.50 ulp). L
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ...errors import DTypeError
-from ..float_format import FORMATS
-from ..notation import Value
+from ...once import once
 from ..scalar import Builder
-from .arc import acos, asin, atan, atan2
-from .bessel import i0, i0e, i1, i1e, j0, j1, y0, y1
-from .erf import erf, erfc
-from .exp import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
-from .gamma import digamma, gamma, lgamma, trigamma
-from .integral import exp1, expi
-from .log import acosh, asinh, atanh, log, log1p, log2, log10, logaddexp, logaddexp2
-from .normal import erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
-from .pow import cbrt, hypot, pow, rsqrt
-from .trig import cos, sin, tan
 
 
-def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
+@once
+def _formula(module: str, name: str) -> Callable[..., Any]:
+    """A function over values that are written as formulas."""
+    formula: Callable[..., Any] = getattr(import_module(f".{module}", __name__), name)
+    return formula
+
+
+def _over_builder(module: str, name: str) -> Callable[..., Any]:
     def function(s: Builder[Any], *operands: Any) -> Any:
+        from ..float_format import FORMATS
+        from ..notation import Value
+
         values = [Value(s, operand) for operand in operands]
         if values[0].dtype not in FORMATS:
-            got = values[0].dtype.name
-            raise DTypeError(f"{formula.__name__} takes float32 or float64, got {got}; cast it first")
-        return formula(*values).raw
+            raise DTypeError(f"{name} takes float32 or float64, got {values[0].dtype.name}; cast it first")
+        return _formula(module, name)(*values).raw
 
-    function.__name__, function.__doc__ = formula.__name__, formula.__doc__
+    function.__name__ = name
     return function
 
 
-_ELEMENTARY = (
-    *(exp, exp2, expm1, sigmoid, sinh, cosh, tanh, log, log2, log10, log1p, asinh, acosh, atanh, sin, cos, tan),
-    *(asin, acos, atan, atan2, erf, erfc, pow, hypot, rsqrt),
-)
-_SPECIAL = (
-    *(cbrt, logaddexp, logaddexp2, gamma, lgamma, digamma, trigamma, erfcx, erfinv, erfcinv, ndtr, log_ndtr, ndtri),
-    *(i0, i0e, i1, i1e, j0, j1, y0, y1, exp1, expi),
-)
-ELEMENTARY, SPECIAL = (
-    {formula.__name__: _over_builder(formula) for formula in formulas} for formulas in (_ELEMENTARY, _SPECIAL)
-)
-TABLE: dict[str, Callable[..., Any]] = ELEMENTARY | SPECIAL
+def _table(modules: dict[str, str]) -> dict[str, Callable[..., Any]]:
+    """Functions of modules that are imported with the first call of one: all take 5 ms, and most kernels call none."""
+    return {name: _over_builder(module, name) for module, names in modules.items() for name in names.split()}
+
+
+ELEMENTARY = _table({
+    "exp": "exp exp2 expm1 sigmoid sinh cosh tanh",
+    "log": "log log2 log10 log1p asinh acosh atanh",
+    "trig": "sin cos tan",
+    "arc": "asin acos atan atan2",
+    "erf": "erf erfc",
+    "pow": "pow hypot rsqrt",
+})  # fmt: skip
+SPECIAL = _table({
+    "pow": "cbrt",
+    "log": "logaddexp logaddexp2",
+    "gamma": "gamma lgamma digamma trigamma",
+    "normal": "erfcx erfinv erfcinv ndtr log_ndtr ndtri",
+    "bessel": "i0 i0e i1 i1e j0 j1 y0 y1",
+    "integral": "exp1 expi",
+})  # fmt: skip
+TABLE = ELEMENTARY | SPECIAL

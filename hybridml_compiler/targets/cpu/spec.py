@@ -24,6 +24,7 @@ from ...record import record
 from ...runtime import cache
 from ...runtime.fingerprint import fingerprint
 from ...runtime.uninterrupted import uninterrupted
+from .runtime import llvm_library
 
 # Lines of /proc/cpuinfo that name a CPU; the others count cores, or change from moment to moment.
 _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
@@ -148,7 +149,8 @@ def _answer() -> dict[str, Any]:
     cpu = _cpu()
     if cpu is None:
         return _ask()
-    name = cache.key("host", cpu, platform.machine(), _version(), fingerprint("targets.cpu.spec"))
+    code = fingerprint("targets.cpu.spec", "targets.cpu.runtime.llvm_library")
+    name = cache.key("host", cpu, platform.machine(), _version(), code)
     with suppress(ValueError, TypeError, KeyError, UnicodeDecodeError):
         found: dict[str, Any] = json.loads(cache.get(name) or b"null")
         CpuSpec(**found["spec"], cores=1)
@@ -173,12 +175,11 @@ def _cpu() -> str | None:
 
 def _version() -> str:
     """Version of llvmlite, and of the library it brings (which a distribution may have built against another LLVM)."""
-    llvmlite = import_module("llvmlite")
-    library = os.path.join(os.path.dirname(llvmlite.__file__ or ""), "binding", "libllvmlite.so")
+    version = str(import_module("llvmlite").__version__)
     with suppress(OSError):
-        status = os.stat(library)
-        return f"{llvmlite.__version__} {status.st_size} {status.st_mtime_ns}"
-    return str(llvmlite.__version__)
+        status = os.stat(llvm_library.library_path())
+        return f"{version} {status.st_size} {status.st_mtime_ns}"
+    return version
 
 
 def _ask() -> dict[str, Any]:
@@ -186,13 +187,13 @@ def _ask() -> dict[str, Any]:
 
 
 def _ask_llvm() -> dict[str, Any]:
-    llvm: Any = import_module("llvmlite.binding")
-    features, triple = llvm.get_host_cpu_features(), llvm.get_default_triple()
-    found = vectors_of(triple, [name for name, here in features.items() if here])
-    spec = vars(CpuSpec(llvm.get_host_cpu_name(), features.flatten(), found.bits, found.registers, triple, cores=1))
+    name, features, triple = llvm_library.host_cpu()
+    found = vectors_of(triple, [feature for feature, here in features.items() if here])
+    listed = ",".join(f"{'+' if here else '-'}{feature}" for feature, here in sorted(features.items()))
+    spec = vars(CpuSpec(name, listed, found.bits, found.registers, triple, cores=1))
     del spec["cores"], spec["blas"]  # a process may be given other ones
-    version = f"{import_module('llvmlite').__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
-    return {"spec": spec, "llvm": version}
+    llvm = ".".join(map(str, llvm_library.llvm_version_info()))
+    return {"spec": spec, "llvm": f"{import_module('llvmlite').__version__} LLVM {llvm}"}
 
 
 def vectors_of(triple: str, features: Collection[str]) -> Vectors:

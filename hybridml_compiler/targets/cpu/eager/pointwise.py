@@ -43,12 +43,12 @@ def compile_pointwise(
     function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), lanes, lanes))
     offsets = object_layout.measured()
     if offsets is None:
-        library = loader.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])
+        library = loader.load([jit.compile_cached(str(module))], {}, ["kernel"])
         _KEPT.append(library)
         return _through_ctypes(library.address("kernel"))
     emit_builtin(module, "builtin", function, len(buffers) + 1, offsets, _PARALLEL, _GRANULE)
     imports = {n: loader.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
-    library = loader.load([jit.compile_cached(str(module), passes=False)], imports, ["builtin"])
+    library = loader.load([jit.compile_cached(str(module))], imports, ["builtin"])
     _KEPT.append(library)
     return _new_builtin(name, library.address("builtin"))
 

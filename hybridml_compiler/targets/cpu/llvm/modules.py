@@ -21,7 +21,6 @@ from ..runtime.jit import OPT, Source
 from ..spec import CpuSpec
 from . import ir
 from .callee import Callee
-from .checked import CheckedBuilder
 from .registry import callee_of, kind_of
 from .step import emit_step, launch_sources
 
@@ -56,7 +55,7 @@ class Module:
     def code(self) -> Source:
         """The source to compile."""
         symbol = "" if self.symbol == STEP else self.symbol
-        return Source(self.source, self.emit, self.opt, passes=False, symbol=symbol, cpu=self.cpu)
+        return Source(self.source, self.emit, self.opt, symbol=symbol, cpu=self.cpu)
 
 
 class PlanModules:
@@ -125,7 +124,11 @@ def _step_text(plan: Plan, cpu: CpuSpec, callees: list[Callee | None], timed: bo
 
 def new_module(name: str, cpu: CpuSpec) -> ir.Module:
     """An empty module, whose functions check their accesses under `HYBRIDML_SANITIZE`."""
-    return ir.Module(name, cpu, CheckedBuilder if config.read().sanitize else None)
+    if not config.read().sanitize:
+        return ir.Module(name, cpu)
+    from .checked import CheckedBuilder
+
+    return ir.Module(name, cpu, CheckedBuilder)
 
 
 def _source(text: str) -> str:

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from .... import dtypes
-from ....loops.notation import Value
 from ....loops.transcendental import TABLE
-from ....loops.transcendental.exp import in_two_factors
 from ....record import record
 from . import ir
 from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
@@ -110,6 +108,9 @@ class LaneBuilder:
         x, y = self._same((a, b))
         lanes = _REGISTER // (8 * x.dtype.itemsize)
         if x.lanes % lanes or self.module.cpu.vector_bits < _REGISTER:
+            from ....loops.notation import Value
+            from ....loops.transcendental.exp import in_two_factors
+
             return self._wrap(in_two_factors(Value(self, x), Value(self, y)).raw.value, x)
         kind, bits = register_type(x.dtype, lanes), ir.IntType(lanes)
         name = f"x86.avx512.mask.scalef.{'ps' if x.dtype is dtypes.float32 else 'pd'}.512"

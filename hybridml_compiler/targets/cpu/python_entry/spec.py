@@ -7,12 +7,14 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ....record import record
-from .places import Place
+
+if TYPE_CHECKING:
+    from .places import Place
 
 ARENA_ALIGNMENT = 64
 

@@ -4,7 +4,7 @@
               |                                      ^
               cache (disk, content-addressed)        imports: threads.symbols(), blas.gemm_symbols()
 
-`jit` compiles, `linking` links and loads, `cache` keeps object code between processes, `threads` is the fork-join pool
-that generated code calls, `blas` finds the matrix product already in the process, and `python_entry` emits the native
-function that a user calls.
+`jit` compiles by the functions of `llvm_library`, `linking` links and loads, `cache` keeps object code between
+processes, `threads` is the fork-join pool that generated code calls, `blas` finds the matrix product already in the
+process, and `python_entry` emits the native function that a user calls.
 """

@@ -11,92 +11,30 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
-from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.runtime.fingerprint import fingerprint
-from hybridml_compiler.runtime.uninterrupted import start, stepping, uninterrupted, wait
-from hybridml_compiler.targets.cpu.runtime import memory
+from hybridml_compiler.runtime.uninterrupted import start, uninterrupted, wait
+from hybridml_compiler.targets.cpu.runtime import llvm_library, memory
 from hybridml_compiler.targets.cpu.runtime.linking import elf, image
+from hybridml_compiler.targets.cpu.runtime.llvm_library import Machine
 from hybridml_compiler.targets.cpu.spec import CpuSpec, host_spec, llvm_version
 from hybridml_compiler.weak import WeakMembers
-
-if TYPE_CHECKING:
-    import llvmlite.binding as llvm
 
 OPT = 1  # code generation level: 1, 2 and 3 take the same time and give the same speed, 0 is 6-8 times slower code
 MAX_COMPILE_THREADS = 8
 
 # Modules in a call of LLVM, and characters of their text ([Note: Compile time]).
 MOST_TOGETHER, LARGEST_TOGETHER = 8 if image.SUPPORTED else 1, 64 << 10
-
-# The calls of a compilation that take long and touch only their own context and target machine.
-LONG_CALLS = (
-    "LLVMPY_ParseAssembly",
-    "LLVMPY_LinkModules",
-    "LLVMPY_RunNewModulePassManager",
-    "LLVMPY_TargetMachineEmitToMemory",
-)
-
-
-@once
-def initialized() -> Any:
-    """llvmlite's binding, with this machine's target."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm
-
-
-@once
-def _target(triple: str) -> Any:
-    """LLVM's code generator for a platform."""
-    llvm = initialized()
-    if triple != host_spec().triple:
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-    try:
-        return llvm.Target.from_triple(triple)
-    except RuntimeError as error:
-        raise CompileError(f"LLVM compiles nothing for {triple!r}: {error}") from error
-
-
-class _Thread(threading.local):
-    """A thread's own: its target machines, whether it may skip llvmlite's lock, and the lock it takes then."""
-
-    def __init__(self) -> None:
-        self.machines: dict[tuple[CpuSpec, int], llvm.TargetMachine] = {}
-        self.alone = False
-        self.lock = rlock()
-        _alone.add(self.lock)
-
-
-_alone: WeakMembers[threading.RLock] = WeakMembers()
-_machines: dict[tuple[CpuSpec, int], llvm.TargetMachine] = {}  # of uninterrupted steps, one at a time
-
-
-_thread = _Thread()
-
-
-def _machine(cpu: CpuSpec, opt: int) -> llvm.TargetMachine:
-    machine = _thread.machines.get((cpu, opt))
-    if machine is None:
-        machine = _target(cpu.triple).create_target_machine(
-            cpu=cpu.name, features=cpu.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
-        )
-        _thread.machines[cpu, opt] = machine
-    return machine
-
 
 # What `image` links. LLVM's default for code of a JIT is the large model, which reaches every constant in two steps.
 _CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
@@ -107,9 +45,9 @@ _CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
 # or not that it may be given twice, ends the process: we give it to the one that it was tried with.
 _PASS_LEFT_OUT, _TRIED = "-disable-lsr", 22
 
-# Seconds for which a thread may keep the interpreter to itself. A module is twenty calls of LLVM, after each of which
-# its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while anything
-# here compiles: others get theirs back.
+# Seconds for which a thread may keep the interpreter to itself. A module is three long calls of LLVM, after each of
+# which its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while
+# anything here compiles: others get theirs back.
 _TURN = 1e-4
 _changes = Changes()
 
@@ -134,66 +72,63 @@ def _lean() -> Callable[[], object]:
 
 
 def _set_option(option: str) -> None:
-    if initialized().llvm_version_info[0] == _TRIED:
-        initialized().set_option("hybridml", option)
+    if llvm_library.llvm_version_info()[0] == _TRIED:
+        llvm_library.set_option(option)
 
 
-def compile_ir(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
+def compile_ir(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
     """Object code of a module of LLVM IR, for the CPU of this process unless another is given.
 
-    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted, as kernels
-    are, whose expressions are hoisted by construction ([Note: Compile time]).
-    With passes it is the O1 pipeline: the compiler emits explicit vectors, so neither vectoriser is wanted.
-    Raises CompileError with LLVM's message where the text is not valid IR.
+    LLVM's passes over IR are left out, which take half the time: code is final as emitted, with hoisted expressions and
+    explicit vectors ([Note: Compile time]). Raises CompileError with LLVM's message where the text is not valid IR.
     """
-    return _compiled([text], passes, opt, cpu or host_spec())
+    return _compiled([text], opt, cpu or host_spec())
 
 
-def _compiled(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
+def _compiled(texts: Sequence[str], opt: int, cpu: CpuSpec) -> bytes:
     """One object of several modules."""
     memory.require(sum(map(len, texts)))
-    return uninterrupted(lambda: _object(texts, passes, opt, cpu))
+    return uninterrupted(lambda: _object(texts, opt, cpu))
 
 
-def _object(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
-    with _leaner():
-        return _emitted(texts, passes, opt, cpu)
+def _object(texts: Sequence[str], opt: int, cpu: CpuSpec) -> bytes:
+    with _leaner(), _machine(cpu, opt) as machine:
+        try:
+            return machine.object_of(texts)
+        except ValueError as error:
+            raise CompileError(f"LLVM rejected generated code: {error}") from error
 
 
-def _emitted(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
-    if stepping():
-        _thread.machines = _machines
-    llvm = initialized()
-    machine = _machine(cpu, opt)
+_machines: list[Machine] = []
+_idle: dict[tuple[CpuSpec, int], list[Machine]] = {}  # those that no thread has, by what they are for
+_choosing = rlock()
+
+
+@contextmanager
+def _machine(cpu: CpuSpec, opt: int) -> Iterator[Machine]:
+    """A code generator of this thread's own."""
+    idle = _idle.setdefault((cpu, opt), [])
+    with _choosing:
+        machine = idle.pop() if idle else _new_machine(cpu, opt)
+        machine.at_work.acquire()
     try:
-        # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
-        context = llvm.create_context()
-        # After an error, or an interrupt, modules may be in a cycle with its traceback, and the collector of cycles
-        # ends such objects in any order: modules after their context is a crash. The context stays for good then.
-        context._owned = True
-        module, *others = [llvm.parse_assembly(text, context) for text in texts]
-        for other in others:
-            module.link_in(other)
-        module.triple = cpu.triple
-        module.data_layout = str(machine.target_data)
-        module.verify()
-        if passes:
-            tuning = llvm.create_pipeline_tuning_options(speed_level=1)
-            tuning.loop_vectorization = tuning.slp_vectorization = False
-            builder = llvm.create_pass_builder(machine, tuning)
-            builder.getModulePassManager().run(module, builder)
-        data = bytes(machine.emit_object(module))
-        module.close()  # both here: an interrupt that arrives in a finalizer is lost
-        context._owned = False
-        context.close()
-        return data
-    except RuntimeError as error:
-        raise CompileError(f"LLVM rejected generated code: {error}") from error
+        yield machine
+    finally:
+        machine.at_work.release()
+        idle.append(machine)
 
 
-def _key(text: str, passes: bool, opt: int, cpu: CpuSpec) -> str:
-    how = f"passes={passes} opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}"
-    return cache.key(text, how, cpu.code_key, llvm_version())
+def _new_machine(cpu: CpuSpec, opt: int) -> Machine:
+    try:
+        machine = Machine(cpu.triple, cpu.name, cpu.features, opt, _CODE_MODEL)
+    except ValueError as error:
+        raise CompileError(f"LLVM compiles nothing for {cpu.triple!r}: {error}") from error
+    _machines.append(machine)
+    return machine
+
+
+def _key(text: str, opt: int, cpu: CpuSpec) -> str:
+    return cache.key(text, f"opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}", cpu.code_key, llvm_version())
 
 
 class Source(NamedTuple):
@@ -206,32 +141,31 @@ class Source(NamedTuple):
     text: str
     emit: Callable[[], str]
     opt: int = OPT
-    passes: bool = True
     symbol: str = ""
     cpu: CpuSpec | None = None
 
 
-def emitted_source(text: str, emit: Callable[[], str], *emitters: str, passes: bool = False) -> Source:
+def emitted_source(text: str, emit: Callable[[], str], *emitters: str) -> Source:
     """A module known by this text and by the code of the modules that emit it (patterns of names), with the builder:
     where it is in the cache, they are not even loaded."""
     names = ("targets.cpu.llvm.ir", "targets.cpu.llvm.native", "targets.cpu.llvm.values", "targets.cpu.structs")
-    return Source(f"; emitted by {fingerprint(*names, *emitters)}\n{text}", emit, passes=passes)
+    return Source(f"; emitted by {fingerprint(*names, *emitters)}\n{text}", emit)
 
 
 def compile_source(source: Source) -> bytes:
     """Object code of a module, from the cache where it has been compiled before."""
     cpu = source.cpu or host_spec()
-    name = _key(source.text, source.passes, source.opt, cpu)
+    name = _key(source.text, source.opt, cpu)
     data = cache.get(name)
     if data is None:
-        data = compile_ir(source.emit(), passes=source.passes, opt=source.opt, cpu=cpu)
+        data = compile_ir(source.emit(), opt=source.opt, cpu=cpu)
         cache.put(name, data)
     return data
 
 
-def compile_cached(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
+def compile_cached(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
     """`compile_ir`, from the cache where it has been done before."""
-    return compile_source(Source(text, lambda: text, opt, passes, cpu=cpu))
+    return compile_source(Source(text, lambda: text, opt, cpu=cpu))
 
 
 def compile_sources(sources: Iterable[Source]) -> list[bytes]:
@@ -287,7 +221,7 @@ class Compilation:
 
     def add(self, source: Source) -> str:
         """Begin with a module; returns its name in the cache."""
-        name = _key(source.text, source.passes, source.opt, source.cpu or host_spec())
+        name = _key(source.text, source.opt, source.cpu or host_spec())
         if name in self.made:
             return name
         data = cache.get(name)
@@ -298,7 +232,7 @@ class Compilation:
         job = _Job(name, source)
         self.made[name] = job
         self.waiting.append(job)
-        if self.threads > 1 and _let_threads_skip_the_lock():
+        if self.threads > 1:
             self.work.put(True)
             if len(self.workers) < self.threads:
                 # Where an interrupt leaves `__exit__` out, the end of this object ends them.
@@ -352,8 +286,7 @@ atexit.register(_end_workers)  # before what waits for threads, which is registe
 
 
 def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> None:
-    """A worker's life, in a thread that shares nothing with others."""
-    _thread.alone = True
+    """Compiles what is waiting until the compilation ends."""
     with _leaner():
         while (token := work.get()) is True:
             if (alive := compilation()) is not None:
@@ -364,22 +297,22 @@ def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> 
 
 def _go_together(one: _Job, other: _Job) -> bool:
     first, second = one.source, other.source
-    if not (first.symbol and second.symbol) or (first.opt, first.passes) != (second.opt, second.passes):
+    if not (first.symbol and second.symbol) or first.opt != second.opt:
         return False
     return one.cpu == other.cpu and one.cpu.triple == host_spec().triple  # what `elf.cut` knows
 
 
 def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
     """One object for each of the jobs."""
-    opt, passes, cpu = jobs[0].source.opt, jobs[0].source.passes, jobs[0].cpu
+    opt, cpu = jobs[0].source.opt, jobs[0].cpu
     if len(jobs) == 1:
-        return [_compiled([jobs[0].text], passes, opt, cpu)]
+        return [_compiled([jobs[0].text], opt, cpu)]
     # What a module defines has a section of its own to be found by. A definition, and nothing else, ends its line so.
     texts = [job.text.replace(" {\n", f' section ".text.{job.source.symbol}" {{\n') for job in jobs]
     try:
-        return elf.cut(_compiled(texts, passes, opt, cpu), [job.source.symbol for job in jobs])
+        return elf.cut(_compiled(texts, opt, cpu), [job.source.symbol for job in jobs])
     except elf.Foreign:
-        return [_compiled([job.text], passes, opt, cpu) for job in jobs]
+        return [_compiled([job.text], opt, cpu) for job in jobs]
 
 
 def _most_threads() -> int:
@@ -390,30 +323,23 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _LockUnlessAlone:
-    """llvmlite's lock, for every thread but those that own all that they touch: these take one of their own."""
-
-    def __init__(self, lock: Any) -> None:
-        self.lock = lock
-
-    def __enter__(self) -> None:
-        (_thread.lock if _thread.alone else self.lock).__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        (_thread.lock if _thread.alone else self.lock).__exit__(*exception)
-
-
-_held_for_fork: list[Any] = []
+_held_for_fork: list[AbstractContextManager[object]] = []
 
 
 def _before_fork() -> None:
     """Waits until no thread is inside of LLVM: the child gets its memory as it is, with all locks of C++ in it, and
-    without the threads. A call of LLVM takes milliseconds, in the largest programs some seconds."""
-    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
-    lock = getattr(getattr(ffi, "lib", None), "_lock", None)
-    for taken in (*([lock] if hasattr(lock, "__enter__") else []), *_alone):
-        taken.__enter__()
-        _held_for_fork.append(taken)
+    without the threads. A compilation takes milliseconds, of the largest programs some seconds."""
+    ffi: Any = sys.modules.get("llvmlite.binding.ffi")  # which numba calls
+    numbas: Any = getattr(getattr(ffi, "lib", None), "_lock", None)
+    _hold_for_fork(numbas if hasattr(numbas, "__enter__") else nullcontext())
+    _hold_for_fork(_choosing)
+    for machine in _machines:
+        _hold_for_fork(machine.at_work)
+
+
+def _hold_for_fork(lock: AbstractContextManager[object]) -> None:
+    lock.__enter__()
+    _held_for_fork.append(lock)
 
 
 def _after_fork() -> None:
@@ -424,22 +350,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
-
-
-@once
-def _let_threads_skip_the_lock() -> bool:
-    """Exempts our compiling threads from the one lock that llvmlite holds around every C call.
-
-    LLVM itself is safe with one context and one target machine per thread, and two threads gain nothing under the lock
-    ([Note: Compile time]). It is private to llvmlite: if a later version does it differently we compile serially, which
-    is slower and right.
-    """
-    try:
-        from llvmlite.binding import ffi
-
-        functions = [getattr(ffi.lib, name) for name in LONG_CALLS]
-        for function in functions:
-            function._lock = _LockUnlessAlone(function._lock)
-    except (AttributeError, ImportError, TypeError):
-        return False
-    return True

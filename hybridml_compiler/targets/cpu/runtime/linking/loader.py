@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime.uninterrupted import uninterrupted
-from hybridml_compiler.targets.cpu.runtime.jit import OPT, initialized
+from hybridml_compiler.targets.cpu.runtime.jit import OPT
 from hybridml_compiler.targets.cpu.runtime.linking import image
 from hybridml_compiler.targets.cpu.spec import host_spec
 
@@ -49,7 +49,11 @@ _numbers = itertools.count()
 
 @once
 def _linker() -> llvm.LLJIT:
-    llvm, here = initialized(), host_spec()
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    here = host_spec()
     machine = llvm.Target.from_triple(here.triple).create_target_machine(
         cpu=here.name, features=here.features, opt=OPT, reloc="pic", jit=True
     )
@@ -123,7 +127,9 @@ def _load(
 def _load_by_llvm(
     objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
 ) -> Library:
-    builder = initialized().JITLibraryBuilder()
+    import llvmlite.binding as llvm
+
+    builder = llvm.JITLibraryBuilder()
     for data in objects:
         if not data:
             raise CompileError("cannot link an empty object")
