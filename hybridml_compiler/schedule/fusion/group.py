@@ -22,6 +22,8 @@ from ..kernels.library import Matched
 
 # Kinds that cannot be inlined into another loop.
 OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control", "opaque")
+# Kinds that are given arrays in memory and compute by themselves, one or more results in a run.
+TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to NumPy"}
 Form = Literal["full", "row", "column"]
 
 
@@ -37,21 +39,29 @@ class Group:
     local: set[Node] = field(default_factory=set)  # roots that nothing outside reads: they need no memory
     call: Matched | None = None  # the library code that computes the first root, if any; the others are its epilogue
 
-    @property
-    def kind(self) -> str:
-        """map, or the kind of its root with a loop of its own: how the kernel is built."""
-        kinds = {n.kind for n in self.roots if n.op is not None}
-        return next((kind for kind in OWN_LOOP if kind in kinds), "map")
+    def __post_init__(self) -> None:
+        # map, or the kind of its root with a loop of its own: how the kernel is built
+        self.kind = "map"
+        # the index space of its results (of its rows, for a row group)
+        self.shape: tuple[int, ...] = self.roots[0].shape
+        # (shape, reduced axes) of the space that its reductions run over
+        self.space: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+        for node in self.roots:
+            self._note(node)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The index space of its results (of its rows, for a row group)."""
-        return next((n.shape for n in self.roots if reduced_axes(n)), self.roots[0].shape)
+    def add(self, node: Node, reads: set[Node], inlined: set[Node]) -> None:
+        """Adds a root that is computed from these nodes in memory and inlined ones."""
+        self.roots.append(node)
+        self.reads |= reads.difference(self.roots)
+        self.inlined |= inlined
+        self._note(node)
 
-    @property
-    def space(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """(shape, reduced axes) of the space that its reductions run over."""
-        return next(((n.inputs[0].shape, reduced_axes(n)) for n in self.roots if reduced_axes(n)), None)
+    def _note(self, node: Node) -> None:
+        if node.kind in OWN_LOOP:
+            ranks = [OWN_LOOP.index(kind) for kind in (node.kind, self.kind) if kind != "map"]
+            self.kind = OWN_LOOP[min(ranks)]
+        if self.space is None and (axes := reduced_axes(node)):
+            self.shape, self.space = node.shape, (node.inputs[0].shape, axes)
 
 
 def form_of(shape: tuple[int, ...], space: tuple[int, ...], axes: tuple[int, ...]) -> Form | None:
