@@ -38,7 +38,20 @@ _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing
 class Node:
     """A value of the graph. Make one with `input_node`, `constant` or `apply`, never directly."""
 
-    __slots__ = ("__weakref__", "aval", "inputs", "kind", "name", "op", "params", "text", "value", "where")
+    __slots__ = (
+        "__weakref__",
+        "aval",
+        "dtype",
+        "inputs",
+        "kind",
+        "name",
+        "op",
+        "params",
+        "shape",
+        "text",
+        "value",
+        "where",
+    )
 
     op: Op | None  # None for inputs and constants
     kind: str  # how it is computed: the kind of its row, or "opaque"; "" for inputs and constants
@@ -46,17 +59,11 @@ class Node:
     params: Mapping[str, Any]
     text: str  # of the parameters, sorted: equal exactly where they are
     aval: Aval
+    shape: tuple[int, ...]  # of the aval, as the stages ask for it thirty times in a node's life
+    dtype: np.dtype
     value: np.ndarray | None  # data of a constant
     name: str  # of an input, for people
     where: str  # user's line that made the node, for people: no part of its identity
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.aval.dtype
 
     @property
     def is_input(self) -> bool:
@@ -74,6 +81,7 @@ class Node:
 def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], text: str, aval: Aval, where: str) -> Node:
     node = Node()
     node.op, node.inputs, node.params, node.text, node.aval = op, inputs, params, text, aval
+    node.shape, node.dtype = aval.shape, aval.dtype
     node.value, node.name, node.where = None, "", where
     node.kind = _kind(op, inputs, aval)
     return node

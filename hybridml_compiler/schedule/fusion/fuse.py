@@ -75,34 +75,40 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
     leaves: dict[Node, float] = {}  # bytes loaded for one element
     size: dict[Node, int] = {}
     for node in order:
-        inline_inputs = [i for i in node.inputs if i.op is not None and i.kind not in OWN_LOOP and i not in chosen]
-        weight[node] = element_cost(node) + sum(weight[i] / _elements_a_row(i, node) for i in inline_inputs)
-        leaves[node] = sum(
-            leaves[i] / _elements_a_row(i, node) if i in inline_inputs else _bytes_an_element(i, node)
-            for i in node.inputs
-        )
-        size[node] = 1 + sum(size[i] for i in inline_inputs)
-        if size[node] > cost.MAX_INLINE_NODES and node.op is not None:
+        below, loaded, nodes = 0.0, 0.0, 1
+        for operand in node.inputs:
+            if operand.op is not None and operand.kind not in OWN_LOOP and operand not in chosen:
+                served = _elements_a_row(operand, node)
+                below += weight[operand] / served
+                loaded += leaves[operand] / served
+                nodes += size[operand]
+            else:
+                loaded += _bytes_an_element(operand, node)
+        if nodes > cost.MAX_INLINE_NODES and node.op is not None:
             kept = _narrowest(node)
             chosen.setdefault(kept, "the expression is long enough")
             if kept is not node:
-                weight[node], leaves[node], size[node] = element_cost(node), _bytes_an_element(kept, node), 1
+                below, loaded, nodes = 0.0, _bytes_an_element(kept, node), 1
+        weight[node], leaves[node], size[node] = element_cost(node) + below, loaded, nodes
     for node in reversed(order):
         if node.op is None:
             continue
-        kinds = {r.kind for r in readers[node]}
+        reading = readers[node]
+        kinds = {r.kind for r in reading}
         for kind in kinds & TAKE_MEMORY.keys():
             chosen.setdefault(node, TAKE_MEMORY[kind])
-        for reader in () if kinds.isdisjoint(LIBRARY) else (r for r in readers[node] if r.kind in LIBRARY):
+        for reader in () if kinds.isdisjoint(LIBRARY) else (r for r in reading if r.kind in LIBRARY):
             library = LIBRARY[reader.kind]
             base = _memory_for(library, node, casts=target.reads_narrow(reader))
             if base.op is not None:
                 chosen.setdefault(base, library.reason)
-        if worth_turning(node, readers[node]):
+        if worth_turning(node, reading):
             chosen.setdefault(node, "transposed operand of many products")
-        homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
-        reason = chosen.get(node) or _reason(node, readers[node], weight[node])
-        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads the kept node, and widens it
+        of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
+        homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
+        reason = chosen.get(node) or _reason(node, reading, weight[node])
+        if reason is None and len(homes[node]) > 1 and _moved_from(node, casts=True) not in chosen:
+            # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
                 weighed.add(_narrowest(node))
@@ -118,7 +124,7 @@ def _narrowest(node: Node) -> Node:
 
 def _elements_a_row(operand: Node, node: Node) -> int:
     """Number of consecutive elements that one element of the operand serves, as it lacks the last axes."""
-    if operand.op is None or len(operand.shape) != len(node.shape):
+    if operand.op is None or operand.shape == node.shape or len(operand.shape) != len(node.shape):
         return 1
     served = 1
     for of_operand, of_node in zip(reversed(operand.shape), reversed(node.shape), strict=True):
@@ -154,7 +160,7 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
 def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
     """Reason to keep a value, if writing it once is cheaper than computing it for every materialised node that needs
     it."""
-    if homes < 2 or _is_view_of_memory(node):
+    if _is_view_of_memory(node):
         return None
     again = homes * (weight + cost.memory_cost(leaves))
     once = weight + cost.memory_cost(leaves + node.dtype.itemsize * (1.5 + homes))

@@ -140,17 +140,22 @@ def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> boo
     if node.op is None:
         return False
     stack = [(node, True)]
-    seen: set[tuple[Node, bool]] = set()
+    seen = {(node, True)}
     while stack:
         n, in_place = stack.pop()
         assert n.op is not None
+        element_map, shape = n.op.element_map, n.shape
         for operand in n.inputs:
-            same = n.op.element_map == "broadcast" and operand.shape == n.shape
-            stays = in_place and (same or n.op.element_map == "flat")
-            if operand is read and not stays:
-                return False
-            inlined = operand.op is not None and operand not in materialised
-            if inlined and (operand, stays) not in seen:
-                seen.add((operand, stays))
-                stack.append((operand, stays))
+            stays = in_place and (
+                element_map == "flat"
+                or (element_map == "broadcast" and (operand.shape is shape or operand.shape == shape))
+            )
+            if operand is read:
+                if not stays:
+                    return False
+            elif operand.op is not None and operand not in materialised:
+                state = operand, stays
+                if state not in seen:
+                    seen.add(state)
+                    stack.append(state)
     return True

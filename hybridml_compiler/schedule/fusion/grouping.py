@@ -110,7 +110,7 @@ class _Round:
         if above & ~ancestors[mine]:
             ancestors[mine] |= above
             bit = 1 << mine
-            for number, needed in enumerate(ancestors):
+            for number, needed in enumerate(ancestors if len(target.roots) > 1 else ()):  # a new one is needed by none
                 if needed & bit:
                     ancestors[number] = needed | above
         target.after |= needs - {target}
