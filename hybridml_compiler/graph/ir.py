@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class Node:
         "name",
         "op",
         "params",
+        "seen",
         "shape",
         "text",
         "value",
@@ -62,6 +64,7 @@ class Node:
     shape: tuple[int, ...]  # of the aval, as the stages ask for it thirty times in a node's life
     dtype: np.dtype
     value: np.ndarray | None  # data of a constant
+    seen: int  # bits of those that need not look at it again (see `new_bit`)
     name: str  # of an input, for people
     where: str  # user's line that made the node, for people: no part of its identity
 
@@ -78,11 +81,19 @@ class Node:
         return f"<{what}: {self.aval}>"
 
 
+_BITS = count()
+
+
+def new_bit() -> int:
+    """A bit for `seen` of nodes: of a check, or of a table of rules. A node never changes, so each looks at it once."""
+    return 1 << next(_BITS)
+
+
 def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], text: str, aval: Aval, where: str) -> Node:
     node = Node()
     node.op, node.inputs, node.params, node.text, node.aval = op, inputs, params, text, aval
     node.shape, node.dtype = aval.shape, aval.dtype
-    node.value, node.name, node.where = None, "", where
+    node.value, node.name, node.where, node.seen = None, "", where, 0
     node.kind = _kind(op, inputs, aval)
     return node
 

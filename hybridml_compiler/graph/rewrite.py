@@ -9,14 +9,13 @@ and compares the value before and after, bit by bit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import CompileError
 from ..ops.table import OPS
 from ..record import record
-from ..weak import WeakMembers
-from .ir import Graph, Node, apply, with_inputs
+from .ir import Graph, Node, apply, new_bit, with_inputs
 
 Match = Callable[[Node], Node | None]
 _LONGEST = 100  # replacements of one node in a row: far more than any chain of real rules needs
@@ -33,16 +32,15 @@ class Rule:
 
 
 class Rules:
-    """The rules of each operation, in the order given."""
+    """The rules of each operation, in the order given. `lasting`: of many graphs, rather than made for one."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], *, lasting: bool = False) -> None:
         self.by_op: dict[str, tuple[Rule, ...]] = {}
         for rule in rules:
             for name in rule.ops:
                 self.by_op[name] = (*self.by_op.get(name, ()), rule)
-        # Nodes that no rule fits, nor any under them. A node never changes, so it is looked at once; these are most of
-        # the nodes in a second round over a graph.
-        self.final: WeakMembers[Node] = WeakMembers()
+        # In `seen` of nodes that no rule fits, nor any under them: most of the nodes in a second round over a graph.
+        self.bit = new_bit() if lasting else 0
 
 
 def make(op: str, *inputs: Node, **params: Any) -> Node:
@@ -56,9 +54,13 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
     `stats` counts the rules applied, by name. New nodes carry the user's line of the node they replace.
     """
     counts: Counter[str] = Counter() if stats is None else stats
-    final: dict[Node, Node] = {}
-    for node in graph.nodes():
-        if node.op is None or node in rules.final:
+    nodes, bit = graph.nodes(), rules.bit
+    unchanged = _unchanged(nodes, rules)
+    if unchanged == len(nodes):
+        return graph
+    final = {node: node for node in nodes[:unchanged]}
+    for node in nodes[unchanged:]:
+        if node.op is None or node.seen & bit:
             final[node] = node
             continue
         operands = tuple([final[n] for n in node.inputs])
@@ -70,7 +72,7 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
             found, rule = _replaced(new, rules.by_op)
             if rule is None:  # most nodes
                 final[new] = new
-                rules.final.add(new)
+                new.seen |= bit
             else:
                 counts[rule.name] += 1
                 length: dict[Node, int] = {}
@@ -79,6 +81,17 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
                 final[new] = final[found]
         final[node] = final[new]
     return graph.with_roots([final[node] for node in graph.roots])
+
+
+def _unchanged(nodes: Sequence[Node], rules: Rules) -> int:
+    """The number of nodes before the first that a rule fits."""
+    by_op, bit = rules.by_op, rules.bit
+    for number, node in enumerate(nodes):
+        if node.op is not None and not node.seen & bit:
+            if node.op.name in by_op and _replaced(node, by_op)[1] is not None:
+                return number
+            node.seen |= bit
+    return len(nodes)
 
 
 def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str], length: dict[Node, int]) -> None:
@@ -105,7 +118,7 @@ def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[s
             target, rule = _step(node, rules.by_op, final)
             if target is node:
                 final[node] = node
-                rules.final.add(node)
+                node.seen |= rules.bit
                 stack.pop()
                 continue
             if rule is not None:

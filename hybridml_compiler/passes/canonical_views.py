@@ -261,6 +261,11 @@ def _ones(*shape: int) -> Node:
 # ---------------------------------------------------------------- operands of elementwise rows
 
 
+def _is_computed(x: Node) -> bool:
+    """Whether it is neither stretched nor one number: most operands."""
+    return x.is_input if x.op is None else x.op.name not in ("broadcast_to", "reshape", "full")
+
+
 def _unstretched(x: Node) -> Node:
     """The node that an elementwise row can read in place of x, because it broadcasts."""
     while x.op is not None and (x.op.name == "broadcast_to" or (x.op.name == "reshape" and _adds_leading_ones(x))):
@@ -275,7 +280,7 @@ def _adds_leading_ones(node: Node) -> bool:
 
 
 def _stretched_operands(node: Node) -> Node | None:
-    operands = tuple([_unstretched(x) for x in node.inputs])
+    operands = tuple([x if _is_computed(x) else _unstretched(x) for x in node.inputs])
     if operands == node.inputs:
         return None
     return like(make(op_name(node), *operands, **node.params), node)
@@ -302,7 +307,7 @@ _ELEMENTWISE = tuple(name for name, op in OPS.items() if op.kind == "elementwise
 OPERAND_RULES = (Rule("f(x, broadcast_to(y)) -> f(x, y)", _ELEMENTWISE, _stretched_operands, _stretched_samples),)
 
 VIEW_RULES = (*IDENTITY_RULES, *SIZE_ONE_RULES, *CHAIN_RULES, *OPERAND_RULES)
-_TABLE = Rules(VIEW_RULES)
+_TABLE = Rules(VIEW_RULES, lasting=True)
 
 
 def canonical_views(graph: Graph) -> Graph:

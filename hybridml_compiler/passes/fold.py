@@ -25,7 +25,10 @@ _SMALL = 64  # elements
 
 def fold_constant(node: Node) -> Node | None:
     """`op(constants) -> constant`."""
-    if not node.inputs or any(operand.value is None for operand in node.inputs):
+    for operand in node.inputs:
+        if operand.value is None:  # of most nodes
+            return None
+    if not node.inputs:
         return None
     if node.aval.symbolic or any(map(has_dims, node.params.values())):
         return None
@@ -53,7 +56,7 @@ def _samples() -> list[Node]:
 
 
 FOLD_RULES = (Rule("op(constants) -> constant", tuple(OPS), fold_constant, _samples),)
-_TABLE = Rules(FOLD_RULES)
+_TABLE = Rules(FOLD_RULES, lasting=True)
 
 
 def fold_constants(graph: Graph) -> Graph:

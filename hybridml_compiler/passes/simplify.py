@@ -327,7 +327,7 @@ SCATTER_RULES = (
 
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
 # Views again, for those that meet when the nodes between them are gone.
-_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES))
+_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES), lasting=True)
 
 
 def simplify(graph: Graph) -> Graph:
