@@ -89,12 +89,20 @@ def new_bit() -> int:
     return 1 << next(_BITS)
 
 
-def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], text: str, aval: Aval, where: str) -> Node:
+def _new(
+    op: Op | None,
+    inputs: tuple[Node, ...],
+    params: Mapping[str, Any],
+    text: str,
+    aval: Aval,
+    where: str,
+    kind: str | None = None,
+) -> Node:
     node = Node()
     node.op, node.inputs, node.params, node.text, node.aval = op, inputs, params, text, aval
     node.shape, node.dtype = aval.shape, aval.dtype
     node.value, node.name, node.where, node.seen = None, "", where, 0
-    node.kind = _kind(op, inputs, aval)
+    node.kind = _kind(op, inputs, aval) if kind is None else kind
     return node
 
 
@@ -169,7 +177,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     key = node.op.name, tuple(map(id, inputs)), node.text
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED.add(key, _new(node.op, inputs, node.params, node.text, node.aval, node.where))
+        found = _INTERNED.add(key, _new(node.op, inputs, node.params, node.text, node.aval, node.where, node.kind))
     return found
 
 
