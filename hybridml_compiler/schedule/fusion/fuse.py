@@ -22,7 +22,7 @@ from ...walk import postorder, reachable
 from .. import cost
 from ..kernels.library import LIBRARY, Capabilities, Library
 from ..lowering.pretranspose import worth_turning
-from .group import OWN_LOOP, TAKE_MEMORY, Group, reads_in_place
+from .group import OWN_LOOP, TAKE_MEMORY, Expressions, Group
 from .grouping import Grouping, any_fails
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
@@ -40,7 +40,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
     materialised, weighed = materialise(graph, order, target)
     grouping = Grouping(order, target)
     groups, owner = grouping.groups(materialised)
-    choice = choose(graph, order, weighed, materialised, groups, owner)
+    choice = choose(graph, order, weighed, materialised, groups, owner, grouping.expressions)
     if choice.again or choice.kept:
         kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
         materialised = {node: kept[node] for node in order if node in kept}
@@ -51,7 +51,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
         groups, owner = grouping.groups(materialised, packing.computed)
     explain(choice, groups)
     explain_kept(packing, owner)
-    _order_overwrites(groups, owner, donated)
+    _order_overwrites(groups, owner, donated, grouping.expressions)
     _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)
 
@@ -210,7 +210,9 @@ def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group],
 # ---- 3. order
 
 
-def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node]) -> None:
+def _order_overwrites(
+    groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node], expressions: Expressions
+) -> None:
     """A kernel that overwrites an input runs after every other kernel that reads it, and after every check of an index;
     where it cannot, the output gets memory of its own and is copied at the end."""
     checked = [g for g in groups if _may_fail(g)]
@@ -225,7 +227,7 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
         if (
             writer is None
             or paths.lead((*others, *checked), writer)
-            or not all(reads_in_place(r, target, owner) for r in writer.roots)
+            or not all(expressions.in_place(r, target) for r in writer.roots)
         ):
             del donated[output]
             continue

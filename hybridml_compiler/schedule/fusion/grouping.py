@@ -8,7 +8,7 @@ few: those are found by what they read, not by a look at each.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...graph.body import family
@@ -20,12 +20,11 @@ from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import LIBRARY, Call, Capabilities, Matched
 from .epilogue import splits
-from .group import TAKE_MEMORY, Group, expression_of, form_of, reads_in_place, row_aligned
+from .group import TAKE_MEMORY, Expression, Expressions, Group, form_of, row_aligned
 
 _NEAR = 64  # groups before the last one that a value may join
 _ALONE = ("contraction", "convolution", "scan", "scatter", "random")  # kinds that begin a group
 _NONE: Mapping[Node, str] = {}
-_Expression = tuple[set[Node], set[Node]]  # nodes in memory, nodes inlined
 
 
 class Grouping:
@@ -33,45 +32,46 @@ class Grouping:
 
     def __init__(self, order: Sequence[Node], target: Capabilities) -> None:
         self.order, self.target = order, target
-        self._expressions: dict[Node, _Expression] = {}  # of the choice before
-        self._before: Collection[Node] = ()
+        self.expressions = Expressions({})  # for the choice before
 
     def groups(
         self, materialised: Mapping[Node, str], computed: Mapping[Node, str] = _NONE
     ) -> tuple[list[Group], dict[Node, Group]]:
         """(groups in order, the group of each value). `computed`: operands that their products compute."""
-        changed = set(self._before).symmetric_difference(materialised)
-        known = self._expressions if changed or self._before else {}
-        self._expressions, self._before = {}, materialised
-        round_ = _Round(materialised, self.target, computed)
+        self.expressions = Expressions(materialised, self.expressions)
+        round_ = _Round(self.expressions, self.target, materialised, computed)
         for node in self.order:
-            if node not in materialised:
-                continue
-            expression = known.get(node)
-            if expression is None or not (changed.isdisjoint(expression[0]) and changed.isdisjoint(expression[1])):
-                expression = expression_of(node, materialised)
-            self._expressions[node] = expression
-            round_.add(node, *expression)
+            if node in materialised:
+                round_.add(node)
         return round_.groups, round_.owner
 
 
 class _Round:
-    def __init__(self, materialised: Mapping[Node, str], target: Capabilities, computed: Mapping[Node, str]) -> None:
-        self.materialised, self.target, self.computed = materialised, target, computed
+    def __init__(
+        self,
+        expressions: Expressions,
+        target: Capabilities,
+        materialised: Mapping[Node, str],
+        computed: Mapping[Node, str],
+    ) -> None:
+        self.expressions, self.target = expressions, target
+        self.materialised, self.computed = materialised, computed
         self.groups: list[Group] = []
         self.owner: dict[Node, Group] = {}
         self.runs: dict[Any, Group] = {}  # of operations that are several nodes each
         self.number: dict[Group, int] = {}
         # The groups that each needs, directly or not, as bits: 10,000 groups are 12 MB.
         self.ancestors: list[int] = []
+        self.needed = 0  # by any group
         # Groups by what they load or compute, and by their shape; in order, some more than once.
         self.having: dict[tuple[Node, tuple[int, ...]], list[int]] = {}
 
-    def add(self, node: Node, reads: set[Node], inlined: set[Node]) -> None:
-        owner = self.owner
+    def add(self, node: Node) -> None:
+        owner, expression = self.owner, self.expressions.of(node)
+        reads, inlined = expression.reads, expression.inlined
         needs = {owner[r] for r in reads if r in owner}
         several = node.kind in TAKE_MEMORY  # such an operation may be several nodes
-        target = self.runs.get(family(node)) if several else self._find(node, reads, inlined, needs)
+        target = self.runs.get(family(node)) if several else self._find(node, expression, needs)
         name = node.op.name if node.op else ""
         if target is None:
             target = Group([node], set(reads), set(inlined), reasons=[f"{name}: {self.materialised[node]}"])
@@ -107,13 +107,14 @@ class _Round:
             if group is not target:
                 number = self.number[group]
                 above |= (1 << number) | ancestors[number]
+                target.after.add(group)
         if above & ~ancestors[mine]:
             ancestors[mine] |= above
+            self.needed |= above
             bit = 1 << mine
-            for number, needed in enumerate(ancestors if len(target.roots) > 1 else ()):  # a new one is needed by none
-                if needed & bit:
-                    ancestors[number] = needed | above
-        target.after |= needs - {target}
+            for number, its in enumerate(ancestors if self.needed & bit else ()):
+                if its & bit:
+                    ancestors[number] = its | above
 
     def _library_call(self, node: Node) -> Matched | None:
         """The call that computes the node, if the machine can; None where a loop nest must."""
@@ -133,15 +134,16 @@ class _Round:
 
     # ---- the group that a value joins
 
-    def _find(self, node: Node, reads: set[Node], inlined: set[Node], needs: set[Group]) -> Group | None:
+    def _find(self, node: Node, expression: Expression, needs: set[Group]) -> Group | None:
         """The latest group that may take the node in: same index space, something in common, no cycle."""
         if node.kind in _ALONE:
             return None
+        reads, inlined = expression.reads, expression.inlined
         for number in self._near(node, (*reads, *inlined), needs):
             group = self.groups[number]
-            if self._may_join(node, reads, inlined, needs, group) and not self._closes_circle(group, needs):
+            if self._may_join(node, inlined, needs, group) and not self._closes_circle(group, needs):
                 if group.call is not None or _same_space(node, group):
-                    if all(reads_in_place(node, r, self.owner) for r in reads if self.owner.get(r) is group):
+                    if group not in needs or all(self.owner.get(r) is not group for r in expression.displaced):
                         return group
                 if group.call is None and _same_rows(node, group, self.owner, depends=group in needs):
                     return group
@@ -160,7 +162,7 @@ class _Round:
                     found.add(number)
         return sorted(found, reverse=True)
 
-    def _may_join(self, node: Node, reads: set[Node], inlined: set[Node], needs: set[Group], group: Group) -> bool:
+    def _may_join(self, node: Node, inlined: set[Node], needs: set[Group], group: Group) -> bool:
         if group.call is not None:
             call = group.call[0]
             fits = group in needs and self.target.takes_epilogue(call) and _is_epilogue(node, inlined, call)
