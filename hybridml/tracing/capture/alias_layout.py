@@ -72,13 +72,15 @@ class Layouts:
 
     def __init__(self) -> None:
         self._of: dict[ir.Node, np.ndarray | None] = {}  # None: dense, in C order
-        self._pinned: dict[int, tuple[ReferenceType[Tensor], np.ndarray]] = {}
+        self._pinned: dict[int, tuple[ReferenceType[Tensor], np.ndarray | None]] = {}  # None as above
 
     def source(self, t: Tensor, array: np.ndarray) -> None:
         """Notes that `t` is the traced tensor of this array."""
         if type(array) is not np.ndarray:
             return  # of a device, where values are dense and never change
-        like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
+        like = None
+        if array.strides != stand_in(array.shape, array.dtype).strides:
+            like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
         self._pinned[id(t)] = ref(t), like
         self._of[t._array] = like
 
@@ -90,7 +92,7 @@ class Layouts:
         """A stand-in with the layout of a tensor that is no view."""
         pinned = self._pinned.get(id(t))
         if pinned is not None and pinned[0]() is t:
-            return pinned[1]
+            return _dense(t._array) if pinned[1] is None else pinned[1]
         return self.of_node(t._array)
 
     def of_node(self, node: ir.Node) -> np.ndarray:
@@ -109,11 +111,23 @@ class Layouts:
             return
         if node.op is None or node.op.is_view or not node.inputs:
             return
+        if all(map(self._is_dense, operands)):  # of most results: of parameters, and numbers beside them
+            self._of.setdefault(node, None)
+            return
         laid = self._laid(node, [layout(x) for x in operands])
         own = self.of_node(node)
         laid = _dense(node) if laid is None else laid
         if laid.strides != own.strides:
             self._pinned[id(t)] = ref(t), laid
+
+    def _is_dense(self, t: Tensor) -> bool:
+        """Whether a tensor is known to be dense in C order, and so is what its node says."""
+        if not t._array.shape:
+            return True
+        pinned = self._pinned.get(id(t))
+        if getattr(t, "_view", None) is not None or (pinned is not None and pinned[0]() is t and pinned[1] is not None):
+            return False
+        return self._of.get(t._array, self) is None
 
     def _at(self, node: ir.Node) -> np.ndarray:
         found = self._of[node]
