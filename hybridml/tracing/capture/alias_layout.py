@@ -96,11 +96,15 @@ class Layouts:
         return self.of_node(t._array)
 
     def of_node(self, node: ir.Node) -> np.ndarray:
+        found = self._known(node)
+        return _dense(node) if found is None else found
+
+    def _known(self, node: ir.Node) -> np.ndarray | None:
         if node not in self._of:
             for n in between([node], self._of):
                 if n not in self._of:
                     self._of[n] = self._make(n)
-        return self._at(node)
+        return self._of[node]
 
     def made(self, t: Tensor, operands: Sequence[Tensor]) -> None:
         """Notes a new result, `t`. What was written to lies where it lay, whatever its value's node says, and so may
@@ -121,17 +125,17 @@ class Layouts:
             self._pinned[id(t)] = ref(t), laid
 
     def _is_dense(self, t: Tensor) -> bool:
-        """Whether a tensor is known to be dense in C order, and so is what its node says."""
+        """Whether a tensor is dense in C order, and so is what its node says."""
         if not t._array.shape:
             return True
-        pinned = self._pinned.get(id(t))
-        if getattr(t, "_view", None) is not None or (pinned is not None and pinned[0]() is t and pinned[1] is not None):
+        if self._known(t._array) is not None:
             return False
-        return self._of.get(t._array, self) is None
-
-    def _at(self, node: ir.Node) -> np.ndarray:
-        found = self._of[node]
-        return _dense(node) if found is None else found
+        view = getattr(t, "_view", None)
+        if view is not None:
+            parent, op, _ = view
+            return op.element_map == "flat" and self._is_dense(parent)
+        pinned = self._pinned.get(id(t))
+        return pinned is None or pinned[1] is None or pinned[0]() is not t
 
     def _make(self, node: ir.Node) -> np.ndarray | None:
         if node.op is None:
@@ -139,7 +143,7 @@ class Layouts:
         known = [self._of[n] for n in node.inputs]
         if node.op.is_view:
             dense = node.op.element_map == "flat" and known[0] is None
-            return None if dense else self._view(node, self._at(node.inputs[0]))
+            return None if dense else self._view(node, self.of_node(node.inputs[0]))
         return self._laid(node, known)
 
     def _laid(self, node: ir.Node, known: Sequence[np.ndarray | None]) -> np.ndarray | None:
