@@ -26,7 +26,7 @@ from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..record import record
-from ..sizes.dims import is_dim, known, structural, symbols_of
+from ..sizes.dims import Dim, is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
 from ..walk import postorder
 from ..weak import WeakValues
@@ -87,6 +87,9 @@ _BITS = count()
 def new_bit() -> int:
     """A bit for `seen` of nodes: of a check, or of a table of rules. A node never changes, so each looks at it once."""
     return 1 << next(_BITS)
+
+
+VERIFIED = new_bit()  # of nodes that obey the dialect (verify.py), for which only types of operands matter
 
 
 def _new(
@@ -177,7 +180,10 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     key = node.op.name, tuple(map(id, inputs)), node.text
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED.add(key, _new(node.op, inputs, node.params, node.text, node.aval, node.where, node.kind))
+        made = _new(node.op, inputs, node.params, node.text, node.aval, node.where, node.kind)
+        if node.seen & VERIFIED and all([a.aval is b.aval for a, b in zip(inputs, node.inputs, strict=True)]):
+            made.seen = VERIFIED
+        found = _INTERNED.add(key, made)
     return found
 
 
@@ -191,6 +197,7 @@ _KNOWN_SIZES = ("convolution",)  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
 _PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
 _known: dict[Any, _Inferred] = {}
+_types: dict[Aval, Aval] = {}  # of results: equal ones are one object
 # What `canonical_params` found last: the node that a trace makes of it next need not find it again (5 us of 40).
 _latest: tuple[Op, tuple[Aval, ...], _Inferred] | None = None
 _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applications in a transformer are known
@@ -198,19 +205,27 @@ _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applica
 
 def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
     """(canonical parameters, their text, type of the result), remembered for operands and parameters seen before."""
-    plain = all(type(value) in _PLAIN or isinstance(value, np.dtype) for value in params.values())
-    if any([a.symbolic for a in avals]) or any(map(has_dims, params.values())):
-        return _symbolic(op, avals, params)
+    plain = True
+    for value in params.values():
+        if type(value) not in _PLAIN and not isinstance(value, np.dtype):
+            plain = False
+        if has_dims(value):
+            return _symbolic(op, avals, params)
+    for aval in avals:
+        if Dim in map(type, aval.shape):
+            return _symbolic(op, avals, params)
     given = op.name, avals, _text(params), dtypes.default_float()
     found = _known.get(given) if plain else None
     if found is not None:
         return found
     canonical = op.canonical_params(avals, params)
     out = placed(op, avals, op.infer_from(avals, canonical))
+    out = _types.setdefault(out, out)
     made = canonical, _text(canonical), out
     if plain:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
+            _types.clear()
         _known[given] = made
     return made
 

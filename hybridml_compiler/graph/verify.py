@@ -16,11 +16,10 @@ from ..errors import CompileError, HybridmlError
 from ..ops.op import Op
 from ..sizes.dims import Dim
 from .body import Body, bodies_of
-from .ir import Graph, Node, new_bit, placed
+from .ir import VERIFIED, Graph, Node, placed
 from .text import graph_lines
 
 _CONTEXT = 5  # lines of IR shown on either side of the fault
-_CHECKED = new_bit()
 _KINDS: dict[Any, tuple[str, ...]] = {}  # faults of nodes, by all that they depend on
 _MOST_KINDS = 1 << 13
 
@@ -44,12 +43,12 @@ def verify(graph: Graph, stage: str = "") -> None:
             if node not in listed:
                 raise _fault(graph, node, f"input {node.name!r} is used but not listed", stage)
             listed.discard(node)  # a constant or an application may not be listed
-        elif not node.seen & _CHECKED:
+        elif not node.seen & VERIFIED:
             for message in _faults(node):
                 raise _fault(graph, node, message, stage)
             for body in bodies_of(node):
                 verify(body.graph, stage)
-            node.seen |= _CHECKED
+            node.seen |= VERIFIED
     for node in listed:
         raise _fault(graph, node, "a listed input is not an input node", stage)
 
