@@ -75,6 +75,8 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
     leaves: dict[Node, float] = {}  # bytes loaded for one element
     size: dict[Node, int] = {}
     for node in order:
+        if node.op is None:
+            continue
         below, loaded, nodes = 0.0, 0.0, 1
         for operand in node.inputs:
             if operand.op is not None and operand.kind not in OWN_LOOP and operand not in chosen:
@@ -84,7 +86,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
                 nodes += size[operand]
             else:
                 loaded += _bytes_an_element(operand, node)
-        if nodes > cost.MAX_INLINE_NODES and node.op is not None:
+        if nodes > cost.MAX_INLINE_NODES:
             kept = _narrowest(node)
             chosen.setdefault(kept, "the expression is long enough")
             if kept is not node:
@@ -94,15 +96,16 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
         if node.op is None:
             continue
         reading = readers[node]
-        kinds = {r.kind for r in reading}
-        for kind in kinds & TAKE_MEMORY.keys():
-            chosen.setdefault(node, TAKE_MEMORY[kind])
-        for reader in () if kinds.isdisjoint(LIBRARY) else (r for r in reading if r.kind in LIBRARY):
-            library = LIBRARY[reader.kind]
-            base = _memory_for(library, node, casts=target.reads_narrow(reader))
-            if base.op is not None:
-                chosen.setdefault(base, library.reason)
-        if worth_turning(node, reading):
+        for reader in reading:
+            if reader.kind in TAKE_MEMORY:
+                chosen.setdefault(node, TAKE_MEMORY[reader.kind])
+        for reader in reading:
+            if reader.kind in LIBRARY:
+                library = LIBRARY[reader.kind]
+                base = _memory_for(library, node, casts=target.reads_narrow(reader))
+                if base.op is not None:
+                    chosen.setdefault(base, library.reason)
+        if node.kind == "movement" and worth_turning(node, reading):
             chosen.setdefault(node, "transposed operand of many products")
         of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
         homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
