@@ -18,7 +18,7 @@ from ...record import replace
 from ...sizes.dims import hint, is_dim
 from .. import cost
 from ..kernels.gemm import Product
-from ..kernels.library import LIBRARY, Call, Capabilities, Matched
+from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
 from .epilogue import splits
 from .group import TAKE_MEMORY, Expression, Expressions, Group, form_of, row_aligned
 
@@ -33,13 +33,14 @@ class Grouping:
     def __init__(self, order: Sequence[Node], target: Capabilities) -> None:
         self.order, self.target = order, target
         self.expressions = Expressions({})  # for the choice before
+        self._calls: dict[Node, tuple[Expression, Matched | None]] = {}  # and what they were matched for
 
     def groups(
         self, materialised: Mapping[Node, str], computed: Mapping[Node, str] = _NONE
     ) -> tuple[list[Group], dict[Node, Group]]:
         """(groups in order, the group of each value). `computed`: operands that their products compute."""
         self.expressions = Expressions(materialised, self.expressions)
-        round_ = _Round(self.expressions, self.target, materialised, computed)
+        round_ = _Round(self.expressions, self._calls, self.target, materialised, computed)
         for node in self.order:
             if node in materialised:
                 round_.add(node)
@@ -50,11 +51,12 @@ class _Round:
     def __init__(
         self,
         expressions: Expressions,
+        calls: dict[Node, tuple[Expression, Matched | None]],
         target: Capabilities,
         materialised: Mapping[Node, str],
         computed: Mapping[Node, str],
     ) -> None:
-        self.expressions, self.target = expressions, target
+        self.expressions, self.calls, self.target = expressions, calls, target
         self.materialised, self.computed = materialised, computed
         self.groups: list[Group] = []
         self.owner: dict[Node, Group] = {}
@@ -121,16 +123,24 @@ class _Round:
         library = LIBRARY.get(node.kind)
         if library is None:
             return None
+        expression, computed = self.expressions.of(node), self.computed
+        before, found = self.calls.get(node, (None, None))
+        if before is not expression:  # else it has the same operands in memory
+            found = self._matched(library, node)
+            self.calls[node] = expression, found
+        if found is None:
+            return None
+        call, left, right = found
+        return (replace(call, computed=True), left, right) if isinstance(call, Product) and left in computed else found
+
+    def _matched(self, library: Library, node: Node) -> Matched | None:
         materialised, computed = self.materialised, self.computed
         found = library.match(
             node,
             lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised or n in computed,
             self.target.reads_narrow(node),
         )
-        if found is None or not self.target.has_library(found[0]):
-            return None
-        call, left, right = found
-        return (replace(call, computed=True), left, right) if isinstance(call, Product) and left in computed else found
+        return None if found is None or not self.target.has_library(found[0]) else found
 
     # ---- the group that a value joins
 
