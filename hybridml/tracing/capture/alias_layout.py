@@ -110,10 +110,15 @@ class Layouts:
         """Notes a new result, `t`. What was written to lies where it lay, whatever its value's node says, and so may
         results computed from it.
         """
-        node = t._array
-        if not any(id(x) in self._pinned or getattr(x, "_view", None) is not None for x in operands):
+        node, known, pinned = t._array, self._of, self._pinned
+        if node.op is None:
             return
-        if node.op is None or node.op.is_view or not node.inputs:
+        moves = node.op.is_view and node.op.element_map != "flat"
+        if not moves and all([known.get(n, self) is None for n in node.inputs]):
+            known.setdefault(node, None)  # as `_make` finds it later for others
+        if node.op.is_view or not node.inputs:
+            return
+        if not any([id(x) in pinned or getattr(x, "_view", None) is not None for x in operands]):
             return
         if all(map(self._is_dense, operands)):  # of most results: of parameters, and numbers beside them
             self._of.setdefault(node, None)

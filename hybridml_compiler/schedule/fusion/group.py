@@ -43,7 +43,7 @@ class Group:
         # map, or the kind of its root with a loop of its own: how the kernel is built
         self.kind = "map"
         # the index space of its results (of its rows, for a row group)
-        self.shape: tuple[int, ...] = self.roots[0].shape
+        self.shape: tuple[int, ...] = self.roots[0].shape if self.roots else ()
         # (shape, reduced axes) of the space that its reductions run over
         self.space: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         for node in self.roots:
