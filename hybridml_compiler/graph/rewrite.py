@@ -17,6 +17,7 @@ from ..ops.table import OPS
 from ..record import record
 from .ir import Graph, Node, apply, new_bit, with_inputs
 
+CONSTANT = "const"
 Match = Callable[[Node], Node | None]
 _LONGEST = 100  # replacements of one node in a row: far more than any chain of real rules needs
 
@@ -29,6 +30,8 @@ class Rule:
     ops: tuple[str, ...]
     match: Match
     samples: Callable[[], Iterable[Node]]  # values that the rule changes
+    # Operations, or `CONSTANT`, one of which an operand of the root is wherever the rule fits; none given: whatever.
+    operands: tuple[str, ...] = ()
 
 
 class Rules:
@@ -39,6 +42,12 @@ class Rules:
         for rule in rules:
             for name in rule.ops:
                 self.by_op[name] = (*self.by_op.get(name, ()), rule)
+        # By operation, what an operand is where any of its rules fits: a node beside others is passed by at a look.
+        self.wanted: dict[str, frozenset[str]] = {
+            name: frozenset(x for rule in found for x in rule.operands)
+            for name, found in self.by_op.items()
+            if all(rule.operands for rule in found)
+        }
         # In `seen` of nodes that no rule fits, nor any under them: most of the nodes in a second round over a graph.
         self.bit = new_bit() if lasting else 0
 
@@ -69,7 +78,7 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
             new = with_inputs(node, operands)
             new.where = new.where or node.where
         if new not in final:
-            found, rule = _replaced(new, rules.by_op)
+            found, rule = _replaced(new, rules)
             if rule is None:  # most nodes
                 final[new] = new
                 new.seen |= bit
@@ -88,7 +97,7 @@ def _unchanged(nodes: Sequence[Node], rules: Rules) -> int:
     by_op, bit = rules.by_op, rules.bit
     for number, node in enumerate(nodes):
         if node.op is not None and not node.seen & bit:
-            if node.op.name in by_op and _replaced(node, by_op)[1] is not None:
+            if node.op.name in by_op and _replaced(node, rules)[1] is not None:
                 return number
             node.seen |= bit
     return len(nodes)
@@ -115,7 +124,7 @@ def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[s
                         _inherit(operand, node, length, 0)
                 stack += reversed(waiting)
                 continue
-            target, rule = _step(node, rules.by_op, final)
+            target, rule = _step(node, rules, final)
             if target is node:
                 final[node] = node
                 node.seen |= rules.bit
@@ -140,7 +149,7 @@ def _inherit(new: Node, old: Node, length: dict[Node, int], step: int) -> None:
         new.where = new.where or old.where
 
 
-def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
+def _step(node: Node, rules: Rules, final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
     """One step towards the final form: final operands first, then the first rule that fits."""
     if node.op is None:
         return node, None
@@ -148,10 +157,17 @@ def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node
     return (with_inputs(node, operands), None) if operands != node.inputs else _replaced(node, rules)
 
 
-def _replaced(node: Node, rules: Mapping[str, tuple[Rule, ...]]) -> tuple[Node, Rule | None]:
+def _replaced(node: Node, rules: Rules) -> tuple[Node, Rule | None]:
     """The replacement by the first rule that fits a node with final operands, and the rule; itself if none does."""
     assert node.op is not None
-    for rule in rules.get(node.op.name, ()):
+    wanted = rules.wanted.get(node.op.name)
+    if wanted is not None:
+        for operand in node.inputs:
+            if (CONSTANT if operand.op is None else operand.op.name) in wanted:
+                break
+        else:
+            return node, None
+    for rule in rules.by_op.get(node.op.name, ()):
         found = rule.match(node)
         if found is None or found is node:
             continue

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, Rules, make, rewrite
+from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from ..ops.table import OPS
 from ..sizes.values import has_dims
 from .patterns import filled, is_op, like, op_name, sample, scalar, splat
@@ -261,11 +261,6 @@ def _ones(*shape: int) -> Node:
 # ---------------------------------------------------------------- operands of elementwise rows
 
 
-def _is_computed(x: Node) -> bool:
-    """Whether it is neither stretched nor one number: most operands."""
-    return x.is_input if x.op is None else x.op.name not in ("broadcast_to", "reshape", "full")
-
-
 def _unstretched(x: Node) -> Node:
     """The node that an elementwise row can read in place of x, because it broadcasts."""
     while x.op is not None and (x.op.name == "broadcast_to" or (x.op.name == "reshape" and _adds_leading_ones(x))):
@@ -280,7 +275,7 @@ def _adds_leading_ones(node: Node) -> bool:
 
 
 def _stretched_operands(node: Node) -> Node | None:
-    operands = tuple([x if _is_computed(x) else _unstretched(x) for x in node.inputs])
+    operands = tuple([_unstretched(x) for x in node.inputs])
     if operands == node.inputs:
         return None
     return like(make(op_name(node), *operands, **node.params), node)
@@ -304,7 +299,11 @@ def _stretched_samples() -> list[Node]:
 
 _ELEMENTWISE = tuple(name for name, op in OPS.items() if op.kind == "elementwise")
 
-OPERAND_RULES = (Rule("f(x, broadcast_to(y)) -> f(x, y)", _ELEMENTWISE, _stretched_operands, _stretched_samples),)
+_STRETCHED = ("broadcast_to", "reshape", "full", CONSTANT)
+
+OPERAND_RULES = (
+    Rule("f(x, broadcast_to(y)) -> f(x, y)", _ELEMENTWISE, _stretched_operands, _stretched_samples, _STRETCHED),
+)
 
 VIEW_RULES = (*IDENTITY_RULES, *SIZE_ONE_RULES, *CHAIN_RULES, *OPERAND_RULES)
 _TABLE = Rules(VIEW_RULES, lasting=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import HybridmlError
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, Rules, make, rewrite
+from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from ..ops.table import OPS
 from ..sizes.values import has_dims
 from .patterns import scalar
@@ -55,7 +55,7 @@ def _samples() -> list[Node]:
     ]
 
 
-FOLD_RULES = (Rule("op(constants) -> constant", tuple(OPS), fold_constant, _samples),)
+FOLD_RULES = (Rule("op(constants) -> constant", tuple(OPS), fold_constant, _samples, (CONSTANT,)),)
 _TABLE = Rules(FOLD_RULES, lasting=True)
 
 
