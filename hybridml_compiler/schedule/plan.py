@@ -90,7 +90,9 @@ class _Planner:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
         self.target, self.begin, self.carried, self.reuse = target, begin, carried, reuse
         self.materialised = fusion.materialised
-        self.kept = Kept() if any(node.aval.symbolic for node in graph.nodes()) else target.kept.trimmed()
+        self.kept = (
+            Kept() if any(aval.symbolic for aval in {node.aval for node in graph.nodes()}) else target.kept.trimmed()
+        )
         self.alike = LoweringMemo(self.in_memory, donated, self.kept, reuse)
         self._known_alone: dict[int, tuple[KernelSpec, KernelSpec, Mapping[int, tuple[int, int]]]] = {}  # by identity
         self.position = {n: k for k, n in enumerate(graph.nodes())}

@@ -65,8 +65,8 @@ class _Round:
         # The groups that each needs, directly or not, as bits: 10,000 groups are 12 MB.
         self.ancestors: list[int] = []
         self.needed = 0  # by any group
-        # Groups by what they load or compute, and by their shape; in order, some more than once.
-        self.having: dict[tuple[Node, tuple[int, ...]], list[int]] = {}
+        # Groups by their shape, and by what they load or compute; in order, some more than once.
+        self.having: dict[tuple[int, ...], dict[Node, list[int]]] = {}
 
     def add(self, node: Node) -> None:
         owner, expression = self.owner, self.expressions.of(node)
@@ -99,8 +99,9 @@ class _Round:
     def _enter(self, group: Group, nodes: Iterable[Node]) -> None:
         number, shape = self.number[group], group.shape
         if group.call is None:  # else only those that need it may join
+            of_shape = self.having.setdefault(shape, {})
             for node in nodes:
-                self.having.setdefault((node, shape), []).append(number)
+                of_shape.setdefault(node, []).append(number)
 
     def _order(self, target: Group, needs: set[Group]) -> None:
         ancestors, mine = self.ancestors, self.number[target]
@@ -161,10 +162,10 @@ class _Round:
 
     def _near(self, node: Node, nodes: Iterable[Node], needs: set[Group]) -> list[int]:
         """Groups that the node needs, or that are over its shape and have data in common with it, the latest first."""
-        first, having, shape = len(self.groups) - _NEAR, self.having, node.shape
+        first, having = len(self.groups) - _NEAR, self.having.get(node.shape, {})
         found = {number for group in needs if (number := self.number[group]) >= first}
         for n in nodes:
-            numbers = having.get((n, shape))
+            numbers = having.get(n)
             if numbers is not None and numbers[-1] >= first and _is_worth_sharing(n, node):
                 for number in reversed(numbers):
                     if number < first:
