@@ -88,14 +88,13 @@ def emit_step(
     if blas:
         _blas(b, module, needs, "hold")
     for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
-        copies = isinstance(launch.spec, Copy)
-        filled = tables is not None and not copies and tables.fill(launch.operands)
+        filled = tables is not None and not isinstance(launch.spec, Copy) and tables.fill(launch.operands)
         pointers = [] if filled else [slots.pointer(place) for place in launch.operands]
         for k, place in enumerate(launch.operands if b.checks else ()):
             nbytes, what = extent_of(plan, number, place)
             if nbytes is not None:
                 pointers[k] = b.bounded(pointers[k], sizes.value(nbytes), what)
-        if copies:
+        if isinstance(launch.spec, Copy):
             with spans.span(b, number) if spans else nullcontext():
                 nbytes = sizes.value(launch.spec.nbytes)
                 if part is not None:
