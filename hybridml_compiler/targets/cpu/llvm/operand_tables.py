@@ -1,7 +1,7 @@
 """Operands of launches as data of the step: where they are, in a table that a loop reads.
 
-As code, a pointer is three instructions: a step of 363 launches took the emitter 20 ms and LLVM 31, with a table 8 and 19. A
-step of few launches has them as code, which costs nothing to speak of there.
+As code, a pointer is three instructions: a step of 363 launches took the emitter 20 ms and LLVM 31, with a table 8 and
+19. A step of few launches has them as code, which costs nothing to speak of there.
 """
 
 from __future__ import annotations
