@@ -40,20 +40,9 @@ class Node:
     """A value of the graph. Make one with `input_node`, `constant` or `apply`, never directly."""
 
     __slots__ = (
-        "__weakref__",
-        "aval",
-        "dtype",
-        "inputs",
-        "kind",
-        "name",
-        "op",
-        "params",
-        "seen",
-        "shape",
-        "text",
-        "value",
+        "__weakref__", "aval", "dtype", "inputs", "kind", "name", "op", "params", "seen", "shape", "text", "value",
         "where",
-    )
+    )  # fmt: skip
 
     op: Op | None  # None for inputs and constants
     kind: str  # how it is computed: the kind of its row, or "opaque"; "" for inputs and constants
