@@ -163,7 +163,8 @@ def _replaced(node: Node, rules: Rules) -> tuple[Node, Rule | None]:
     wanted = rules.wanted.get(node.op.name)
     if wanted is not None:
         for operand in node.inputs:
-            if (CONSTANT if operand.op is None else operand.op.name) in wanted:
+            name = operand.op.name if operand.op is not None else CONSTANT if operand.value is not None else ""
+            if name in wanted:
                 break
         else:
             return node, None
