@@ -31,6 +31,12 @@ class Aval:
     weak: bool = False
     device: str = CPU
 
+    def __hash__(self) -> int:
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:  # tables of the compiler ask a type twenty times
+            found = self.__dict__["_hash"] = hash((self.shape, self.dtype, self.weak, self.device))
+        return found
+
     @property
     def ndim(self) -> int:
         return len(self.shape)

@@ -24,7 +24,9 @@ INDEXED = ("gather", "scatter")
 
 def fails(node: Node) -> bool:
     """True for a node that may raise for the values it is given: an index, a singular matrix, such a node in a body."""
-    return node.op is not None and (node.op.fails or any(body.graph.checks for body in bodies_of(node)))
+    if node.op is None or node.op.fails:
+        return node.op is not None
+    return node.kind == "control" and any(body.graph.checks for body in bodies_of(node))
 
 
 def alone(node: Node) -> Node:

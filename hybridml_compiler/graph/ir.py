@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..record import record
-from ..sizes.dims import is_dim, known, structural, symbols_of
+from ..sizes.dims import Dim, is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
 from ..walk import postorder
 from ..weak import WeakValues
@@ -38,7 +39,10 @@ _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing
 class Node:
     """A value of the graph. Make one with `input_node`, `constant` or `apply`, never directly."""
 
-    __slots__ = ("__weakref__", "aval", "inputs", "kind", "name", "op", "params", "text", "value", "where")
+    __slots__ = (
+        "__weakref__", "aval", "dtype", "inputs", "kind", "name", "op", "params", "seen", "shape", "text", "value",
+        "where",
+    )  # fmt: skip
 
     op: Op | None  # None for inputs and constants
     kind: str  # how it is computed: the kind of its row, or "opaque"; "" for inputs and constants
@@ -46,17 +50,12 @@ class Node:
     params: Mapping[str, Any]
     text: str  # of the parameters, sorted: equal exactly where they are
     aval: Aval
+    shape: tuple[int, ...]  # of the aval, as the stages ask for it thirty times in a node's life
+    dtype: np.dtype
     value: np.ndarray | None  # data of a constant
+    seen: int  # bits of those that need not look at it again (see `new_bit`)
     name: str  # of an input, for people
     where: str  # user's line that made the node, for people: no part of its identity
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.aval.dtype
 
     @property
     def is_input(self) -> bool:
@@ -71,11 +70,31 @@ class Node:
         return f"<{what}: {self.aval}>"
 
 
-def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], text: str, aval: Aval, where: str) -> Node:
+_BITS = count()
+
+
+def new_bit() -> int:
+    """A bit for `seen` of nodes: of a check, or of a table of rules. A node never changes, so each looks at it once."""
+    return 1 << next(_BITS)
+
+
+VERIFIED = new_bit()  # of nodes that obey the dialect (verify.py), for which only types of operands matter
+
+
+def _new(
+    op: Op | None,
+    inputs: tuple[Node, ...],
+    params: Mapping[str, Any],
+    text: str,
+    aval: Aval,
+    where: str,
+    kind: str | None = None,
+) -> Node:
     node = Node()
     node.op, node.inputs, node.params, node.text, node.aval = op, inputs, params, text, aval
-    node.value, node.name, node.where = None, "", where
-    node.kind = _kind(op, inputs, aval)
+    node.shape, node.dtype = aval.shape, aval.dtype
+    node.value, node.name, node.where, node.seen = None, "", where, 0
+    node.kind = _kind(op, inputs, aval) if kind is None else kind
     return node
 
 
@@ -150,7 +169,10 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     key = node.op.name, tuple(map(id, inputs)), node.text
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED.add(key, _new(node.op, inputs, node.params, node.text, node.aval, node.where))
+        made = _new(node.op, inputs, node.params, node.text, node.aval, node.where, node.kind)
+        if node.seen & VERIFIED and all([a.aval is b.aval for a, b in zip(inputs, node.inputs, strict=True)]):
+            made.seen = VERIFIED
+        found = _INTERNED.add(key, made)
     return found
 
 
@@ -164,6 +186,7 @@ _KNOWN_SIZES = ("convolution",)  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
 _PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
 _known: dict[Any, _Inferred] = {}
+_types: dict[Aval, Aval] = {}  # of results: equal ones are one object
 # What `canonical_params` found last: the node that a trace makes of it next need not find it again (5 us of 40).
 _latest: tuple[Op, tuple[Aval, ...], _Inferred] | None = None
 _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applications in a transformer are known
@@ -171,19 +194,27 @@ _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applica
 
 def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
     """(canonical parameters, their text, type of the result), remembered for operands and parameters seen before."""
-    plain = all(type(value) in _PLAIN or isinstance(value, np.dtype) for value in params.values())
-    if any([a.symbolic for a in avals]) or any(map(has_dims, params.values())):
-        return _symbolic(op, avals, params)
+    plain = True
+    for value in params.values():
+        if type(value) not in _PLAIN and not isinstance(value, np.dtype):
+            plain = False
+        if has_dims(value):
+            return _symbolic(op, avals, params)
+    for aval in avals:
+        if Dim in map(type, aval.shape):
+            return _symbolic(op, avals, params)
     given = op.name, avals, _text(params), dtypes.default_float()
     found = _known.get(given) if plain else None
     if found is not None:
         return found
     canonical = op.canonical_params(avals, params)
     out = placed(op, avals, op.infer_from(avals, canonical))
+    out = _types.setdefault(out, out)
     made = canonical, _text(canonical), out
     if plain:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
+            _types.clear()
         _known[given] = made
     return made
 

@@ -9,15 +9,15 @@ and compares the value before and after, bit by bit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import CompileError
 from ..ops.table import OPS
 from ..record import record
-from ..weak import WeakMembers
-from .ir import Graph, Node, apply, with_inputs
+from .ir import Graph, Node, apply, new_bit, with_inputs
 
+CONSTANT = "const"
 Match = Callable[[Node], Node | None]
 _LONGEST = 100  # replacements of one node in a row: far more than any chain of real rules needs
 
@@ -30,19 +30,26 @@ class Rule:
     ops: tuple[str, ...]
     match: Match
     samples: Callable[[], Iterable[Node]]  # values that the rule changes
+    # Operations, or `CONSTANT`, one of which an operand of the root is wherever the rule fits; none given: whatever.
+    operands: tuple[str, ...] = ()
 
 
 class Rules:
-    """The rules of each operation, in the order given."""
+    """The rules of each operation, in the order given. `lasting`: of many graphs, rather than made for one."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], *, lasting: bool = False) -> None:
         self.by_op: dict[str, tuple[Rule, ...]] = {}
         for rule in rules:
             for name in rule.ops:
                 self.by_op[name] = (*self.by_op.get(name, ()), rule)
-        # Nodes that no rule fits, nor any under them. A node never changes, so it is looked at once; these are most of
-        # the nodes in a second round over a graph.
-        self.final: WeakMembers[Node] = WeakMembers()
+        # By operation, what an operand is where any of its rules fits: a node beside others is passed by at a look.
+        self.wanted: dict[str, frozenset[str]] = {
+            name: frozenset(x for rule in found for x in rule.operands)
+            for name, found in self.by_op.items()
+            if all(rule.operands for rule in found)
+        }
+        # In `seen` of nodes that no rule fits, nor any under them: most of the nodes in a second round over a graph.
+        self.bit = new_bit() if lasting else 0
 
 
 def make(op: str, *inputs: Node, **params: Any) -> Node:
@@ -56,9 +63,13 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
     `stats` counts the rules applied, by name. New nodes carry the user's line of the node they replace.
     """
     counts: Counter[str] = Counter() if stats is None else stats
-    final: dict[Node, Node] = {}
-    for node in graph.nodes():
-        if node.op is None or node in rules.final:
+    nodes, bit = graph.nodes(), rules.bit
+    unchanged = _unchanged(nodes, rules)
+    if unchanged == len(nodes):
+        return graph
+    final = {node: node for node in nodes[:unchanged]}
+    for node in nodes[unchanged:]:
+        if node.op is None or node.seen & bit:
             final[node] = node
             continue
         operands = tuple([final[n] for n in node.inputs])
@@ -67,10 +78,10 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
             new = with_inputs(node, operands)
             new.where = new.where or node.where
         if new not in final:
-            found, rule = _replaced(new, rules.by_op)
+            found, rule = _replaced(new, rules)
             if rule is None:  # most nodes
                 final[new] = new
-                rules.final.add(new)
+                new.seen |= bit
             else:
                 counts[rule.name] += 1
                 length: dict[Node, int] = {}
@@ -79,6 +90,17 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
                 final[new] = final[found]
         final[node] = final[new]
     return graph.with_roots([final[node] for node in graph.roots])
+
+
+def _unchanged(nodes: Sequence[Node], rules: Rules) -> int:
+    """The number of nodes before the first that a rule fits."""
+    by_op, bit = rules.by_op, rules.bit
+    for number, node in enumerate(nodes):
+        if node.op is not None and not node.seen & bit:
+            if node.op.name in by_op and _replaced(node, rules)[1] is not None:
+                return number
+            node.seen |= bit
+    return len(nodes)
 
 
 def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str], length: dict[Node, int]) -> None:
@@ -102,10 +124,10 @@ def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[s
                         _inherit(operand, node, length, 0)
                 stack += reversed(waiting)
                 continue
-            target, rule = _step(node, rules.by_op, final)
+            target, rule = _step(node, rules, final)
             if target is node:
                 final[node] = node
-                rules.final.add(node)
+                node.seen |= rules.bit
                 stack.pop()
                 continue
             if rule is not None:
@@ -127,7 +149,7 @@ def _inherit(new: Node, old: Node, length: dict[Node, int], step: int) -> None:
         new.where = new.where or old.where
 
 
-def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
+def _step(node: Node, rules: Rules, final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
     """One step towards the final form: final operands first, then the first rule that fits."""
     if node.op is None:
         return node, None
@@ -135,10 +157,18 @@ def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node
     return (with_inputs(node, operands), None) if operands != node.inputs else _replaced(node, rules)
 
 
-def _replaced(node: Node, rules: Mapping[str, tuple[Rule, ...]]) -> tuple[Node, Rule | None]:
+def _replaced(node: Node, rules: Rules) -> tuple[Node, Rule | None]:
     """The replacement by the first rule that fits a node with final operands, and the rule; itself if none does."""
     assert node.op is not None
-    for rule in rules.get(node.op.name, ()):
+    wanted = rules.wanted.get(node.op.name)
+    if wanted is not None:
+        for operand in node.inputs:
+            name = operand.op.name if operand.op is not None else CONSTANT if operand.value is not None else ""
+            if name in wanted:
+                break
+        else:
+            return node, None
+    for rule in rules.by_op.get(node.op.name, ()):
         found = rule.match(node)
         if found is None or found is node:
             continue

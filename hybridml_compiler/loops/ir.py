@@ -212,7 +212,7 @@ class Kernel(KernelSpec):
                 return var
         return None
 
-    @property
+    @lazy
     def operands(self) -> tuple[Buffer, ...]:
         """The buffers that a launch gives it."""
         return tuple(b for b in self.buffers if b.role != "scratch")

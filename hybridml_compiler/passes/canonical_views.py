@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, Rules, make, rewrite
+from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from ..ops.table import OPS
 from ..sizes.values import has_dims
 from .patterns import filled, is_op, like, op_name, sample, scalar, splat
@@ -299,10 +299,14 @@ def _stretched_samples() -> list[Node]:
 
 _ELEMENTWISE = tuple(name for name, op in OPS.items() if op.kind == "elementwise")
 
-OPERAND_RULES = (Rule("f(x, broadcast_to(y)) -> f(x, y)", _ELEMENTWISE, _stretched_operands, _stretched_samples),)
+_STRETCHED = ("broadcast_to", "reshape", "full", CONSTANT)
+
+OPERAND_RULES = (
+    Rule("f(x, broadcast_to(y)) -> f(x, y)", _ELEMENTWISE, _stretched_operands, _stretched_samples, _STRETCHED),
+)
 
 VIEW_RULES = (*IDENTITY_RULES, *SIZE_ONE_RULES, *CHAIN_RULES, *OPERAND_RULES)
-_TABLE = Rules(VIEW_RULES)
+_TABLE = Rules(VIEW_RULES, lasting=True)
 
 
 def canonical_views(graph: Graph) -> Graph:

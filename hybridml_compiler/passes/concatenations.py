@@ -140,7 +140,7 @@ def _parts(axis: int) -> Node:
 
 
 CONCAT_RULES = (
-    Rule("zeros with a + zeros with b -> concat(a, b)", ("add",), _sum_of_parts, _sum_samples),
+    Rule("zeros with a + zeros with b -> concat(a, b)", ("add",), _sum_of_parts, _sum_samples, ("slice_update",)),
     Rule("permute(concat of sums) -> concat(permuted)", ("permute_dims",), _permuted_parts, lambda: [
         make("permute_dims", _parts(0), axes=(1, 0, 2))
     ]),

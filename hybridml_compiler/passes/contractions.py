@@ -138,7 +138,7 @@ CONVOLUTION_RULE = Rule(
         _of_bytes(),
 ])  # fmt: skip
 CONTRACTION_RULES = (PRODUCT_RULE, CONVOLUTION_RULE)
-_PRODUCTS_OF_CONVOLUTIONS = Rules([CONVOLUTION_RULE])
+_PRODUCTS_OF_CONVOLUTIONS = Rules([CONVOLUTION_RULE], lasting=True)
 
 
 def transpose_products(graph: Graph) -> Graph:

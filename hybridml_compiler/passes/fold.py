@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import HybridmlError
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, Rules, make, rewrite
+from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from ..ops.table import OPS
 from ..sizes.values import has_dims
 from .patterns import scalar
@@ -25,7 +25,10 @@ _SMALL = 64  # elements
 
 def fold_constant(node: Node) -> Node | None:
     """`op(constants) -> constant`."""
-    if not node.inputs or any(operand.value is None for operand in node.inputs):
+    for operand in node.inputs:
+        if operand.value is None:  # of most nodes
+            return None
+    if not node.inputs:
         return None
     if node.aval.symbolic or any(map(has_dims, node.params.values())):
         return None
@@ -52,8 +55,8 @@ def _samples() -> list[Node]:
     ]
 
 
-FOLD_RULES = (Rule("op(constants) -> constant", tuple(OPS), fold_constant, _samples),)
-_TABLE = Rules(FOLD_RULES)
+FOLD_RULES = (Rule("op(constants) -> constant", tuple(OPS), fold_constant, _samples, (CONSTANT,)),)
+_TABLE = Rules(FOLD_RULES, lasting=True)
 
 
 def fold_constants(graph: Graph) -> Graph:

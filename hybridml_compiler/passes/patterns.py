@@ -29,8 +29,9 @@ def splat(node: Node) -> Any:
     """The NumPy scalar that every element of a constant (or `full`) is, bit for bit; None for any other node."""
     value = node.value
     if value is None:
-        known = is_op(node, "full") and not is_dim(node.params["value"])
-        return node.dtype.type(node.params["value"]) if known else None
+        if node.op is None or node.op.name != "full" or is_dim(node.params["value"]):
+            return None
+        return node.dtype.type(node.params["value"])
     if not 0 < value.size <= _SMALL:
         return None
     first = value.flat[0]

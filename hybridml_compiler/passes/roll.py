@@ -40,21 +40,21 @@ Reference = tuple[str, int]  # "own" or "before" and a position, or "given" and 
 def roll_loops(graph: Graph) -> Graph:
     """Rolls repeated steps into loops, one after the other, while the graph is long."""
     while len(graph.nodes()) > LONG:
-        rolled = _roll(graph)
+        nodes = graph.nodes()
+        cuts, anchors = _cuts(nodes), _anchors(nodes)
+        rolled = _roll(graph, nodes, cuts, anchors)
         if rolled is None:
-            _report(graph)
+            _report(graph, nodes, cuts, anchors)
             return graph
         graph = rolled
     return graph
 
 
-def _report(graph: Graph) -> None:
+def _report(graph: Graph, nodes: Sequence[Node], cuts: Cuts, candidates: Sequence[Sequence[Node]]) -> None:
     """Say which line repeats, if there is one, that must be compiled step by step."""
-    nodes = graph.nodes()
-    cuts = _cuts(nodes)
     # A line's operation that comes least often is tried: it comes once per step, and its others begin the same steps
     # elsewhere.
-    of_line = {anchors[0].where: anchors for anchors in _anchors(nodes) if len(anchors) > _MANY}
+    of_line = {anchors[0].where: anchors for anchors in candidates if len(anchors) > _MANY}
     for where, anchors in of_line.items():
         loop = _loop(anchors, nodes, cuts, _MANY, exact=False) if where else None
         if loop is not None:
@@ -69,13 +69,11 @@ def _report(graph: Graph) -> None:
             return
 
 
-def _roll(graph: Graph) -> Graph | None:
+def _roll(graph: Graph, nodes: Sequence[Node], cuts: Cuts, candidates: Sequence[Sequence[Node]]) -> Graph | None:
     """The graph with the loop that covers the most."""
-    nodes = graph.nodes()
-    cuts = _cuts(nodes)
     covered: set[Node] = set()  # anchors among them would give the same steps, begun elsewhere
     best, most = None, 0
-    for anchors in _anchors(nodes):
+    for anchors in candidates:
         loop = None if anchors[len(anchors) // 2] in covered else _loop(anchors, nodes, cuts)
         size = 0 if loop is None else len(loop.steps) * len(loop.steps[0])
         if loop is not None and size > most:
@@ -313,7 +311,9 @@ class _Slice:
 
 def _slice_of(node: Node) -> _Slice | None:
     """`x[3]` of an array: a slice of one element along one axis, perhaps reshaped."""
-    inner = node.inputs[0] if node.op is not None and node.op.name == "reshape" else node
+    if node.op is None or node.op.name not in ("reshape", "slice"):  # most nodes
+        return None
+    inner = node.inputs[0] if node.op.name == "reshape" else node
     if inner.op is None or inner.op.name != "slice":
         return None
     (base,), p = inner.inputs, inner.params

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, Rules, make, rewrite
+from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from .canonical_views import VIEW_RULES
 from .concatenations import CONCAT_RULES
 from .patterns import both_ways, filled, is_op, is_value, like, op_name, sample, scalar, splat
 
 # ---------------------------------------------------------------- constants that do nothing, or all
+
+_NUMBER = ("full", CONSTANT)  # operands that may be one number everywhere
 
 
 def _neutral(name: str, op: str, number: float, dtype: str, *, both: bool = True, kinds: str = "biuf") -> Rule:
@@ -39,7 +41,7 @@ def _neutral(name: str, op: str, number: float, dtype: str, *, both: bool = True
         if both:
             yield make(op, c, x)
 
-    return Rule(name, (op,), match, samples)
+    return Rule(name, (op,), match, samples, _NUMBER)
 
 
 def _absorbing(name: str, op: str, number: float, dtypes: str) -> Rule:
@@ -49,7 +51,7 @@ def _absorbing(name: str, op: str, number: float, dtypes: str) -> Rule:
         fits = node.dtype.kind not in "fc" and any(is_value(c, number) for c in node.inputs)
         return filled(number, node) if fits else None
 
-    return Rule(name, (op,), match, lambda: [make(op, sample(d), scalar(number, d)) for d in dtypes.split()])
+    return Rule(name, (op,), match, lambda: [make(op, sample(d), scalar(number, d)) for d in dtypes.split()], _NUMBER)
 
 
 NEUTRAL_RULES = (
@@ -165,21 +167,22 @@ def _negated(*ops: str, dtype: str = "f4") -> Callable[[], list[Node]]:
 SIGN_RULES = (
     Rule("x * -1 -> -x", ("multiply",), _times_minus_one, lambda: [
         make("multiply", sample(d), scalar(-1, d)) for d in ("f4", "i4")
-    ]),
-    Rule("(-x) * (-y) -> x * y, and /", ("multiply", "divide"), _both_negative, _negated("multiply", "divide")),
+    ], _NUMBER),
+    Rule("(-x) * (-y) -> x * y, and /", ("multiply", "divide"), _both_negative, _negated("multiply", "divide"),
+         ("negative",)),
     Rule("x + (-y) -> x - y", ("add",), _add_negative, lambda: [
         make("add", sample(d), make("negative", sample(d))) for d in ("f4", "i1")
-    ]),
+    ], ("negative",)),
     Rule("x - (-y) -> x + y", ("subtract",), _subtract_negative, lambda: [
         make("subtract", sample(d), make("negative", sample(d))) for d in ("f4", "u1")
-    ]),
+    ], ("negative",)),
     Rule("f(-x) -> f(x), f(|x|) -> f(x) for even f", ("abs", "square"), _even_function, lambda: [
         make("abs", make("negative", sample("f4"))), make("square", make("negative", sample("i1"))),
         make("square", make("abs", sample("f4"))), make("square", make("abs", sample("i1"))),
     ]),
     Rule("x / 2**k -> x * 2**-k", ("divide",), _divide_by_power_of_two, lambda: [
         make("divide", sample(d), scalar(c, d)) for d in ("f4", "f8") for c in (4.0, -0.125, 2.0**126)
-    ]),
+    ], _NUMBER),
 )  # fmt: skip
 
 # ---------------------------------------------------------------- choices and casts
@@ -327,7 +330,7 @@ SCATTER_RULES = (
 
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
 # Views again, for those that meet when the nodes between them are gone.
-_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES))
+_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES), lasting=True)
 
 
 def simplify(graph: Graph) -> Graph:

@@ -90,8 +90,11 @@ class _Planner:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
         self.target, self.begin, self.carried, self.reuse = target, begin, carried, reuse
         self.materialised = fusion.materialised
-        self.kept = Kept() if any(node.aval.symbolic for node in graph.nodes()) else target.kept.trimmed()
+        self.kept = (
+            Kept() if any(aval.symbolic for aval in {node.aval for node in graph.nodes()}) else target.kept.trimmed()
+        )
         self.alike = LoweringMemo(self.in_memory, donated, self.kept, reuse)
+        self._known_alone: dict[int, tuple[KernelSpec, KernelSpec, Mapping[int, tuple[int, int]]]] = {}  # by identity
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
@@ -283,7 +286,9 @@ class _Planner:
         places, sizes = [home[n] for n in task.operands], [n.aval.nbytes for n in task.operands]
         spec, parts = self._alone(task.spec)
         for k, (start, size) in parts.items():
-            places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
+            sizes[k] = size
+            if start:
+                places[k] = replace(places[k], offset=places[k].offset + start)
         if spec.checked:
             places.insert(spec.status_at(len(places)), BufferRef("arena"))
         if spec.symbolic:
@@ -296,6 +301,12 @@ class _Planner:
         nests = spec.nests
         if not nests:
             return spec, {}
+        known = self._known_alone.get(id(spec))
+        if known is None:
+            known = self._known_alone[id(spec)] = spec, *self._rebased(spec, nests)
+        return known[1:]
+
+    def _rebased(self, spec: KernelSpec, nests: Sequence[Kernel]) -> tuple[KernelSpec, Mapping[int, tuple[int, int]]]:
         made = [self.alike.rebased(kernel) for kernel in nests]
         key = *(id(kernel) for kernel, _ in made), spec.call if isinstance(spec, Fused) else None
         new = self.kept.specs.get(key) or self.kept.specs.setdefault(key, spec.with_nests([x for x, _ in made]))

@@ -9,7 +9,7 @@ import pytest
 
 from hybridml_compiler import aval as avals
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.graph.ir import Graph, Node, apply, constant, input_node
+from hybridml_compiler.graph.ir import Graph, Node, apply, constant, input_node, with_inputs
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.ops.table import OPS
 
@@ -113,3 +113,14 @@ def test_a_whole_graph_passes() -> None:
     x, unused = input_node(X, "x"), input_node(X, "unused")
     verify(Graph((x, unused), (x, node("sum", x), node("sum", x))))
     verify(Graph((), ()))
+
+
+def test_a_node_with_operands_of_other_types_is_looked_at_again() -> None:
+    """What is verified of a node holds for it with other operands, where these have the types of its own."""
+    x, y = input_node(X, "x"), input_node(X, "y")
+    z = input_node(avals.parse("f32[5]"), "z")
+    made = node("multiply", x, node("tanh", x))
+    verify(Graph((x,), (made,)))
+    verify(Graph((x, y), (with_inputs(made, (y, node("tanh", y))),)))
+    with pytest.raises(CompileError, match=r"multiply refuses its inputs|the node is"):
+        verify(Graph((x, z), (with_inputs(made, (z, z)),)))

@@ -11,7 +11,7 @@ import pytest
 from hybridml_compiler import aval as avals
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.graph.ir import Graph, Node, apply, constant, input_node
-from hybridml_compiler.graph.rewrite import Rule, Rules, make, rewrite
+from hybridml_compiler.graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from hybridml_compiler.ops.table import OPS
 
 X = input_node(avals.parse("f32[3]"), "x")
@@ -103,3 +103,30 @@ def test_a_rule_that_changes_the_type_is_refused() -> None:
 def test_rules_that_do_not_end_are_stopped(endless: Rules) -> None:
     with pytest.raises(CompileError, match="the rules do not end"):
         rewrite(Graph((X,), (make("abs", X),)), endless)
+
+
+def test_a_rule_is_tried_where_an_operand_is_what_it_needs() -> None:
+    tried: list[Node] = []
+
+    def match(node: Node) -> None:
+        tried.append(node)
+
+    beside = Rule("rule", ("multiply",), match, tuple, ("exp", CONSTANT))
+    of_exp, of_number = make("multiply", X, make("exp", X)), make("multiply", X, constant(np.float32(2)))
+    graph = Graph((X,), (make("multiply", X, X), of_exp, of_number, make("multiply", X, make("abs", X))))
+    assert rewrite(graph, rules(beside)) is graph
+    assert tried == [of_exp, of_number]
+    tried.clear()
+    rewrite(graph, rules(beside, rule("multiply", lambda node: None, "of any operands")))
+    assert len(tried) == 4
+
+
+def test_a_lasting_table_looks_once_at_a_node_that_no_rule_fits() -> None:
+    tried: list[Node] = []
+    table = Rules([rule("abs", lambda node: tried.append(node))], lasting=True)
+    graph = Graph((X,), (make("abs", make("sinh", X)),))
+    for _ in range(3):
+        rewrite(graph, table)
+    assert tried == [graph.outputs[0]]
+    rewrite(graph, rules(rule("abs", lambda node: tried.append(node))))  # another table has to look
+    assert len(tried) == 2

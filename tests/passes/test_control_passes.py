@@ -208,4 +208,5 @@ def test_layers_are_told_from_steps_without_a_walk(monkeypatch: pytest.MonkeyPat
 
     graph = layers([hm.ones((4, 4)) * (k + 1) / 64 for k in range(70)])
     monkeypatch.setattr(roll, "_steps", walked)
-    assert roll._roll(graph) is None
+    nodes = graph.nodes()
+    assert roll._roll(graph, nodes, roll._cuts(nodes), roll._anchors(nodes)) is None

@@ -72,13 +72,15 @@ class Layouts:
 
     def __init__(self) -> None:
         self._of: dict[ir.Node, np.ndarray | None] = {}  # None: dense, in C order
-        self._pinned: dict[int, tuple[ReferenceType[Tensor], np.ndarray]] = {}
+        self._pinned: dict[int, tuple[ReferenceType[Tensor], np.ndarray | None]] = {}  # None as above
 
     def source(self, t: Tensor, array: np.ndarray) -> None:
         """Notes that `t` is the traced tensor of this array."""
         if type(array) is not np.ndarray:
             return  # of a device, where values are dense and never change
-        like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
+        like = None
+        if array.strides != stand_in(array.shape, array.dtype).strides:
+            like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
         self._pinned[id(t)] = ref(t), like
         self._of[t._array] = like
 
@@ -90,24 +92,36 @@ class Layouts:
         """A stand-in with the layout of a tensor that is no view."""
         pinned = self._pinned.get(id(t))
         if pinned is not None and pinned[0]() is t:
-            return pinned[1]
+            return _dense(t._array) if pinned[1] is None else pinned[1]
         return self.of_node(t._array)
 
     def of_node(self, node: ir.Node) -> np.ndarray:
+        found = self._known(node)
+        return _dense(node) if found is None else found
+
+    def _known(self, node: ir.Node) -> np.ndarray | None:
         if node not in self._of:
             for n in between([node], self._of):
                 if n not in self._of:
                     self._of[n] = self._make(n)
-        return self._at(node)
+        return self._of[node]
 
     def made(self, t: Tensor, operands: Sequence[Tensor]) -> None:
         """Notes a new result, `t`. What was written to lies where it lay, whatever its value's node says, and so may
         results computed from it.
         """
-        node = t._array
-        if not any(id(x) in self._pinned or getattr(x, "_view", None) is not None for x in operands):
+        node, known, pinned = t._array, self._of, self._pinned
+        if node.op is None:
             return
-        if node.op is None or node.op.is_view or not node.inputs:
+        moves = node.op.is_view and node.op.element_map != "flat"
+        if not moves and all([known.get(n, self) is None for n in node.inputs]):
+            known.setdefault(node, None)  # as `_make` finds it later for others
+        if node.op.is_view or not node.inputs:
+            return
+        if not any([id(x) in pinned or getattr(x, "_view", None) is not None for x in operands]):
+            return
+        if all(map(self._is_dense, operands)):  # of most results: of parameters, and numbers beside them
+            self._of.setdefault(node, None)
             return
         laid = self._laid(node, [layout(x) for x in operands])
         own = self.of_node(node)
@@ -115,9 +129,18 @@ class Layouts:
         if laid.strides != own.strides:
             self._pinned[id(t)] = ref(t), laid
 
-    def _at(self, node: ir.Node) -> np.ndarray:
-        found = self._of[node]
-        return _dense(node) if found is None else found
+    def _is_dense(self, t: Tensor) -> bool:
+        """Whether a tensor is dense in C order, and so is what its node says."""
+        if not t._array.shape:
+            return True
+        if self._known(t._array) is not None:
+            return False
+        view = getattr(t, "_view", None)
+        if view is not None:
+            parent, op, _ = view
+            return op.element_map == "flat" and self._is_dense(parent)
+        pinned = self._pinned.get(id(t))
+        return pinned is None or pinned[1] is None or pinned[0]() is not t
 
     def _make(self, node: ir.Node) -> np.ndarray | None:
         if node.op is None:
@@ -125,7 +148,7 @@ class Layouts:
         known = [self._of[n] for n in node.inputs]
         if node.op.is_view:
             dense = node.op.element_map == "flat" and known[0] is None
-            return None if dense else self._view(node, self._at(node.inputs[0]))
+            return None if dense else self._view(node, self.of_node(node.inputs[0]))
         return self._laid(node, known)
 
     def _laid(self, node: ir.Node, known: Sequence[np.ndarray | None]) -> np.ndarray | None:

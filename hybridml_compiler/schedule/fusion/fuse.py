@@ -12,27 +12,20 @@ The decisions look at the kind of an operation and its cost, never at its name.
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ...graph.body import family
-from ...graph.facts import element_cost, is_expensive, may_fail, moved, reduced_axes, widens
+from ...graph.facts import element_cost, is_expensive, moved, widens
 from ...graph.ir import Graph, Node, users
-from ...record import record, replace
-from ...sizes.dims import hint, is_dim
+from ...record import record
+from ...sizes.dims import hint
 from ...walk import postorder, reachable
 from .. import cost
-from ..kernels.gemm import Product
-from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
+from ..kernels.library import LIBRARY, Capabilities, Library
 from ..lowering.pretranspose import worth_turning
-from .epilogue import splits
-from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, row_aligned
+from .group import OWN_LOOP, TAKE_MEMORY, Expressions, Group
+from .grouping import Grouping, any_fails
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
-
-# Kinds that are given arrays in memory and compute by themselves, one or more results in a run.
-_TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to NumPy"}
 
 
 @record(frozen=False)
@@ -45,19 +38,20 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
     """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
     order = graph.nodes()
     materialised, weighed = materialise(graph, order, target)
-    groups, owner = _group(order, materialised, target)
-    choice = choose(graph, order, weighed, materialised, groups, owner)
+    grouping = Grouping(order, target)
+    groups, owner = grouping.groups(materialised)
+    choice = choose(graph, order, weighed, materialised, groups, owner, grouping.expressions)
     if choice.again or choice.kept:
         kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
         materialised = {node: kept[node] for node in order if node in kept}
-        groups, owner = _group(order, materialised, target)
+        groups, owner = grouping.groups(materialised)
     packing = choose_prologues(order, set(graph.roots), materialised, groups, owner, donated.values(), target)
     if packing.computed:
         materialised = {node: reason for node, reason in materialised.items() if node not in packing.computed}
-        groups, owner = _group(order, materialised, target, packing.computed)
+        groups, owner = grouping.groups(materialised, packing.computed)
     explain(choice, groups)
     explain_kept(packing, owner)
-    _order_overwrites(groups, owner, donated)
+    _order_overwrites(groups, owner, donated, grouping.expressions)
     _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)
 
@@ -81,34 +75,43 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
     leaves: dict[Node, float] = {}  # bytes loaded for one element
     size: dict[Node, int] = {}
     for node in order:
-        inline_inputs = [i for i in node.inputs if i.op is not None and i.kind not in OWN_LOOP and i not in chosen]
-        weight[node] = element_cost(node) + sum(weight[i] / _elements_a_row(i, node) for i in inline_inputs)
-        leaves[node] = sum(
-            leaves[i] / _elements_a_row(i, node) if i in inline_inputs else _bytes_an_element(i, node)
-            for i in node.inputs
-        )
-        size[node] = 1 + sum(size[i] for i in inline_inputs)
-        if size[node] > cost.MAX_INLINE_NODES and node.op is not None:
+        if node.op is None:
+            continue
+        below, loaded, nodes = 0.0, 0.0, 1
+        for operand in node.inputs:
+            if operand.op is not None and operand.kind not in OWN_LOOP and operand not in chosen:
+                served = _elements_a_row(operand, node)
+                below += weight[operand] / served
+                loaded += leaves[operand] / served
+                nodes += size[operand]
+            else:
+                loaded += _bytes_an_element(operand, node)
+        if nodes > cost.MAX_INLINE_NODES:
             kept = _narrowest(node)
             chosen.setdefault(kept, "the expression is long enough")
             if kept is not node:
-                weight[node], leaves[node], size[node] = element_cost(node), _bytes_an_element(kept, node), 1
+                below, loaded, nodes = 0.0, _bytes_an_element(kept, node), 1
+        weight[node], leaves[node], size[node] = element_cost(node) + below, loaded, nodes
     for node in reversed(order):
         if node.op is None:
             continue
-        kinds = {r.kind for r in readers[node]}
-        for kind in kinds & _TAKE_MEMORY.keys():
-            chosen.setdefault(node, _TAKE_MEMORY[kind])
-        for reader in () if kinds.isdisjoint(LIBRARY) else (r for r in readers[node] if r.kind in LIBRARY):
-            library = LIBRARY[reader.kind]
-            base = _memory_for(library, node, casts=target.reads_narrow(reader))
-            if base.op is not None:
-                chosen.setdefault(base, library.reason)
-        if worth_turning(node, readers[node]):
+        reading = readers[node]
+        for reader in reading:
+            if reader.kind in TAKE_MEMORY:
+                chosen.setdefault(node, TAKE_MEMORY[reader.kind])
+        for reader in reading:
+            if reader.kind in LIBRARY:
+                library = LIBRARY[reader.kind]
+                base = _memory_for(library, node, casts=target.reads_narrow(reader))
+                if base.op is not None:
+                    chosen.setdefault(base, library.reason)
+        if node.kind == "movement" and worth_turning(node, reading):
             chosen.setdefault(node, "transposed operand of many products")
-        homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
-        reason = chosen.get(node) or _reason(node, readers[node], weight[node])
-        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads the kept node, and widens it
+        of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
+        homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
+        reason = chosen.get(node) or _reason(node, reading, weight[node])
+        if reason is None and len(homes[node]) > 1 and _moved_from(node, casts=True) not in chosen:
+            # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
                 weighed.add(_narrowest(node))
@@ -124,7 +127,7 @@ def _narrowest(node: Node) -> Node:
 
 def _elements_a_row(operand: Node, node: Node) -> int:
     """Number of consecutive elements that one element of the operand serves, as it lacks the last axes."""
-    if operand.op is None or len(operand.shape) != len(node.shape):
+    if operand.op is None or operand.shape == node.shape or len(operand.shape) != len(node.shape):
         return 1
     served = 1
     for of_operand, of_node in zip(reversed(operand.shape), reversed(node.shape), strict=True):
@@ -160,7 +163,7 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
 def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
     """Reason to keep a value, if writing it once is cheaper than computing it for every materialised node that needs
     it."""
-    if homes < 2 or _is_view_of_memory(node):
+    if _is_view_of_memory(node):
         return None
     again = homes * (weight + cost.memory_cost(leaves))
     once = weight + cost.memory_cost(leaves + node.dtype.itemsize * (1.5 + homes))
@@ -192,170 +195,7 @@ def _has_own_memory(node: Node) -> bool:
     return node.is_input or bool(node.is_constant and node.shape) or node.kind in OWN_LOOP
 
 
-# ---- 2. group
-
-_NONE: Mapping[Node, str] = {}
-
-
-def _group(
-    order: Sequence[Node], materialised: dict[Node, str], machine: Capabilities, computed: Mapping[Node, str] = _NONE
-) -> tuple[list[Group], dict[Node, Group]]:
-    groups: list[Group] = []
-    runs: dict[Any, Group] = {}  # of operations that are several nodes each
-    owner: dict[Node, Group] = {}
-    bit: dict[Group, int] = {}
-    ancestors: dict[Group, int] = {}  # the groups that one needs, directly or not, as bits: 10,000 groups are 12 MB
-    for node in order:
-        if node not in materialised:
-            continue
-        reads, inlined = expression_of(node, materialised)
-        needs = {owner[r] for r in reads if r in owner}
-        several = node.kind in _TAKE_MEMORY  # such an operation may be several nodes
-        target = (
-            runs.get(family(node))
-            if several
-            else _find_group(
-                node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]), machine
-            )
-        )
-        if target is None:
-            target = Group([node], reads, inlined, reasons=[f"{node.op.name if node.op else ''}: {materialised[node]}"])
-            target.call = _library_call(node, materialised, machine, computed)
-            if target.call is not None and target.call[1] in computed:
-                target.reasons.append(f"prologue: {computed[target.call[1]]}")
-            bit[target], ancestors[target] = 1 << len(groups), 0
-            groups.append(target)
-            if several:
-                runs[family(node)] = target
-        else:
-            target.roots.append(node)
-            target.reads |= reads - set(target.roots)
-            target.inlined |= inlined
-            where = "epilogue of" if target.call else "another result of the run" if several else "same index space"
-            target.reasons.append(f"{node.op.name if node.op else ''}: {where} {list(node.shape)}")
-        owner[node] = target
-        above = 0
-        for group in needs - {target}:
-            above |= bit[group] | ancestors[group]
-        if above & ~ancestors[target]:
-            followers = [] if target is groups[-1] else [g for g in groups if ancestors[g] & bit[target]]
-            for group in (target, *followers):
-                ancestors[group] |= above
-        target.after |= needs - {target}
-    return groups, owner
-
-
-def _library_call(
-    node: Node, materialised: dict[Node, str], machine: Capabilities, computed: Collection[Node]
-) -> Matched | None:
-    """The call that computes the node, if the machine can; None where a loop nest must."""
-    assert node.op is not None
-    library = LIBRARY.get(node.kind)
-    if library is None:
-        return None
-    found = library.match(
-        node,
-        lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised or n in computed,
-        machine.reads_narrow(node),
-    )
-    if found is None or not machine.has_library(found[0]):
-        return None
-    call, left, right = found
-    return (replace(call, computed=True), left, right) if isinstance(call, Product) and left in computed else found
-
-
-def _find_group(
-    node: Node,
-    reads: set[Node],
-    inlined: set[Node],
-    needs: set[Group],
-    groups: Sequence[Group],
-    owner: dict[Node, Group],
-    depends: Callable[[Group, Group], bool],
-    machine: Capabilities,
-) -> Group | None:
-    """The latest group that may take the node in: same index space, something in common, no cycle."""
-    if node.kind in ("contraction", "convolution", "scan", "scatter", "random"):
-        return None
-    for group in reversed(groups[-64:]):
-        if group not in needs and reads.isdisjoint(group.reads) and inlined.isdisjoint(group.inlined):
-            continue
-        if group.call is not None:
-            call = group.call[0]
-            fits = group in needs and machine.takes_epilogue(call) and _is_epilogue(node, inlined, call)
-        else:
-            fits = group.kind in ("map", "reduction") or (group in needs and _follows_tiles(node, inlined, group))
-        if not fits:
-            continue
-        if not (group in needs or _share_data(node, group.reads & reads) or _share_data(node, group.inlined & inlined)):
-            continue
-        if len(group.roots) + len(group.inlined | inlined) > cost.MAX_KERNEL_NODES:
-            continue
-        if any(depends(other, group) for other in needs if other is not group):
-            continue
-        if group.call is not None or _same_space(node, group):
-            if all(reads_in_place(node, r, owner) for r in reads if owner.get(r) is group):
-                return group
-        if group.call is None and _same_rows(node, group, owner, depends=group in needs):
-            return group
-    return None
-
-
-def _is_epilogue(node: Node, inlined: set[Node], call: Call) -> bool:
-    """Elementwise over the elements of the result, in a loop that cannot fail."""
-    return node.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not _any_fails(inlined)
-
-
-def _follows_tiles(node: Node, inlined: set[Node], group: Group) -> bool:
-    """Elementwise on random bits, in a loop that cannot fail."""
-    return group.kind == "random" and node.kind == "elementwise" and not _any_fails(inlined)
-
-
-def _share_data(node: Node, common: set[Node]) -> bool:
-    """Whether there is something worth loading or computing once, which a number beside arrays is not."""
-    return any(hint(c.aval.size) > 1 or node.aval.size == 1 for c in common)
-
-
-def _same_space(node: Node, group: Group) -> bool:
-    """Whether both have one output space; a reduction also needs the space it reduces, a map may follow a reduction as
-    its epilogue."""
-    if node.shape != group.shape or (not node.shape and group.kind == "map"):
-        return node.shape == group.shape
-    if node.kind != "reduction":
-        return True
-    if group.kind != "reduction" or group.space is None:
-        return False
-    return group.space == (node.inputs[0].shape, reduced_axes(node))
-
-
-def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: bool) -> bool:
-    """Whether the node may join as part of a row group: rows in cache, its own row only."""
-    axes = reduced_axes(node)
-    space = group.space or ((node.inputs[0].shape, axes) if axes and group.shape == node.inputs[0].shape else None)
-    if space is None or not depends or not _worth_rows(*space):
-        return False
-    form = form_of(node.shape, *space)
-    if axes:
-        form = "full" if space == (node.inputs[0].shape, axes) else None
-    if form is None or any(form_of(root.shape, *space) is None or _slides(root) for root in (node, *group.roots)):
-        return False
-    return row_aligned(node, set(group.roots), owner, *space)
-
-
-def _slides(node: Node) -> bool:
-    """Whether each element combines elements of its own (fold_windows), a loop that a loop over rows cannot hold."""
-    return node.kind == "reduction" and not reduced_axes(node)
-
-
-def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether rows are contiguous, long enough for lanes, and either enough of them for threads or few in all."""
-    if len(shape) - 1 not in axes or shape[-1] == 1:
-        return False
-    row = math.prod(shape[k] for k in axes)
-    rows = math.prod(shape) // max(row, 1)
-    if is_dim(rows) or is_dim(row):
-        return True  # whatever the size at hand: one kernel adds up in another order than two
-    return row > 1 and (rows >= cost.MIN_ROWS or rows * row <= cost.SMALL_SPACE)
+# ---- 2. group (see grouping.py)
 
 
 def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group], materialised: dict[Node, str]) -> None:
@@ -373,7 +213,9 @@ def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group],
 # ---- 3. order
 
 
-def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node]) -> None:
+def _order_overwrites(
+    groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node], expressions: Expressions
+) -> None:
     """A kernel that overwrites an input runs after every other kernel that reads it, and after every check of an index;
     where it cannot, the output gets memory of its own and is copied at the end."""
     checked = [g for g in groups if _may_fail(g)]
@@ -388,7 +230,7 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
         if (
             writer is None
             or paths.lead((*others, *checked), writer)
-            or not all(reads_in_place(r, target, owner) for r in writer.roots)
+            or not all(expressions.in_place(r, target) for r in writer.roots)
         ):
             del donated[output]
             continue
@@ -422,11 +264,7 @@ class _Paths:
 
 def _may_fail(group: Group) -> bool:
     """Whether the kernel checks indices: state that it had overwritten before it failed would be lost."""
-    return _any_fails((*group.roots, *group.inlined))
-
-
-def _any_fails(nodes: Iterable[Node]) -> bool:
-    return any(may_fail(n) for n in nodes)
+    return any_fails((*group.roots, *group.inlined))
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:

@@ -10,7 +10,7 @@ normalisation and their gradients read each row once and keep it in cache. Its n
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import field
 from typing import Literal
 
@@ -22,6 +22,8 @@ from ..kernels.library import Matched
 
 # Kinds that cannot be inlined into another loop.
 OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control", "opaque")
+# Kinds that are given arrays in memory and compute by themselves, one or more results in a run.
+TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to NumPy"}
 Form = Literal["full", "row", "column"]
 
 
@@ -37,21 +39,29 @@ class Group:
     local: set[Node] = field(default_factory=set)  # roots that nothing outside reads: they need no memory
     call: Matched | None = None  # the library code that computes the first root, if any; the others are its epilogue
 
-    @property
-    def kind(self) -> str:
-        """map, or the kind of its root with a loop of its own: how the kernel is built."""
-        kinds = {n.kind for n in self.roots if n.op is not None}
-        return next((kind for kind in OWN_LOOP if kind in kinds), "map")
+    def __post_init__(self) -> None:
+        # map, or the kind of its root with a loop of its own: how the kernel is built
+        self.kind = "map"
+        # the index space of its results (of its rows, for a row group)
+        self.shape: tuple[int, ...] = self.roots[0].shape if self.roots else ()
+        # (shape, reduced axes) of the space that its reductions run over
+        self.space: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+        for node in self.roots:
+            self._note(node)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The index space of its results (of its rows, for a row group)."""
-        return next((n.shape for n in self.roots if reduced_axes(n)), self.roots[0].shape)
+    def add(self, node: Node, reads: set[Node], inlined: set[Node]) -> None:
+        """Adds a root that is computed from these nodes in memory and inlined ones."""
+        self.roots.append(node)
+        self.reads |= reads.difference(self.roots)
+        self.inlined |= inlined
+        self._note(node)
 
-    @property
-    def space(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """(shape, reduced axes) of the space that its reductions run over."""
-        return next(((n.inputs[0].shape, reduced_axes(n)) for n in self.roots if reduced_axes(n)), None)
+    def _note(self, node: Node) -> None:
+        if node.kind in OWN_LOOP:
+            ranks = [OWN_LOOP.index(kind) for kind in (node.kind, self.kind) if kind != "map"]
+            self.kind = OWN_LOOP[min(ranks)]
+        if self.space is None and (axes := reduced_axes(node)):
+            self.shape, self.space = node.shape, (node.inputs[0].shape, axes)
 
 
 def form_of(shape: tuple[int, ...], space: tuple[int, ...], axes: tuple[int, ...]) -> Form | None:
@@ -105,42 +115,62 @@ def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[i
     return node.kind == "reduction" and there == "full" and reduced_axes(node) == axes
 
 
-def expression_of(node: Node, materialised: Container[Node]) -> tuple[set[Node], set[Node]]:
-    """(nodes in memory, nodes inlined) that the kernel of `node` computes it from."""
-    reads: set[Node] = set()
-    inlined: set[Node] = set()
-    stack = list(node.inputs)
-    while stack:
-        n = stack.pop()
-        if n in reads or n in inlined:
-            continue
-        if n in materialised or n.is_input:
-            reads.add(n)
-        else:
-            inlined.add(n)
-            stack.extend(n.inputs)
-    return reads, inlined
+@record
+class Expression:
+    """Nodes that the kernel of a value computes it from: those in memory, those computed with it; and of those in
+    memory the ones that it reads elsewhere than at the element at hand, counted in row-major order."""
+
+    reads: set[Node]
+    inlined: set[Node]
+    displaced: set[Node]
 
 
-def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
-    """Whether the kernel of `node` at element i, counted in row-major order, reads `read` only at element i.
+def expression_of(node: Node, materialised: Container[Node]) -> Expression:
+    """The expression of a value, computed or not.
 
-    True if all nodes between are elementwise over one shape, or reshapes; false as soon as one path moves elements.
+    An operand is read in place where all nodes above it are elementwise over one shape, or reshapes; one path that
+    moves elements displaces it.
     """
-    if node.op is None:
-        return False
+    reads: set[Node] = set()
+    displaced: set[Node] = set()
+    in_place: set[Node] = set()  # inlined nodes, by how they are read; some are in both
+    moved: set[Node] = set()
     stack = [(node, True)]
-    seen: set[tuple[Node, bool]] = set()
     while stack:
-        n, in_place = stack.pop()
-        assert n.op is not None
+        n, at_hand = stack.pop()
+        element_map, shape = n.op.element_map if n.op is not None else "", n.shape
         for operand in n.inputs:
-            same = n.op.element_map == "broadcast" and operand.shape == n.shape
-            stays = in_place and (same or n.op.element_map == "flat")
-            if operand is read and not stays:
-                return False
-            inlined = operand.op is not None and operand not in materialised
-            if inlined and (operand, stays) not in seen:
-                seen.add((operand, stays))
+            stays = at_hand and (element_map == "flat" or (element_map == "broadcast" and operand.shape == shape))
+            if operand in materialised or (operand.op is None and operand.value is None):
+                reads.add(operand)
+                if not stays:
+                    displaced.add(operand)
+            elif operand not in (inlined := in_place if stays else moved):
+                inlined.add(operand)
                 stack.append((operand, stays))
-    return True
+    return Expression(reads, in_place | moved, displaced)
+
+
+class Expressions:
+    """Expressions of values for a choice of those in memory; of the choice before those that are the same."""
+
+    def __init__(self, materialised: Collection[Node], before: Expressions | None = None) -> None:
+        self.materialised = materialised
+        self._known: dict[Node, Expression] = {}
+        if before is not None:
+            changed = set(before.materialised).symmetric_difference(materialised)
+            self._known = {
+                node: x
+                for node, x in before._known.items()
+                if changed.isdisjoint(x.reads) and changed.isdisjoint(x.inlined)
+            }
+
+    def of(self, node: Node) -> Expression:
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = expression_of(node, self.materialised)
+        return found
+
+    def in_place(self, node: Node, read: Node) -> bool:
+        """Whether the kernel of `node` at element i reads `read` only at element i."""
+        return node.op is not None and read not in self.of(node).displaced

@@ -121,7 +121,8 @@ def choose_prologues(
         if not all(times):
             continue
         del kept[node]
-        leaves, inlined = expression_of(node, kept)
+        expression = expression_of(node, kept)
+        leaves, inlined = expression.reads, expression.inlined
         large = {leaf for leaf in leaves if leaf.aval.hinted.size * SMALL > node.aval.hinted.size}
         if large & written_over:
             kept[node] = materialised[node]
@@ -158,7 +159,7 @@ def _computing(group: Group, node: Node, materialised: Mapping[Node, str]) -> Pr
         return None
     if product.symbolic or product.stored is not None or not _is_whole(product, node):
         return None
-    if any(node in expression_of(root, materialised)[0] for root in group.roots[1:]):
+    if any(node in expression_of(root, materialised).reads for root in group.roots[1:]):
         return None
     return replace(product, computed=True)
 

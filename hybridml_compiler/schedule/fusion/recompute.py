@@ -28,7 +28,7 @@ from ...graph.ir import Graph, Node
 from ...record import record
 from ...walk import reachable
 from .. import cost
-from .group import Group, reads_in_place
+from .group import Expressions, Group
 from .min_cut import minimum_cut
 
 
@@ -55,9 +55,10 @@ def choose(
     materialised: Mapping[Node, str],
     groups: Sequence[Group],
     owner: Mapping[Node, Group],
+    expressions: Expressions,
 ) -> Choice:
     """The candidates that are better computed again, and the values that are kept (some of them, or some below)."""
-    regions = _Regions(graph, order, candidates, materialised, groups, owner)
+    regions = _Regions(graph, order, candidates, materialised, groups, owner, expressions)
     choice, known = Choice(), dict[tuple[Value, ...], set[int]]()
     for region, values in regions.values():
         if values not in known:
@@ -82,6 +83,7 @@ class _Regions:
         materialised: Mapping[Node, str],
         groups: Sequence[Group],
         owner: Mapping[Node, Group],
+        expressions: Expressions,
     ) -> None:
         self.materialised, self.owner = materialised, owner
         self.position = {node: k for k, node in enumerate(order)}
@@ -92,7 +94,7 @@ class _Regions:
                 if node in self.readers and owner[node] is not group:
                     self.readers[node].append(group)
         read = {n for n in candidates if self.readers[n]}
-        self.wanted = {n for n in read if all(_in_place(n, group, owner) for group in self.readers[n])}
+        self.wanted = {n for n in read if all(_in_place(n, group, expressions) for group in self.readers[n])}
         self.inside = set(candidates) - read | self.wanted
         self.written = {n for n in materialised if self.readers[n] and n not in self.inside} | set(graph.roots)
         for node in sorted(self.wanted, key=self.position.__getitem__):
@@ -243,13 +245,13 @@ def _picoseconds(width: float) -> int:
     return round(width * 1e3)
 
 
-def _in_place(node: Node, group: Group, owner: Mapping[Node, Group]) -> bool:
+def _in_place(node: Node, group: Group, expressions: Expressions) -> bool:
     """Whether the group reads the node element for element, so that it can compute it as well."""
-    return all(_by_element(root, node, owner) for root in group.roots)
+    return all(_by_element(root, node, expressions) for root in group.roots)
 
 
-def _by_element(root: Node, node: Node, owner: Mapping[Node, Group]) -> bool:
+def _by_element(root: Node, node: Node, expressions: Expressions) -> bool:
     if not reduced_axes(root):
-        return reads_in_place(root, node, owner)
+        return expressions.in_place(root, node)
     (operand, *_) = root.inputs
-    return operand is node or operand in owner or reads_in_place(operand, node, owner)
+    return operand is node or operand in expressions.materialised or expressions.in_place(operand, node)

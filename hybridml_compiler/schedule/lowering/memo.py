@@ -84,14 +84,18 @@ class LoweringMemo:
         by number, of which the group reads single numbers and nothing else, the place of the first)."""
         roots, number, lines = set(group.roots), dict[Node, int](), list[Any]()
         cuts: dict[Node, int] = {}  # single numbers of arrays in memory: where they are
+        leaves: set[Node] = set()
 
-        def is_leaf(node: Node) -> bool:
-            return node.op is None or (node not in roots and self.in_memory(node))
+        def operands(node: Node) -> Sequence[Node]:
+            if node.op is None or (node not in roots and self.in_memory(node)):
+                leaves.add(node)
+                return ()
+            return node.inputs
 
-        for node in postorder(group.roots, lambda node: () if is_leaf(node) else node.inputs):
+        for node in postorder(group.roots, operands):
             number[node] = len(number)
-            leaf = is_leaf(node)
-            if not leaf and node.kind == "movement" and _is_single(node) and is_leaf(node.inputs[0]):
+            leaf = node in leaves
+            if not leaf and node.kind == "movement" and node.inputs[0] in leaves and _is_single(node):
                 cuts[node] = _place(node)
             lines.append(self._line(node, leaf, number))
         written = [n for n in number if n in self.overwrites]
@@ -99,7 +103,7 @@ class LoweringMemo:
             number.setdefault(self.overwrites[node], len(number))  # in whose memory it is, whether or not that is read
         first: dict[Node, int] = {}
         if cuts:
-            others = {n for node in number if node not in cuts and not is_leaf(node) for n in node.inputs}
+            others = {n for node in number if node not in cuts and node not in leaves for n in node.inputs}
             others.update(roots, [self.overwrites[n] for n in written])
             for node, place in cuts.items():
                 (array,) = node.inputs

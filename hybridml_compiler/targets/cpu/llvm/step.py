@@ -22,6 +22,7 @@ from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS
 from . import ir
 from .callee import Callee
 from .kernel import KERNEL_TYPE
+from .operand_tables import MANY, TOGETHER, OperandTables
 from .sizes import Sizes
 from .spans import Spans
 from .types import I8, I64, PTR, VOID, constant
@@ -78,14 +79,17 @@ def emit_step(
     sizes = slots.sizes
     blas = hold and any(callee is not None and callee.calls_blas for callee in callees)
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
-    operands = b.memory(PTR, max(widest, 1))
+    operands = b.memory(PTR, max(-(-widest // TOGETHER) * TOGETHER, 1))
+    as_data = len(plan.launches) >= MANY and not b.checks and not plan.symbols
+    tables = OperandTables(b, step.args[0], operands, slots.first) if as_data else None
     status = slots.pointer(BufferRef("arena")) if plan.checked else None
     if status is not None:
         b.store(_i64(0), status)
     if blas:
         _blas(b, module, needs, "hold")
     for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
-        pointers = [slots.pointer(place) for place in launch.operands]
+        filled = tables is not None and not isinstance(launch.spec, Copy) and tables.fill(launch.operands)
+        pointers = [] if filled else [slots.pointer(place) for place in launch.operands]
         for k, place in enumerate(launch.operands if b.checks else ()):
             nbytes, what = extent_of(plan, number, place)
             if nbytes is not None:
@@ -130,6 +134,8 @@ def emit_step(
                 if blas:
                     _blas(b, module, needs, "release")
                 b.ret(_i64(number + 1))
+    if tables is not None:
+        tables.end()
     if blas:
         _blas(b, module, needs, "release")
     b.ret(_i64(0))
