@@ -12,6 +12,8 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.schedule.kernels.library import Capabilities
+from hybridml_compiler.targets.registry import find_target
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.on_devices import results
@@ -25,7 +27,7 @@ def toy(own_devices: None) -> str:
     assert code.count("\n") < 400
     names: dict[str, Any] = {}
     exec(code, names)
-    return str(names["DEVICE"].name)
+    return str(names["TOY"].name)
 
 
 @pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
@@ -40,8 +42,10 @@ def test_every_row(toy: str, most: int) -> None:
                     assert_close(b, a)
 
 
-def test_control_flow(toy: str) -> None:
-    """Loops and choices are calls of NumPy there."""
+@pytest.mark.parametrize("runs_control", [True, False])
+def test_control_flow(toy: str, runs_control: bool) -> None:
+    """Loops and choices are calls of NumPy where a target does not say that it runs them."""
+    vars(find_target(toy))["capabilities"] = Capabilities(runs_control=runs_control)
 
     def program(x: hm.Tensor) -> Any:
         total, ys = hm.scan(lambda c, row: (c + row, c * row), x[0] * 0, x)
@@ -52,7 +56,8 @@ def test_control_flow(toy: str) -> None:
     traced, there = hm.trace(program), x.to(toy)
     for a, b in zip(program(x), traced(there), strict=True):
         assert b.device == toy and a.tolist() == b.tolist()
-    assert "graph body0(" in traced.ir and "NumPy's loop" in traced.llvm and traced.cache_info().compiles == 1
+    assert "graph body0(" in traced.ir and traced.cache_info().compiles == 1
+    assert ("NumPy's loop" in traced.llvm) != runs_control
 
 
 def test_transfers_in_a_body_of_a_body(toy: str) -> None:
