@@ -16,9 +16,9 @@ from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.kernels.library import Call
 from hybridml_compiler.schedule.launch import Plan
 from hybridml_compiler.schedule.plan import make_plan
+from hybridml_compiler.targets import run_plan as walk
 from hybridml_compiler.targets.cpu.capabilities import capabilities
 from hybridml_compiler.targets.cpu.spec import host_spec
-from hybridml_compiler.targets import run_plan as walk
 from hybridml_compiler.targets.reference.target import TARGET
 
 
