@@ -31,6 +31,23 @@ _COMPARE = {
 }
 
 
+def _comparison(op: str) -> Callable[[LoopBuilder, Scalar, Scalar], Expr]:
+    return lambda self, a, b: self.compare(op, a, b)
+
+
+def _logical(op: str, neutral: bool) -> Callable[[LoopBuilder, Scalar, Scalar], Expr]:
+    """An instruction on bits, without a bool that leaves the other as it is, or decides the result."""
+
+    def method(self: LoopBuilder, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        for one, other in ((x, y), (y, x)) if x.dtype.kind == "b" else ():
+            if one.op == "const":
+                return other if one.attr == neutral else one
+        return x if x is y else self.emit(op, x, y)
+
+    return method
+
+
 class LoopBuilder:
     def __init__(self) -> None:
         self.pending: list[Reduce] = []  # reductions that the expressions built so far rely on, in order
@@ -221,7 +238,7 @@ class LoopBuilder:
                 return y
         return self.emit(op, x, y)
 
-    def _compare(self, op: str, a: Scalar, b: Scalar) -> Expr:
+    def compare(self, op: str, a: Scalar, b: Scalar) -> Expr:
         x, y = self._unify((a, b))
         if any(is_dim(n) for e in (x, y) for n in (e.low, e.high)):
             known = _compared(op, x, y)
@@ -236,41 +253,8 @@ class LoopBuilder:
                     return self.const(op == "ne", dtypes.bool_)
         return self.emit(op, x, y)
 
-    def eq(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("eq", a, b)
-
-    def ne(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("ne", a, b)
-
-    def lt(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("lt", a, b)
-
-    def le(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("le", a, b)
-
-    def gt(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("gt", a, b)
-
-    def ge(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("ge", a, b)
-
-    def and_(self, a: Scalar, b: Scalar) -> Expr:
-        x, y = self._unify((a, b))
-        if x.dtype.kind == "b":
-            if x.op == "const":
-                return y if x.attr else x
-            if y.op == "const":
-                return x if y.attr else y
-        return x if x is y else self.emit("and_", x, y)
-
-    def or_(self, a: Scalar, b: Scalar) -> Expr:
-        x, y = self._unify((a, b))
-        if x.dtype.kind == "b":
-            if x.op == "const":
-                return x if x.attr else y
-            if y.op == "const":
-                return y if y.attr else x
-        return x if x is y else self.emit("or_", x, y)
+    eq, ne, lt, le, gt, ge = map(_comparison, ("eq", "ne", "lt", "le", "gt", "ge"))
+    and_, or_ = _logical("and_", True), _logical("or_", False)
 
     def select(self, cond: Expr, a: Scalar, b: Scalar) -> Expr:
         x, y = self._unify((a, b))

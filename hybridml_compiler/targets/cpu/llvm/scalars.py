@@ -35,6 +35,24 @@ _REGISTER = 512  # bits
 _SIGNED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
+def _binary(name: str) -> Callable[[LaneBuilder, Operand, Operand], Lanes]:
+    """An instruction of LLVM on two operands, another one for floats."""
+
+    def method(self: LaneBuilder, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        return self._wrap(getattr(self.b, f"f{name}" if x.dtype.kind == "f" else name)(x.value, y.value), x)
+
+    return method
+
+
+def _intrinsic(name: str) -> Callable[..., Lanes]:
+    return lambda self, *operands: self.call(name, *self._same(operands))
+
+
+def _comparison(op: str) -> Callable[[LaneBuilder, Operand, Operand], Lanes]:
+    return lambda self, a, b: self.compare(op, a, b)
+
+
 class LaneBuilder:
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.b = builder
@@ -84,26 +102,8 @@ class LaneBuilder:
 
     # ---- arithmetic
 
-    def _arith(self, name: str, a: Operand, b: Operand) -> Lanes:
-        x, y = self._same((a, b))
-        prefix = "f" if x.dtype.kind == "f" else ""
-        return self._wrap(getattr(self.b, prefix + name)(x.value, y.value), x)
-
-    def add(self, a: Operand, b: Operand) -> Lanes:
-        return self._arith("add", a, b)
-
-    def sub(self, a: Operand, b: Operand) -> Lanes:
-        return self._arith("sub", a, b)
-
-    def mul(self, a: Operand, b: Operand) -> Lanes:
-        return self._arith("mul", a, b)
-
-    def div(self, a: Operand, b: Operand) -> Lanes:
-        x, y = self._same((a, b))
-        return self._wrap(self.b.fdiv(x.value, y.value), x)
-
-    def fma(self, a: Operand, b: Operand, c: Operand) -> Lanes:
-        return self.call("fma", *self._same((a, b, c)))
+    add, sub, mul = map(_binary, ("add", "sub", "mul"))
+    div, fma = _binary("div"), _intrinsic("fma")
 
     def ldexp(self, a: Operand, b: Operand) -> Lanes:
         """x * 2^n: one instruction of AVX-512 ([Note: Micro-kernels]), or two products."""
@@ -141,23 +141,8 @@ class LaneBuilder:
             return self.call("fabs", x)
         return x if x.dtype.kind in "ub" else self.select(self.lt(x, 0), self.neg(x), x)
 
-    def sqrt(self, x: Lanes) -> Lanes:
-        return self.call("sqrt", x)
-
-    def floor(self, x: Lanes) -> Lanes:
-        return self.call("floor", x)
-
-    def ceil(self, x: Lanes) -> Lanes:
-        return self.call("ceil", x)
-
-    def trunc(self, x: Lanes) -> Lanes:
-        return self.call("trunc", x)
-
-    def rint(self, x: Lanes) -> Lanes:
-        return self.call("roundeven", x)
-
-    def copysign(self, a: Operand, b: Operand) -> Lanes:
-        return self.call("copysign", *self._same((a, b)))
+    sqrt, floor, ceil = map(_intrinsic, ("sqrt", "floor", "ceil"))
+    trunc, rint, copysign = map(_intrinsic, ("trunc", "roundeven", "copysign"))
 
     def minimum(self, a: Operand, b: Operand) -> Lanes:
         return self._extreme("lt", a, b)
@@ -223,36 +208,8 @@ class LaneBuilder:
             emit = self.b.icmp_signed if x.dtype.kind == "i" else self.b.icmp_unsigned
         return Lanes(emit(symbol, x.value, y.value), dtypes.bool_, x.lanes)
 
-    def eq(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("eq", a, b)
-
-    def ne(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("ne", a, b)
-
-    def lt(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("lt", a, b)
-
-    def le(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("le", a, b)
-
-    def gt(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("gt", a, b)
-
-    def ge(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("ge", a, b)
-
-    def _bits(self, name: str, a: Operand, b: Operand) -> Lanes:
-        x, y = self._same((a, b))
-        return self._wrap(getattr(self.b, name)(x.value, y.value), x)
-
-    def and_(self, a: Operand, b: Operand) -> Lanes:
-        return self._bits("and_", a, b)
-
-    def or_(self, a: Operand, b: Operand) -> Lanes:
-        return self._bits("or_", a, b)
-
-    def xor(self, a: Operand, b: Operand) -> Lanes:
-        return self._bits("xor", a, b)
+    eq, ne, lt, le, gt, ge = map(_comparison, ("eq", "ne", "lt", "le", "gt", "ge"))
+    and_, or_, xor = map(_binary, ("and_", "or_", "xor"))
 
     def not_(self, x: Lanes) -> Lanes:
         return self._wrap(self.b.not_(x.value), x)
