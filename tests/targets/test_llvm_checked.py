@@ -20,7 +20,7 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cpu.llvm import ir
 from hybridml_compiler.targets.cpu.llvm.checked import CheckedBuilder
-from hybridml_compiler.targets.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, intrinsic
+from hybridml_compiler.targets.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID
 from hybridml_compiler.targets.cpu.runtime import jit, sanitize, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec
@@ -44,7 +44,7 @@ def lanes(*on: int) -> ir.Value:
 
 
 def masked(b: ir.IRBuilder, name: str, result: Any, args: list[ir.Value], kinds: list[Any]) -> None:
-    b.call(intrinsic(b.module, f"masked.{name}", result, [x.type for x in args], kinds), args)
+    b.intrinsic(f"masked.{name}", result, args, kinds)
 
 
 def addresses(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value, step: int) -> ir.Value:

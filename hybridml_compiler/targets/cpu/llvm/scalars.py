@@ -18,7 +18,7 @@ from ....loops.transcendental import TABLE
 from ....loops.transcendental.exp import in_two_factors
 from ....record import record
 from . import ir
-from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
+from .types import I1, I64, Literal, constant, literal, memory_type, register_type
 
 
 @record
@@ -91,8 +91,7 @@ class LaneBuilder:
     def call(self, name: str, *args: Lanes) -> Lanes:
         """An intrinsic overloaded on its operands' type."""
         kind = args[0].value.type
-        fn = intrinsic(self.module, name, kind, [a.value.type for a in args], [kind])
-        return self._wrap(self.b.call(fn, [a.value for a in args]), args[0])
+        return self._wrap(self.b.intrinsic(name, kind, [a.value for a in args], [kind]), args[0])
 
     def __getattr__(self, name: str) -> Callable[..., Lanes]:
         polynomial = TABLE.get(name)
@@ -113,11 +112,10 @@ class LaneBuilder:
             return self._wrap(in_two_factors(Value(self, x), Value(self, y)).raw.value, x)
         kind, bits = register_type(x.dtype, lanes), ir.IntType(lanes)
         name = f"x86.avx512.mask.scalef.{'ps' if x.dtype is dtypes.float32 else 'pd'}.512"
-        scale = intrinsic(self.module, name, kind, [kind, kind, kind, bits, ir.IntType(32)], [])
         every, nearest = Literal(bits, "-1"), constant(4, dtypes.int32)
 
         def piece(p: Any, n: Any) -> Any:
-            return self.b.call(scale, [p, n, Literal(kind, "zeroinitializer"), every, nearest])
+            return self.b.intrinsic(name, kind, [p, n, Literal(kind, "zeroinitializer"), every, nearest])
 
         return self._wrap(self._in_pieces(piece, x.lanes, lanes, x.value, y.value), x)
 
@@ -289,13 +287,8 @@ class LaneBuilder:
         text = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
         kind = ir.ArrayType(element, len(values))
         name = f"table.{hashlib.blake2b(f'{dtype}{text}'.encode(), digest_size=8).hexdigest()}"
-        found = self.module.globals.get(name)
-        if found is None:
-            found = ir.GlobalVariable(self.module, kind, name)
-            found.linkage, found.global_constant, found.align = "internal", True, 64
-            found.initializer = Literal(kind, f"[{text}]")
-        wide = self.cast(index, dtypes.int64)
-        return self.gather(found, wide, dtype, None)
+        found = self.module.constant(name, Literal(kind, f"[{text}]"), 64)
+        return self.gather(found, self.cast(index, dtypes.int64), dtype, None)
 
     def addresses(self, base: Any, index: Lanes, itemsize: int) -> Any:
         """Vector of pointers base + index * itemsize."""
@@ -312,9 +305,8 @@ class LaneBuilder:
         pointers = self.addresses(base, index, dtype.itemsize)
         on = mask.value if mask is not None else constant(True, dtypes.bool_, index.lanes)
         arguments = [pointers, constant(dtype.itemsize, dtypes.int32), on, Literal(kind, "zeroinitializer")]
-        kinds = [a.type for a in arguments]
-        fn = intrinsic(self.module, "masked.gather", kind, kinds, [kind, pointers.type])
-        return self.from_memory(self.b.call(fn, arguments), dtype, index.lanes)
+        value = self.b.intrinsic("masked.gather", kind, arguments, [kind, pointers.type])
+        return self.from_memory(value, dtype, index.lanes)
 
     def from_memory(self, value: Any, dtype: np.dtype, lanes: int) -> Lanes:
         if dtype.kind == "b":
@@ -328,8 +320,7 @@ class LaneBuilder:
         """An i1, whether the condition holds in some lane."""
         if cond.lanes == 1:
             return cond.value
-        kind = cond.value.type
-        return self.b.call(intrinsic(self.module, "vector.reduce.or", I1, [kind], [kind]), [cond.value])
+        return self.b.intrinsic("vector.reduce.or", I1, [cond.value], [cond.value.type])
 
     def rarely(self, cond: Lanes, slow: Callable[[], Lanes], fast: Lanes) -> Lanes:
         """select(cond, slow(), fast), where slow() runs only if some lane needs it."""
