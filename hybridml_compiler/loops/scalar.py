@@ -78,6 +78,10 @@ ISA: dict[str, Instruction] = {
 }
 
 
+# The instruction by which a reduction or a scan combines two values.
+COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
+
+
 def result_dtype(name: str, operands: tuple[np.dtype, ...], dtype: np.dtype | None = None) -> np.dtype:
     """The dtype of instruction `name` on operands of these dtypes; `dtype` is the one asked for (const, cast, ...).
 

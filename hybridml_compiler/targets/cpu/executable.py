@@ -36,14 +36,7 @@ class CpuExecutable(Executable):
             return self._sized(arrays, self.shapes)
         self._check(arrays)
         results = [allocation.empty(aval.shape, aval.dtype) for aval in self.outputs]
-        alone = self._busy.acquire(blocking=False)
-        try:  # a second thread gets an arena of its own
-            arena = (self._arena if alone else None) or entry_spec.arena(self.arena_bytes)
-            status = self._step(arrays, results, arena)
-        finally:
-            if alone:
-                self._busy.release()
-        return self._finished(status, results)
+        return self._step(arrays, results, self.arena_bytes)
 
     def _sized(self, arrays: Sequence[np.ndarray], shapes: Shapes) -> Sequence[np.ndarray] | None:
         """A call of a program with symbols; sizes that its guards do not take run a program of their own."""
@@ -55,23 +48,27 @@ class CpuExecutable(Executable):
         results = [np.empty(n, aval.dtype) for n, aval in zip(of_results, self.outputs, strict=True)]
         self._check(arrays, shapes.inputs(*values))
         table = shapes.table_of(values)
+        return self._step(arrays, results, arena_bytes, table.ctypes.data)
+
+    def _step(
+        self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena_bytes: int, *table: int
+    ) -> Sequence[np.ndarray] | None:
         alone = self._busy.acquire(blocking=False)
-        try:
+        try:  # a second thread gets an arena of its own
             arena = self._arena if alone else None
             if arena is None or arena.owner.nbytes < arena_bytes + entry_spec.ARENA_ALIGNMENT:
                 arena = entry_spec.arena(arena_bytes)
-                self._arena = arena if alone else self._arena
-            status = self._step(arrays, results, arena, table.ctypes.data)
+                if alone and table:  # one of a fixed size has been given away
+                    self._arena = arena
+            places = [*[a.ctypes.data for a in (*arrays, *results)], arena.address, *table]
+            status = entry_spec.call_step(self.step, places)
         finally:
             if alone:
                 self._busy.release()
-        return self._finished(status, results)
-
-    def _finished(self, status: int, results: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
-        if status:
-            reraise(status)
-            return None
-        return results
+        if not status:
+            return results
+        reraise(status)
+        return None
 
     def give_arena(self) -> Arena:
         """Its arena, which now belongs to the caller. A later call of this object makes one for its own time."""
@@ -87,6 +84,3 @@ class CpuExecutable(Executable):
             if array.shape != shape or array.dtype != aval.dtype or not array.flags.c_contiguous:
                 got = f"{array.dtype}{list(array.shape)}" + ("" if array.flags.c_contiguous else " with strides")
                 raise CompileError(f"{self.name}: input {k} must be a C-contiguous {aval}, got {got}")
-
-    def _step(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: Arena, *more: int) -> int:
-        return entry_spec.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena.address, *more])

@@ -18,6 +18,7 @@ from .... import dtypes
 from ....errors import CompileError
 from ....loops.index import coefficient
 from ....loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
+from ....loops.scalar import COMBINE
 from ....record import record
 from ....sizes.dims import Size, at_most, is_dim, same
 from ....walk import postorder
@@ -29,7 +30,6 @@ from .vectors.interleave import interleave
 from .vectors.nontemporal import LINE, beside, stream, streamed
 
 _ENDS = ("load", "index", "var")  # parts of an expression whose own operands have other levels
-_COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 
 CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
 
@@ -205,7 +205,7 @@ class LoopEmitter:
         return finals
 
     def combine(self, op: str, a: Lanes, b: Lanes) -> Lanes:
-        combined: Lanes = getattr(self.s, _COMBINE[op])(a, b)
+        combined: Lanes = getattr(self.s, COMBINE[op])(a, b)
         return combined
 
     def const(self, value: int) -> Lanes:

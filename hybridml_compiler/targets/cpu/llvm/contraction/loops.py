@@ -62,7 +62,7 @@ def greatest(b: ir.IRBuilder, x: Any, y: Any) -> Any:
 
 def offset(b: ir.IRBuilder, *terms: tuple[Any, int]) -> Any:
     """The sum of indices, values or numbers, each times its step."""
-    found = i64(0)
+    found: Any = i64(0)
     for index, step in terms:
         found = b.add(found, b.mul(i64(index) if isinstance(index, int) else index, i64(step)))
     return found
