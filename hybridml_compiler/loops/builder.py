@@ -325,10 +325,14 @@ class LoopBuilder:
             return args[0]
         if tuple(args) == part.args:
             return part
+        return self.with_args(part, tuple(args))
+
+    def with_args(self, part: Expr, args: tuple[Expr, ...]) -> Expr:
+        """The same operation on other operands, without simplification beyond interning."""
         if part.op == "load":
-            return self.load_of(part.attr, tuple(args))
+            return self.load_of(part.attr, args)
         if part.op == "index":
-            return self.index_of(tuple(args), *part.attr)
+            return self.index_of(args, *part.attr)
         return self.emit(part.op, *args, dtype=part.dtype, attr=part.attr)
 
     @property
@@ -386,39 +390,26 @@ class LoopBuilder:
         """The expression with variables replaced, simplified again."""
         memo = {} if memo is None else memo
 
-        def replaced(part: Expr) -> Expr | None:
+        def replaced(part: Expr) -> Any:
             if part in mapping:
                 return mapping[part]
             if not part.args or part.depends.isdisjoint(mapping):
                 return part
             return memo.get(part)
 
-        stack = [expr]
-        while stack:  # not by recursion: an expression may be hundreds of operations deep
-            part = stack[-1]
-            if replaced(part) is not None:
-                stack.pop()
-                continue
-            args = [replaced(a) for a in part.args]
-            if None in args:
-                stack.extend(a for a, new in zip(part.args, args, strict=True) if new is None)
-            else:
-                memo[part] = self._rebuild(part, [a for a in args if a is not None])
-        result = replaced(expr)
-        assert result is not None
+        for part in postorder([expr], lambda part: () if replaced(part) is not None else part.args):
+            if replaced(part) is None:
+                memo[part] = self._rebuild(part, [replaced(a) for a in part.args])
+        result: Expr = replaced(expr)
         return result
 
     def _rebuild(self, expr: Expr, args: list[Expr]) -> Expr:
-        if expr.op == "load":
-            return self.load_of(expr.attr, tuple(args))
-        if expr.op == "index":
-            return self.index_of(tuple(args), *expr.attr)
-        if expr.op in ("cast", "bitcast"):
-            return self.cast(args[0], expr.dtype) if expr.op == "cast" else self.bitcast(args[0], expr.dtype)
+        if expr.op == "cast":
+            return self.cast(args[0], expr.dtype)
         if expr.op in _REBUILT:
             simplified: Expr = getattr(self, expr.op)(*args)
             return simplified
-        return self.emit(expr.op, *args, dtype=expr.dtype, attr=expr.attr)
+        return self.with_args(expr, tuple(args))
 
     # ---- internals
 

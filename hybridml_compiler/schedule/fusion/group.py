@@ -107,19 +107,13 @@ def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[i
 
 def expression_of(node: Node, materialised: Container[Node]) -> tuple[set[Node], set[Node]]:
     """(nodes in memory, nodes inlined) that the kernel of `node` computes it from."""
-    reads: set[Node] = set()
-    inlined: set[Node] = set()
-    stack = list(node.inputs)
-    while stack:
-        n = stack.pop()
-        if n in reads or n in inlined:
-            continue
-        if n in materialised or n.is_input:
-            reads.add(n)
-        else:
-            inlined.add(n)
-            stack.extend(n.inputs)
-    return reads, inlined
+
+    def in_memory(n: Node) -> bool:
+        return n in materialised or n.is_input
+
+    parts = set(reachable(node.inputs, lambda n: () if in_memory(n) else n.inputs))
+    reads = set(filter(in_memory, parts))
+    return reads, parts - reads
 
 
 def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
