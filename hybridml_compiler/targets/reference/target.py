@@ -13,7 +13,8 @@ from ...schedule.kernels.library import Call, Capabilities
 from ..kernel_target import KernelTarget
 
 
-def _has_library(call: Call) -> bool:
+def has_library(call: Call) -> bool:
+    """Whether the walk over a plan computes the call by NumPy."""
     return isinstance(call, Product)
 
 
@@ -21,7 +22,7 @@ class Reference(KernelTarget):
     """The target that says what a plan means."""
 
     name = "reference"
-    capabilities = Capabilities(has_library=_has_library, takes_epilogue=lambda _: True, cores=2, runs_control=True)
+    capabilities = Capabilities(has_library=has_library, takes_epilogue=lambda _: True, cores=2, runs_control=True)
 
     def code_of(self, kernel: Kernel) -> Kernel:
         """The loop nest as it is."""
