@@ -28,7 +28,7 @@ Callees = Mapping[int, Callee]  # by the identity of the spec
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
-def distinct_works(control: Control) -> list[KernelSpec]:
+def distinct_specs(control: Control) -> list[KernelSpec]:
     """Specs that its bodies launch, each once."""
     specs = [launch.spec for plan in control.plans for launch in plan.launches]
     return list({id(spec): spec for spec in specs if not isinstance(spec, Copy)}.values())
@@ -257,7 +257,7 @@ def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None
 
 
 def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:
-    specs = distinct_works(control)
+    specs = distinct_specs(control)
     return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
 
 
@@ -275,6 +275,6 @@ CONTROL = Kind(
     source=lambda control, cpu, parts=(): control_source(control, _callees_by_id(control, cpu, parts)),
     range=lambda control, _: (control.slots if isinstance(control, Loop) else 1, 1),
     nanoseconds=_nanoseconds,
-    calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_works(control)),
-    parts=lambda control, _: distinct_works(control),
+    calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_specs(control)),
+    parts=lambda control, _: distinct_specs(control),
 )

@@ -128,7 +128,7 @@ class Constant(Literal):
 
 
 def spelled(data: bytes) -> Literal:
-    """Bytes as an array."""
+    """An array of these bytes, as its literal."""
     return Literal(ArrayType(IntType(8), len(data)), 'c"' + "".join([f"\\{byte:02x}" for byte in data]) + '"')
 
 
