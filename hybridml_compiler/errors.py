@@ -38,9 +38,9 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
     return frame
 
 
-def user_location(frame: FrameType | None = None) -> str:
+def user_location() -> str:
     """`file.py:12: y = x @ w` of the user's innermost line; empty when there is none."""
-    frame = user_frame(frame)
+    frame = user_frame()
     return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
 
 
@@ -55,21 +55,6 @@ def with_location(message: str) -> str:
     """Append the user's line to a message (once)."""
     where = user_location()
     return f"{message}{LOCATION}{where}" if where and LOCATION not in message else message
-
-
-def beyond_target(error: HybridmlError, frame: FrameType) -> HybridmlError:
-    """The error, raised below this frame of a target, at the line of whoever called that. A target that somebody else
-    has written is no more the user than ours are."""
-    if is_internal(frame.f_code.co_filename):
-        return error
-    message, _, where = str(error).partition(LOCATION)
-    if where == user_location(frame):  # not that of a node
-        outer: FrameType | None = frame
-        while outer is not None and not is_internal(outer.f_code.co_filename):
-            outer = outer.f_back
-        where = "" if outer is None else user_location(outer)
-        error.args = (f"{message}{LOCATION}{where}" if where else message,)
-    return error
 
 
 class HybridmlError(Exception):

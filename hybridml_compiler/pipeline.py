@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import config
-from .errors import CompileError, HybridmlError, beyond_target
+from .errors import CompileError
 from .graph.interpret import interpret
 from .graph.ir import Graph
 from .graph.sizes import at_sizes
@@ -276,8 +276,20 @@ class Stages:
         stats.update(program.facts)
         self.say(1, lambda: _summary(stats))
         inputs, outputs = ([node.aval for node in nodes] for nodes in (graph.inputs, graph.outputs))
-        interface = Interface(self.name, inputs, outputs, self.donate, lambda arrays: failure(graph, arrays))
-        return self.target.executable(program, interface, stats, self, shapes)
+        return self.target.executable(program, Interface(self.name, inputs, outputs, self.donate, stats, self, shapes))
+
+    def failure(self, arrays: Sequence[Any]) -> Exception:
+        """The error of a call with these arrays, in which a check failed: the interpreter raises it again, with the
+        user's line."""
+        from .targets.device import on_host
+
+        try:
+            interpret(self.captured, [on_host(array) for array in arrays])
+        except Exception as error:
+            return error
+        return CompileError(
+            f"{self.name}: an index check failed that the interpreter passes\n{print_graph(self.captured)}"
+        )
 
 
 def _key(graph: Graph, donate: Mapping[int, int], target: Target) -> str:
@@ -323,14 +335,3 @@ def _described(plan: Plan) -> str:
     from .schedule.text import describe_plan
 
     return describe_plan(plan)
-
-
-def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
-    """The error of a failed check: the interpreter raises it again, with the user's line."""
-    try:
-        interpret(graph, arrays)
-    except HybridmlError as error:
-        return beyond_target(error, sys._getframe(2))
-    except Exception as error:
-        return error
-    return CompileError(f"{graph.name}: an index check failed that the interpreter passes\n{print_graph(graph)}")

@@ -22,7 +22,7 @@ from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
 from hybridml_compiler.graph.flops import flops
 from hybridml_compiler.locks import lock
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.targets.cpu.executable import Executable
+from hybridml_compiler.targets.cpu.executable import CpuExecutable
 from hybridml_compiler.targets.cpu.program import STEP
 from hybridml_compiler.targets.cpu.python_entry import entry
 from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
@@ -63,13 +63,13 @@ class Memory(NamedTuple):
 class Timed:
     """The step of a program that reads the clock, beside the `plain` one. It does not keep the program alive."""
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: CpuExecutable) -> None:
         stages: Any = executable.stages
         self.plain = executable.step
         self.library, self.recorder = stages.code.timed(stages.plan)
         self.step = self.library.address(STEP)
 
-    def use(self, executable: Executable, timed: bool) -> None:
+    def use(self, executable: CpuExecutable, timed: bool) -> None:
         """Makes the timed (or the plain) step that of every later call, those of native entries included."""
         old, new = (self.plain, self.step) if timed else (self.step, self.plain)
         executable.step = new
@@ -79,7 +79,7 @@ class Timed:
 
 
 # A program that has once been profiled keeps its other step for the next time: making one takes milliseconds.
-_timed: weakref.WeakKeyDictionary[Executable, Timed] = weakref.WeakKeyDictionary()
+_timed: weakref.WeakKeyDictionary[CpuExecutable, Timed] = weakref.WeakKeyDictionary()
 _one = lock()  # profile at a time
 
 
@@ -90,12 +90,12 @@ class Recording:
         self.calls: list[Call] = []
         self.arrays: list[Memory] = []
         self.freed: dict[int, int] = {}  # number of an array -> when
-        self.launches: list[tuple[Executable, list[Span], int]] = []  # of each program, with the number of lost ones
-        self.own: set[Executable] = set()  # programs of the user's traced functions: the others are the library's
+        self.launches: list[tuple[CpuExecutable, list[Span], int]] = []  # of each program, with the number of lost ones
+        self.own: set[CpuExecutable] = set()  # programs of the user's traced functions: the others are the library's
         self.threads: dict[int, str] = {}
         self.start = self.stop = 0
         self._watch = Watch()
-        self._used: dict[Executable, Timed] = {}
+        self._used: dict[CpuExecutable, Timed] = {}
         self._inside = threading.local()
         self._known: dict[int, weakref.ref[np.ndarray]] = {}
         self._compiles: dict[int, int] = {}
@@ -109,7 +109,7 @@ class Recording:
             self._watch.add(function, self._operation)
         self._watch.add(dispatch.slow, self._general)  # type: ignore[arg-type]
         self._watch.add(TracedFunction.__call__, self._traced)  # type: ignore[arg-type]
-        self._watch.add(Executable.__call__, self._executable)  # type: ignore[arg-type]
+        self._watch.add(CpuExecutable.run, self._executable)  # type: ignore[arg-type]
         self._watch.add(entry.build_entry, self._entry)  # type: ignore[arg-type]
         self.start = _now()
 
@@ -210,7 +210,7 @@ class Recording:
         return call
 
     def _executable(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def run(executable: Executable, *args: Any, **kwargs: Any) -> Any:
+        def run(executable: CpuExecutable, *args: Any, **kwargs: Any) -> Any:
             self._prepare([executable])
             start = _now()
             try:
@@ -222,7 +222,7 @@ class Recording:
 
     def _entry(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def build(spec: Any) -> Any:
-            self._prepare([owner for owner in spec.keep if isinstance(owner, Executable)])
+            self._prepare([owner for owner in spec.keep if isinstance(owner, CpuExecutable)])
             made = original(spec)
             for executable, timed in list(self._used.items()):
                 if timed.plain == spec.step:
@@ -266,7 +266,7 @@ class Recording:
         self.arrays.append(Memory(_now(), array.nbytes, what, place))
 
 
-def programs(function: TracedFunction) -> Iterator[Executable]:
+def programs(function: TracedFunction) -> Iterator[CpuExecutable]:
     """The programs that a traced function has compiled, with those of its questions and gradients."""
     for entries in list(function._entries.values()):
         for found in entries:
@@ -274,13 +274,13 @@ def programs(function: TracedFunction) -> Iterator[Executable]:
             while made:
                 program = made.pop()
                 made += [backward.program for backward in program._vjps.values()]
-                if isinstance(program._executable, Executable):
+                if isinstance(program._executable, CpuExecutable):
                     yield program._executable
             at = [found.root]
             while at:
                 ask = at.pop()
                 segment = getattr(ask, "segment", None)
-                if segment is not None and isinstance(segment.executable, Executable):
+                if segment is not None and isinstance(segment.executable, CpuExecutable):
                     yield segment.executable
                 at += list(getattr(ask, "next", {}).values())
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from hybridml_compiler.once import lazy
 from hybridml_compiler.sizes.dims import hint
-from hybridml_compiler.targets.cpu.executable import Executable
+from hybridml_compiler.targets.cpu.executable import CpuExecutable
 from hybridml_compiler.targets.cpu.runtime.spans import Span
 
 from ..display.reports import Report, duration, render, size
@@ -193,7 +193,7 @@ def timeline_of(recording: Recording, events: Iterable[Event]) -> Timeline:
     return Timeline(recording.start, stop, tuple(blocks), arenas)
 
 
-def _buffers(executable: Executable) -> list[tuple[int, int, int, str, str]]:
+def _buffers(executable: CpuExecutable) -> list[tuple[int, int, int, str, str]]:
     """(first launch, last launch, bytes, what, where) of all that a program computes into: arena and results."""
     stages: Any = executable.stages
     plan, graph = stages.plan, stages.graph

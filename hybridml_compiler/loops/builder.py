@@ -31,6 +31,23 @@ _COMPARE = {
 }
 
 
+def _comparison(op: str) -> Callable[[LoopBuilder, Scalar, Scalar], Expr]:
+    return lambda self, a, b: self.compare(op, a, b)
+
+
+def _logical(op: str, neutral: bool) -> Callable[[LoopBuilder, Scalar, Scalar], Expr]:
+    """An instruction on bits, without a bool that leaves the other as it is, or decides the result."""
+
+    def method(self: LoopBuilder, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        for one, other in ((x, y), (y, x)) if x.dtype.kind == "b" else ():
+            if one.op == "const":
+                return other if one.attr == neutral else one
+        return x if x is y else self.emit(op, x, y)
+
+    return method
+
+
 class LoopBuilder:
     def __init__(self) -> None:
         self.pending: list[Reduce] = []  # reductions that the expressions built so far rely on, in order
@@ -221,7 +238,7 @@ class LoopBuilder:
                 return y
         return self.emit(op, x, y)
 
-    def _compare(self, op: str, a: Scalar, b: Scalar) -> Expr:
+    def compare(self, op: str, a: Scalar, b: Scalar) -> Expr:
         x, y = self._unify((a, b))
         if any(is_dim(n) for e in (x, y) for n in (e.low, e.high)):
             known = _compared(op, x, y)
@@ -236,41 +253,8 @@ class LoopBuilder:
                     return self.const(op == "ne", dtypes.bool_)
         return self.emit(op, x, y)
 
-    def eq(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("eq", a, b)
-
-    def ne(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("ne", a, b)
-
-    def lt(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("lt", a, b)
-
-    def le(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("le", a, b)
-
-    def gt(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("gt", a, b)
-
-    def ge(self, a: Scalar, b: Scalar) -> Expr:
-        return self._compare("ge", a, b)
-
-    def and_(self, a: Scalar, b: Scalar) -> Expr:
-        x, y = self._unify((a, b))
-        if x.dtype.kind == "b":
-            if x.op == "const":
-                return y if x.attr else x
-            if y.op == "const":
-                return x if y.attr else y
-        return x if x is y else self.emit("and_", x, y)
-
-    def or_(self, a: Scalar, b: Scalar) -> Expr:
-        x, y = self._unify((a, b))
-        if x.dtype.kind == "b":
-            if x.op == "const":
-                return x if x.attr else y
-            if y.op == "const":
-                return y if y.attr else x
-        return x if x is y else self.emit("or_", x, y)
+    eq, ne, lt, le, gt, ge = map(_comparison, ("eq", "ne", "lt", "le", "gt", "ge"))
+    and_, or_ = _logical("and_", True), _logical("or_", False)
 
     def select(self, cond: Expr, a: Scalar, b: Scalar) -> Expr:
         x, y = self._unify((a, b))
@@ -341,10 +325,14 @@ class LoopBuilder:
             return args[0]
         if tuple(args) == part.args:
             return part
+        return self.with_args(part, tuple(args))
+
+    def with_args(self, part: Expr, args: tuple[Expr, ...]) -> Expr:
+        """The same operation on other operands, without simplification beyond interning."""
         if part.op == "load":
-            return self.load_of(part.attr, tuple(args))
+            return self.load_of(part.attr, args)
         if part.op == "index":
-            return self.index_of(tuple(args), *part.attr)
+            return self.index_of(args, *part.attr)
         return self.emit(part.op, *args, dtype=part.dtype, attr=part.attr)
 
     @property
@@ -402,39 +390,26 @@ class LoopBuilder:
         """The expression with variables replaced, simplified again."""
         memo = {} if memo is None else memo
 
-        def replaced(part: Expr) -> Expr | None:
+        def replaced(part: Expr) -> Any:
             if part in mapping:
                 return mapping[part]
             if not part.args or part.depends.isdisjoint(mapping):
                 return part
             return memo.get(part)
 
-        stack = [expr]
-        while stack:  # not by recursion: an expression may be hundreds of operations deep
-            part = stack[-1]
-            if replaced(part) is not None:
-                stack.pop()
-                continue
-            args = [replaced(a) for a in part.args]
-            if None in args:
-                stack.extend(a for a, new in zip(part.args, args, strict=True) if new is None)
-            else:
-                memo[part] = self._rebuild(part, [a for a in args if a is not None])
-        result = replaced(expr)
-        assert result is not None
+        for part in postorder([expr], lambda part: () if replaced(part) is not None else part.args):
+            if replaced(part) is None:
+                memo[part] = self._rebuild(part, [replaced(a) for a in part.args])
+        result: Expr = replaced(expr)
         return result
 
     def _rebuild(self, expr: Expr, args: list[Expr]) -> Expr:
-        if expr.op == "load":
-            return self.load_of(expr.attr, tuple(args))
-        if expr.op == "index":
-            return self.index_of(tuple(args), *expr.attr)
-        if expr.op in ("cast", "bitcast"):
-            return self.cast(args[0], expr.dtype) if expr.op == "cast" else self.bitcast(args[0], expr.dtype)
+        if expr.op == "cast":
+            return self.cast(args[0], expr.dtype)
         if expr.op in _REBUILT:
             simplified: Expr = getattr(self, expr.op)(*args)
             return simplified
-        return self.emit(expr.op, *args, dtype=expr.dtype, attr=expr.attr)
+        return self.with_args(expr, tuple(args))
 
     # ---- internals
 

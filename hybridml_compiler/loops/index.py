@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from ..sizes.dims import Size, at_most, extremes, is_dim, same
-from ..walk import postorder
+from ..walk import postorder, reachable
 from .ir import Expr
 
 Range = tuple[Size | None, Size | None]
@@ -69,19 +69,8 @@ def is_affine_step(expr: Expr) -> bool:
 
 def opaque_leaves(expr: Expr) -> list[Expr]:
     """Maximal parts of an affine expression that are neither variables nor constants: loads, divisions, selections."""
-    leaves: dict[Expr, None] = {}
-    seen, stack = {expr}, [expr]
-    while stack:  # each part once: `y + y` repeated makes a tree of 2^n paths out of n parts
-        part = stack.pop()
-        if part.op == "const" or part.op == "var":
-            continue
-        if not is_affine_step(part):
-            leaves[part] = None
-            continue
-        fresh = [a for a in part.args if a not in seen]
-        seen.update(fresh)
-        stack.extend(reversed(fresh))
-    return list(leaves)
+    parts = reachable([expr], lambda part: part.args if is_affine_step(part) else ())
+    return [part for part in parts if part.op != "const" and not is_affine_step(part)]
 
 
 def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, Size] | None = None) -> Size:

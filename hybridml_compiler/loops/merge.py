@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from .. import dtypes
 from ..record import replace
 from ..sizes.dims import Size
+from ..walk import reachable
 from .builder import LoopBuilder
 from .index import affine_coefficient, is_affine_step, opaque_leaves
 from .ir import Expr, For, Kernel, Reduce, Stmt, extent, nested, operands, perfect_nest, serial, statements
@@ -49,20 +50,9 @@ def _affine_uses(stmts: Iterable[Stmt]) -> list[Expr]:
 
     A function of `i0*4 + i1` alone is a function of the merged variable, whatever the function is.
     """
-    uses: dict[Expr, None] = {}
-    seen: set[Expr] = set()
-    stack = [expr for stmt in stmts for expr in operands(stmt)]
-    while stack:
-        expr = stack.pop()
-        if expr in seen:
-            continue
-        seen.add(expr)
-        if is_affine_step(expr):
-            uses[expr] = None
-            stack.extend(opaque_leaves(expr))
-        else:
-            stack.extend(expr.args)
-    return list(uses)
+    roots = [expr for stmt in stmts for expr in operands(stmt)]
+    parts = reachable(roots, lambda expr: opaque_leaves(expr) if is_affine_step(expr) else expr.args)
+    return [expr for expr in parts if is_affine_step(expr)]
 
 
 def _merge_runs(s: LoopBuilder, vars_: Sequence[Expr], uses: list[Expr], mapping: dict[Expr, Expr]) -> tuple[Expr, ...]:

@@ -6,6 +6,7 @@ simplified or reordered: an operator is exactly one instruction of the table in 
 
 from __future__ import annotations
 
+import operator as op
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -16,6 +17,21 @@ from ..dtypes import float32, float64
 from ..errors import DTypeError
 from .float_format import FORMATS, Format
 from .scalar import Builder, Number
+
+
+def _binary(instruction: str) -> Callable[[Value, Value | Number], Value]:
+    def method(self: Value, other: Value | Number) -> Value:
+        return Value(self.s, getattr(self.s, instruction)(self.raw, self.lift(other).raw))
+
+    return method
+
+
+def _reflected(operator: Callable[[Value, Value], Value]) -> Callable[[Value, Number], Value]:
+    return lambda self, other: operator(self.lift(other), self)
+
+
+def _unary(instruction: str) -> Callable[[Value], Value]:
+    return lambda self: Value(self.s, getattr(self.s, instruction)(self.raw))
 
 
 class Value:
@@ -47,86 +63,14 @@ class Value:
         """`other` as a value: a number becomes a constant of this value's dtype."""
         return other if isinstance(other, Value) else Value(self.s, self.s.const(other, self.dtype))
 
-    def _with(self, method: Callable[[Any, Any], Any], other: Value | Number) -> Value:
-        return Value(self.s, method(self.raw, self.lift(other).raw))
-
-    def __add__(self, other: Value | Number) -> Value:
-        return self._with(self.s.add, other)
-
-    def __sub__(self, other: Value | Number) -> Value:
-        return self._with(self.s.sub, other)
-
-    def __mul__(self, other: Value | Number) -> Value:
-        return self._with(self.s.mul, other)
-
-    def __truediv__(self, other: Value | Number) -> Value:
-        return self._with(self.s.div, other)
-
-    def __radd__(self, other: Number) -> Value:
-        return self.lift(other) + self
-
-    def __rsub__(self, other: Number) -> Value:
-        return self.lift(other) - self
-
-    def __rmul__(self, other: Number) -> Value:
-        return self.lift(other) * self
-
-    def __rtruediv__(self, other: Number) -> Value:
-        return self.lift(other) / self
-
-    def __and__(self, other: Value | Number) -> Value:
-        return self._with(self.s.and_, other)
-
-    def __or__(self, other: Value | Number) -> Value:
-        return self._with(self.s.or_, other)
-
-    def __xor__(self, other: Value | Number) -> Value:
-        return self._with(self.s.xor, other)
-
-    def __lshift__(self, other: Value | Number) -> Value:
-        return self._with(self.s.shl, other)
-
-    def __rshift__(self, other: Value | Number) -> Value:
-        return self._with(self.s.shr, other)
-
-    def __lt__(self, other: Value | Number) -> Value:
-        return self._with(self.s.lt, other)
-
-    def __le__(self, other: Value | Number) -> Value:
-        return self._with(self.s.le, other)
-
-    def __gt__(self, other: Value | Number) -> Value:
-        return self._with(self.s.gt, other)
-
-    def __ge__(self, other: Value | Number) -> Value:
-        return self._with(self.s.ge, other)
-
-    def equals(self, other: Value | Number) -> Value:
-        return self._with(self.s.eq, other)
-
-    def differs(self, other: Value | Number) -> Value:
-        return self._with(self.s.ne, other)
-
-    def copysign(self, other: Value | Number) -> Value:
-        return self._with(self.s.copysign, other)
-
-    def __neg__(self) -> Value:
-        return Value(self.s, self.s.neg(self.raw))
-
-    def __abs__(self) -> Value:
-        return Value(self.s, self.s.abs(self.raw))
-
-    def __invert__(self) -> Value:
-        return Value(self.s, self.s.not_(self.raw))
-
-    def sqrt(self) -> Value:
-        return Value(self.s, self.s.sqrt(self.raw))
-
-    def rint(self) -> Value:
-        return Value(self.s, self.s.rint(self.raw))
-
-    def trunc(self) -> Value:
-        return Value(self.s, self.s.trunc(self.raw))
+    __add__, __sub__, __mul__, __truediv__ = map(_binary, ("add", "sub", "mul", "div"))
+    __radd__, __rsub__, __rmul__, __rtruediv__ = map(_reflected, (op.add, op.sub, op.mul, op.truediv))
+    __and__, __or__, __xor__ = map(_binary, ("and_", "or_", "xor"))
+    __lshift__, __rshift__ = map(_binary, ("shl", "shr"))
+    __lt__, __le__, __gt__, __ge__ = map(_binary, ("lt", "le", "gt", "ge"))
+    equals, differs, copysign = map(_binary, ("eq", "ne", "copysign"))
+    __neg__, __abs__, __invert__ = map(_unary, ("neg", "abs", "not_"))
+    sqrt, rint, trunc = map(_unary, ("sqrt", "rint", "trunc"))
 
     def cast(self, dtype: np.dtype) -> Value:
         return Value(self.s, self.s.cast(self.raw, dtype))

@@ -78,6 +78,10 @@ ISA: dict[str, Instruction] = {
 }
 
 
+# The instruction by which a reduction or a scan combines two values.
+COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
+
+
 def result_dtype(name: str, operands: tuple[np.dtype, ...], dtype: np.dtype | None = None) -> np.dtype:
     """The dtype of instruction `name` on operands of these dtypes; `dtype` is the one asked for (const, cast, ...).
 
@@ -149,13 +153,15 @@ class Builder(Protocol[V]):
     def rarely(self, cond: V, slow: Callable[[], V], fast: V) -> V: ...
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+def _instruction(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that computes its operands so. Lanes that a select drops may overflow or be invalid: the flags of NumPy
+    mean nothing here."""
 
+    def method(_: NumpyBuilder, *operands: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return compute(*operands)
 
-def _quiet(f: F) -> F:
-    """Lanes that a select drops may overflow or be invalid; the flags mean nothing here."""
-    wrapped: F = np.errstate(all="ignore")(f)
-    return wrapped
+    return method
 
 
 class NumpyBuilder:
@@ -170,139 +176,29 @@ class NumpyBuilder:
     def dtype(self, v: Array) -> np.dtype:
         return canonical(v.dtype)
 
-    @_quiet
-    def const(self, value: Number, dtype: np.dtype) -> Array:
-        return np.array(value, dtype)
-
-    @_quiet
-    def add(self, a: Array, b: Array) -> Array:
-        return np.add(a, b)
-
-    @_quiet
-    def sub(self, a: Array, b: Array) -> Array:
-        return np.subtract(a, b)
-
-    @_quiet
-    def mul(self, a: Array, b: Array) -> Array:
-        return np.multiply(a, b)
-
-    @_quiet
-    def div(self, a: Array, b: Array) -> Array:
-        return np.divide(a, b)
-
-    @_quiet
-    def fma(self, a: Array, b: Array, c: Array) -> Array:
-        return fma32(a, b, c) if a.dtype == float32 else fma64(a, b, c)
-
-    @_quiet
-    def ldexp(self, a: Array, b: Array) -> Array:
-        return np.ldexp(a, b.astype(np.int32))
-
-    @_quiet
-    def neg(self, a: Array) -> Array:
-        return np.negative(a)
-
-    @_quiet
-    def abs(self, a: Array) -> Array:
-        return np.absolute(a)
-
-    @_quiet
-    def floordiv(self, a: Array, b: Array) -> Array:
-        return np.floor_divide(a, b)
-
-    @_quiet
-    def mod(self, a: Array, b: Array) -> Array:
-        return np.mod(a, b)
-
-    @_quiet
-    def minimum(self, a: Array, b: Array) -> Array:
-        return np.where((a < b) | (a != a), a, b)
-
-    @_quiet
-    def maximum(self, a: Array, b: Array) -> Array:
-        return np.where((a > b) | (a != a), a, b)
-
-    @_quiet
-    def sqrt(self, a: Array) -> Array:
-        return np.sqrt(a)
-
-    @_quiet
-    def floor(self, a: Array) -> Array:
-        return np.floor(a)
-
-    @_quiet
-    def ceil(self, a: Array) -> Array:
-        return np.ceil(a)
-
-    @_quiet
-    def trunc(self, a: Array) -> Array:
-        return np.trunc(a)
-
-    @_quiet
-    def rint(self, a: Array) -> Array:
-        return np.rint(a)
-
-    def copysign(self, a: Array, b: Array) -> Array:
-        return np.copysign(a, b)
-
-    @_quiet
-    def eq(self, a: Array, b: Array) -> Array:
-        return np.equal(a, b)
-
-    @_quiet
-    def ne(self, a: Array, b: Array) -> Array:
-        return np.not_equal(a, b)
-
-    @_quiet
-    def lt(self, a: Array, b: Array) -> Array:
-        return np.less(a, b)
-
-    @_quiet
-    def le(self, a: Array, b: Array) -> Array:
-        return np.less_equal(a, b)
-
-    @_quiet
-    def gt(self, a: Array, b: Array) -> Array:
-        return np.greater(a, b)
-
-    @_quiet
-    def ge(self, a: Array, b: Array) -> Array:
-        return np.greater_equal(a, b)
-
-    def and_(self, a: Array, b: Array) -> Array:
-        return np.bitwise_and(a, b)
-
-    def or_(self, a: Array, b: Array) -> Array:
-        return np.bitwise_or(a, b)
-
-    def xor(self, a: Array, b: Array) -> Array:
-        return np.bitwise_xor(a, b)
-
-    def not_(self, a: Array) -> Array:
-        return np.bitwise_not(a)
-
-    def shl(self, a: Array, b: Array) -> Array:
-        return np.left_shift(a, b)
-
-    def shr(self, a: Array, b: Array) -> Array:
-        return np.right_shift(a, b)
-
-    def select(self, c: Array, a: Array, b: Array) -> Array:
-        return np.where(c, a, b)
-
-    @_quiet
-    def cast(self, x: Array, dtype: np.dtype) -> Array:
-        return x.astype(dtype)
-
-    def bitcast(self, x: Array, dtype: np.dtype) -> Array:
-        return x.view(dtype)
+    const = _instruction(np.array)
+    add, sub, mul, div = map(_instruction, (np.add, np.subtract, np.multiply, np.divide))
+    fma = _instruction(lambda a, b, c: fma32(a, b, c) if a.dtype == float32 else fma64(a, b, c))
+    ldexp = _instruction(lambda a, b: np.ldexp(a, b.astype(np.int32)))
+    neg, abs = map(_instruction, (np.negative, np.absolute))
+    floordiv, mod = map(_instruction, (np.floor_divide, np.mod))
+    minimum = _instruction(lambda a, b: np.where((a < b) | (a != a), a, b))
+    maximum = _instruction(lambda a, b: np.where((a > b) | (a != a), a, b))
+    sqrt, floor, ceil, trunc, rint = map(_instruction, (np.sqrt, np.floor, np.ceil, np.trunc, np.rint))
+    copysign = _instruction(np.copysign)
+    eq, ne, lt = map(_instruction, (np.equal, np.not_equal, np.less))
+    le, gt, ge = map(_instruction, (np.less_equal, np.greater, np.greater_equal))
+    and_, or_, xor = map(_instruction, (np.bitwise_and, np.bitwise_or, np.bitwise_xor))
+    not_, shl, shr = map(_instruction, (np.bitwise_not, np.left_shift, np.right_shift))
+    select = _instruction(np.where)
+    cast = _instruction(lambda x, dtype: x.astype(dtype))
+    bitcast = _instruction(lambda x, dtype: x.view(dtype))
 
     def table(self, values: tuple[Number, ...], index: Array, dtype: np.dtype) -> Array:
         if np.any((index < 0) | (index >= len(values))):
             raise IndexError(f"table of {len(values)} values: index {np.min(index)}..{np.max(index)}; mask the index")
         return np.array(values, dtype)[index]
 
-    @_quiet
     def rarely(self, cond: Array, slow: Callable[[], Array], fast: Array) -> Array:
         """Both sides are pure, so where no lane asks for `slow` it need not run; otherwise it runs on all lanes."""
         return np.where(cond, slow(), fast) if np.any(cond) else np.where(cond, fast, fast)

@@ -45,7 +45,7 @@ from .. import dtypes
 from ..record import record
 from ..sizes.dims import Size, is_dim
 from ..walk import postorder
-from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands
+from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands, statements
 
 __all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
 
@@ -247,10 +247,7 @@ def _named_values(kernel: Kernel) -> set[Expr]:
     for expr in order:
         for operand in expr.args:
             uses[operand] = uses.get(operand, 0) + 1
-    stack = list(kernel.body)
-    while stack:
-        stmt = stack.pop()
-        stack.extend(stmt.body if isinstance(stmt, For) else ())
+    for stmt in statements(kernel.body):
         for operand in operands(stmt):
             uses[operand] = uses.get(operand, 0) + 1
     named: set[Expr] = set()

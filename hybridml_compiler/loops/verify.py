@@ -12,13 +12,27 @@ from .. import dtypes
 from ..errors import LOCATION, CompileError, DTypeError
 from ..sizes.dims import Size, hint
 from .index import affine_terms
-from .ir import LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, expressions, extent, steps
-from .scalar import ISA, result_dtype
+from .ir import (
+    LOOP_KINDS,
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    LoopKind,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    expressions,
+    extent,
+    statements,
+    steps,
+)
+from .scalar import COMBINE, ISA, result_dtype
 from .text import kernel_lines
 from .transcendental import TABLE
 
-REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "argmin", "argmax")
-SCANS = ("add", "mul", "min", "max", "and", "or")
+REDUCTIONS = (*COMBINE, "argmin", "argmax")
 _CONTEXT = 6  # lines of text shown on either side of the fault
 
 
@@ -84,7 +98,7 @@ class _Walk:
                     scope |= {result}
                 case Scan(_, _, op, var, value, _):
                     yield from self.variables(stmt, (var,))
-                    if op not in SCANS or not _combines(op, value):
+                    if op not in COMBINE or not _combines(op, value):
                         yield stmt, f"a scan cannot combine {dtypes.short(value.dtype)} by {op!r}"
                     yield from self.store(stmt, scope | {var}, (For(var, (), "vector"), *around))
                 case Store():
@@ -233,14 +247,8 @@ def exact_span(index: Expr) -> tuple[Size, Size] | None:
 
 def _user_of(kernel: Kernel, expr: Expr) -> Stmt | None:
     """The first statement that evaluates the expression."""
-    stack: list[Stmt] = list(reversed(kernel.body))
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For):
-            stack.extend(reversed(stmt.body))
-        elif expr in expressions((stmt,)):
-            return stmt
-    return None
+    users = (stmt for stmt in statements(kernel.body) if not isinstance(stmt, For))
+    return next((stmt for stmt in users if expr in expressions((stmt,))), None)
 
 
 def _fault(kernel: Kernel, stmt: Stmt | None, message: str, stage: str) -> CompileError:

@@ -39,7 +39,7 @@ def kernel_cost(body: Sequence[Stmt], lanes: int, trips: float = 1.0, vector: Ex
             count *= hint(extent(stmt.var))
         innermost = _innermost(stmt, inner)
         width = lanes if inner is not None else 1
-        total += count * sum(_expression_cost(e, innermost, inner, width) for e in _varying(stmt, innermost))
+        total += count * sum(_expression_cost(e, inner, width) for e in _varying(stmt, innermost))
         if isinstance(stmt, Store | Scan):
             total += count * memory_cost(1.5 * stmt.buffer.dtype.itemsize * width)
     return total
@@ -63,7 +63,7 @@ def _varying(stmt: Stmt, innermost: Expr | None) -> list[Expr]:
     return list(seen)
 
 
-def _expression_cost(expr: Expr, innermost: Expr | None, vector: Expr | None, width: int) -> float:
+def _expression_cost(expr: Expr, vector: Expr | None, width: int) -> float:
     if expr.op == "load":
         strided = vector is not None and vector in expr.depends and coefficient(expr.args[0], vector) not in (0, 1)
         return width * 0.5 if strided else _INSTRUCTION + memory_cost(expr.dtype.itemsize * width)

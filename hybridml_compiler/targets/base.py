@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from ..aval import Aval
+from ..once import lazy
 from ..record import record
 from ..sizes.dims import Size
 
@@ -26,20 +25,13 @@ if TYPE_CHECKING:  # a program that is found on disk needs no schedule
 Stage = Callable[[str], AbstractContextManager[None]]  # times a part of a stage under its name
 
 
-class Program(Protocol):
+@record
+class Program:
     """A compiled plan, without the graph that it was made of: what a target may keep on disk."""
 
-    @property
-    def facts(self) -> Mapping[str, int]:
-        """The fields of `Stats` that a program found on disk knows."""
-
-    @property
-    def fresh(self) -> Sequence[int]:
-        """Positions of the outputs with memory of their own."""
-
-    @property
-    def arena_bytes(self) -> Size:
-        """Bytes of the memory that a call needs beside inputs and outputs."""
+    fresh: Sequence[int]  # positions of the outputs with memory of their own
+    arena_bytes: Size  # of the memory that a call needs beside inputs and outputs
+    facts: Mapping[str, int]  # the fields of `Stats` that a program found on disk knows
 
 
 class Code(Protocol):
@@ -64,57 +56,84 @@ class Code(Protocol):
 
 @record
 class Interface:
-    """The arrays that a program takes and returns, and who explains a call that failed."""
+    """The arrays that a program takes and returns, and what is known about its making."""
 
     name: str
     inputs: Sequence[Aval]
     outputs: Sequence[Aval]  # all of the graph's, in order
     donate: Mapping[int, int]  # output -> input whose memory it is written to
-    # The error of a call whose arrays (on the host) these are, in which an index or a call of NumPy has failed
-    explain_failure: Callable[[Sequence[np.ndarray]], Exception]
+    stats: Any
+    stages: Any  # by which it was made; worked out when somebody looks
+    shapes: Shapes | None = None  # of a graph with symbols for sizes, which only a target that `takes_sizes` is given
 
 
-class Executable(Protocol):
+class Executable:
     """`exe(arrays)` runs a program: one array of the target's per input; returns one per output.
 
-    A donated output is the array of the input that it overwrites; the others are fresh.
+    A donated output is the array of the input that it overwrites; the others are fresh. Several threads may call it at
+    once.
     """
 
-    stats: Any
-    stages: Any
+    def __init__(self, program: Program, interface: Interface) -> None:
+        self.name, self.inputs, self.donate = interface.name, interface.inputs, interface.donate
+        self.stats, self.stages, self.shapes = interface.stats, interface.stages, interface.shapes
+        self.fresh, self.arena_bytes = program.fresh, program.arena_bytes
+        self.outputs = [interface.outputs[k] for k in program.fresh]  # the fresh ones
+
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
+        """The fresh outputs; None where an index check or a call of NumPy has failed, which is then explained."""
+        raise NotImplementedError
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        results = self.run(arrays)
+        if results is None:
+            raise self.stages.failure(arrays)
+        fresh = dict(zip(self.fresh, results, strict=True))
+        count = len(fresh) + len(self.donate)
+        return [fresh[k] if k in fresh else arrays[self.donate[k]] for k in range(count)]
 
     @property
     def ir(self) -> str:
         """Text of the graph that was compiled, after the passes."""
+        return str(self.stages.ir)
+
+    @property
+    def llvm(self) -> str:
+        """The target's code of every kernel and of the step that launches them."""
+        return str(self.stages.llvm)
 
     @property
     def launches(self) -> Sequence[Any]:
         """The launches of one call, in order."""
+        launches: Sequence[Any] = self.stages.launches
+        return launches
 
-    def __call__(self, arrays: Sequence[Any]) -> list[Any]: ...
 
-
-class Target(Protocol):
-    """A machine that plans are compiled for."""
+class Target:
+    """A machine that plans are compiled for: `code` and `executable`, and what is not as it is given here."""
 
     name: str
 
     @property
     def key(self) -> str:
         """Text of all that decides about the code, beside the graph and the compiler."""
+        return self.name
 
-    @property
+    @lazy
     def capabilities(self) -> Capabilities:
         """Answers to what the schedule asks."""
+        from ..schedule.kernels.library import Capabilities
+
+        return Capabilities()
 
     def find(self, key: str) -> Program | None:
         """The program that was kept under the key by any process; None where there is none that runs here."""
+        return None
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> Code:
         """The code of a program with these outputs, to be made."""
+        raise NotImplementedError
 
-    def executable(
-        self, program: Any, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
-    ) -> Executable:
-        """The program as a callable; `shapes` where its graph has symbols for sizes, which only a target that
-        `takes_sizes` is given. Several threads may call it at once."""
+    def executable(self, program: Any, interface: Interface) -> Executable:
+        """A program as a callable."""
+        raise NotImplementedError

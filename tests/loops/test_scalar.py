@@ -27,9 +27,9 @@ def test_table_protocol_and_numpy_builder_name_the_same_instructions() -> None:
     assert protocol == set(ISA)
     for name, row in ISA.items():
         assert row.name == name and row.meaning and set(row.kinds) <= set("biufV")
-        signature = inspect.signature(getattr(S, name))
-        parameters = [p for p in signature.parameters if p not in ("dtype", "value", "values")]
-        assert len(parameters) == row.arity, name
+        signature = inspect.signature(getattr(Builder, name))
+        parameters = [p for p in signature.parameters if p not in ("self", "dtype", "value", "values")]
+        assert len(parameters) == row.arity and callable(getattr(S, name)), name
 
 
 @pytest.mark.parametrize("name", [n for n, r in ISA.items() if r.result in ("same", "bool")])

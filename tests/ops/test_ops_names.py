@@ -38,7 +38,7 @@ HONEST = {
     ("hybridml/tracing/capture/tracer.py", "op is not _astype"): "a cast is how a Python number becomes a tensor",
     ("hybridml_compiler/graph/facts.py", "node.op is astype"): "`is_cast`, which others ask instead",
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
-    ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "_COMBINE.get(part.op, part.op)"): "the same",
+    ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "COMBINE[part.op]"): "the same",
     ("hybridml_compiler/eager/large.py", "op is _astype"): "a cast between narrow floats computes nothing in float32",
 }
 

@@ -12,21 +12,17 @@ import numpy as np
 
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.record import replace
-from hybridml_compiler.schedule.kernels.gemm import Product
-from hybridml_compiler.schedule.kernels.library import Call
 from hybridml_compiler.schedule.launch import Plan
 from hybridml_compiler.schedule.plan import make_plan
+from hybridml_compiler.targets import run_plan as walk
 from hybridml_compiler.targets.cpu.capabilities import capabilities
 from hybridml_compiler.targets.cpu.spec import host_spec
-from hybridml_compiler.targets.reference import plan as reference
+from hybridml_compiler.targets.reference.target import TARGET, has_library
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
-    def has_library(call: Call) -> bool:
-        return blas and isinstance(call, Product)
-
-    target = replace(capabilities(host_spec()), has_library=has_library, takes_epilogue=lambda _: True, cores=2)
-    return make_plan(graph, donate or {}, target)
+    made = {"has_library": has_library if blas else lambda _: False, "takes_epilogue": lambda _: True, "cores": 2}
+    return make_plan(graph, donate or {}, replace(capabilities(host_spec()), **made))
 
 
 def run_plan(
@@ -35,7 +31,7 @@ def run_plan(
     """The graph's `count` outputs, or None if an index check failed. Donated inputs are overwritten."""
     results = [np.empty(aval.shape, aval.dtype) for aval in plan.outputs]
     given, made = ([array.reshape(-1).view(np.uint8) for array in group] for group in (arrays, results))
-    if not reference.run_plan(plan, given, made):
+    if not walk.run_plan(plan, given, made, TARGET.run):
         return None
     fresh = dict(zip(plan.fresh, results, strict=True))
     return [fresh[k] if k in fresh else arrays[donate[k]] for k in range(count)]

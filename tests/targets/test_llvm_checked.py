@@ -20,7 +20,7 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cpu.llvm import ir
 from hybridml_compiler.targets.cpu.llvm.checked import CheckedBuilder
-from hybridml_compiler.targets.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, intrinsic
+from hybridml_compiler.targets.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID
 from hybridml_compiler.targets.cpu.runtime import jit, sanitize, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec
@@ -31,10 +31,6 @@ VECTOR, BITS = ir.VectorType(F32, LANES), ir.VectorType(I1, LANES)
 SIZE = 20  # floats of the buffer, of 40 that there are
 
 
-def i64(value: int) -> ir.Value:
-    return ir.Constant(I64, value)
-
-
 def element(b: ir.IRBuilder, pointer: ir.Value, at: Any) -> ir.Value:
     return b.gep(pointer, [at], F32)
 
@@ -43,15 +39,11 @@ def lanes(*on: int) -> ir.Value:
     return ir.Constant(BITS, [int(k in on) for k in range(LANES)])
 
 
-def masked(b: ir.IRBuilder, name: str, result: Any, args: list[ir.Value], kinds: list[Any]) -> None:
-    b.call(intrinsic(b.module, f"masked.{name}", result, [x.type for x in args], kinds), args)
-
-
 def addresses(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value, step: int) -> ir.Value:
-    first = b.add(b.ptrtoint(buffer, I64), b.mul(at, i64(4)))
+    first = b.add(b.ptrtoint(buffer, I64), b.mul(at, ir.i64(4)))
     wide = ir.Literal(ir.VectorType(I64, LANES), "zeroinitializer")
     for k in range(LANES):
-        wide = b.insert_element(wide, b.add(first, i64(4 * k * step)), ir.Constant(I32, k))
+        wide = b.insert_element(wide, b.add(first, ir.i64(4 * k * step)), ir.Constant(I32, k))
     return b.within(b.inttoptr(wide, ir.VectorType(PTR, LANES)), buffer)
 
 
@@ -65,27 +57,27 @@ def store(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
 
 def masked_load(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     zero = ir.Literal(VECTOR, "zeroinitializer")
-    masked(b, "load", VECTOR, [element(b, buffer, at), ir.Constant(I32, 4), lanes(1, 2), zero], [VECTOR, PTR])
+    b.intrinsic("masked.load", VECTOR, [element(b, buffer, at), ir.Constant(I32, 4), lanes(1, 2), zero], [VECTOR, PTR])
 
 
 def masked_store(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     ones = ir.Literal(VECTOR, "splat (float 1.0)")
-    masked(b, "store", VOID, [ones, element(b, buffer, at), ir.Constant(I32, 4), lanes(1, 2)], [VECTOR, PTR])
+    b.intrinsic("masked.store", VOID, [ones, element(b, buffer, at), ir.Constant(I32, 4), lanes(1, 2)], [VECTOR, PTR])
 
 
 def gather(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     where, zero = addresses(b, buffer, at, 2), ir.Literal(VECTOR, "zeroinitializer")
-    masked(b, "gather", VECTOR, [where, ir.Constant(I32, 4), lanes(0, 1), zero], [VECTOR, where.type])
+    b.intrinsic("masked.gather", VECTOR, [where, ir.Constant(I32, 4), lanes(0, 1), zero], [VECTOR, where.type])
 
 
 def scatter(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     where, ones = addresses(b, buffer, at, 2), ir.Literal(VECTOR, "splat (float 1.0)")
-    masked(b, "scatter", VOID, [ones, where, ir.Constant(I32, 4), lanes(0, 1)], [VECTOR, where.type])
+    b.intrinsic("masked.scatter", VOID, [ones, where, ir.Constant(I32, 4), lanes(0, 1)], [VECTOR, where.type])
 
 
 def copy(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     memcpy = ir.Function(b.module, ir.FunctionType(PTR, [PTR, PTR, I64]), "memcpy")
-    b.call(memcpy, [b.memory(F32, 4), element(b, buffer, at), i64(16)])
+    b.call(memcpy, [b.memory(F32, 4), element(b, buffer, at), ir.i64(16)])
 
 
 def through_a_function(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
@@ -98,8 +90,8 @@ def through_a_function(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
 
 def through_a_table(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     table = b.memory(PTR, 3)
-    b.store(buffer, b.gep(table, [i64(1)], PTR))
-    load(b, b.load(b.gep(table, [i64(1)], PTR), PTR), at)
+    b.store(buffer, b.gep(table, [ir.i64(1)], PTR))
+    load(b, b.load(b.gep(table, [ir.i64(1)], PTR), PTR), at)
 
 
 def through_a_loop(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
@@ -108,8 +100,8 @@ def through_a_loop(b: ir.IRBuilder, buffer: ir.Value, at: ir.Value) -> None:
     b.position_at_end(head)
     pointer = b.phi(PTR)
     pointer.add_incoming(buffer, entry)
-    store(b, pointer, i64(0))
-    pointer.add_incoming(element(b, pointer, i64(1)), head)
+    store(b, pointer, ir.i64(0))
+    pointer.add_incoming(element(b, pointer, ir.i64(1)), head)
     b.cbranch(b.icmp_unsigned("<=", b.ptrtoint(pointer, I64), b.ptrtoint(element(b, buffer, at), I64)), head, after)
     b.position_at_end(after)
 
@@ -135,7 +127,7 @@ def test_a_planted_access_is_found(name: str) -> None:
     module = ir.Module("planted", host_spec(), CheckedBuilder)
     kernel = ir.Function(module, ir.FunctionType(VOID, [PTR, I64]), "kernel")
     b = kernel.build()
-    access(b, b.bounded(b.given(kernel.args[0], 0), i64(4 * SIZE), "the buffer"), kernel.args[1])
+    access(b, b.bounded(b.given(kernel.args[0], 0), ir.i64(4 * SIZE), "the buffer"), kernel.args[1])
     b.ret_void()
     code = [jit.compile_ir(str(module))]
     library = loader.load(code, scratch.symbols() | sanitize.symbols(), ["kernel"])
@@ -330,9 +322,10 @@ def test_many_lanes_are_checked_in_words() -> None:
     module = ir.Module("wide", host_spec(), CheckedBuilder)
     kernel = ir.Function(module, ir.FunctionType(VOID, [PTR]), "kernel")
     b, kind = kernel.build(), ir.VectorType(I8, 128)
-    buffer = b.bounded(b.given(kernel.args[0], 0), i64(100), "the buffer")
+    buffer = b.bounded(b.given(kernel.args[0], 0), ir.i64(100), "the buffer")
     mask = ir.Constant(ir.VectorType(I1, 128), [int(k < 100) for k in range(128)])
-    masked(b, "store", VOID, [ir.Literal(kind, "zeroinitializer"), buffer, ir.Constant(I32, 1), mask], [kind, PTR])
+    zeros = ir.Literal(kind, "zeroinitializer")
+    b.intrinsic("masked.store", VOID, [zeros, buffer, ir.Constant(I32, 1), mask], [kind, PTR])
     b.ret_void()
     assert str(module).count(f"call i1 @{sanitize.MASKED}") == 2
     jit.compile_ir(str(module))

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import CompileError
+from hybridml_compiler.graph.ir import Graph, apply, input_node
+from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.pipeline import compile
+from hybridml_compiler.schedule.kernels.library import Capabilities
+from hybridml_compiler.targets.device import download
+from hybridml_compiler.targets.registry import find_target
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.on_devices import results
@@ -25,7 +33,7 @@ def toy(own_devices: None) -> str:
     assert code.count("\n") < 400
     names: dict[str, Any] = {}
     exec(code, names)
-    return str(names["DEVICE"].name)
+    return str(names["TOY"].name)
 
 
 @pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
@@ -40,8 +48,10 @@ def test_every_row(toy: str, most: int) -> None:
                     assert_close(b, a)
 
 
-def test_control_flow(toy: str) -> None:
-    """Loops and choices are calls of NumPy there."""
+@pytest.mark.parametrize("runs_control", [True, False])
+def test_control_flow(toy: str, runs_control: bool) -> None:
+    """Loops and choices are calls of NumPy where a target does not say that it runs them."""
+    vars(find_target(toy))["capabilities"] = Capabilities(runs_control=runs_control)
 
     def program(x: hm.Tensor) -> Any:
         total, ys = hm.scan(lambda c, row: (c + row, c * row), x[0] * 0, x)
@@ -52,7 +62,8 @@ def test_control_flow(toy: str) -> None:
     traced, there = hm.trace(program), x.to(toy)
     for a, b in zip(program(x), traced(there), strict=True):
         assert b.device == toy and a.tolist() == b.tolist()
-    assert "graph body0(" in traced.ir and "NumPy's loop" in traced.llvm and traced.cache_info().compiles == 1
+    assert "graph body0(" in traced.ir and traced.cache_info().compiles == 1
+    assert ("NumPy's loop" in traced.llvm) != runs_control
 
 
 def test_transfers_in_a_body_of_a_body(toy: str) -> None:
@@ -101,3 +112,20 @@ def test_errors_name_the_line_of_the_user(toy: str) -> None:
     ):
         with pytest.raises(error, match=r"test_toy\.py:\d+: .*  # here$"):
             call()
+
+
+def test_equal_kernels_of_programs_are_compiled_once(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Kernel] = []
+    monkeypatch.setattr(find_target(toy), "compile", lambda kernel: compiled.append(kernel) or kernel)
+    for _ in range(2):
+        hm.trace(lambda x, y: (hm.exp(x) * 2, y.sum()))(hm.ones(6).to(toy), hm.zeros(6).to(toy))
+    assert len(compiled) == 2
+
+
+def test_arrays_that_a_program_does_not_take(toy: str) -> None:
+    graph = Graph((x := input_node(Aval((3,), np.dtype("f4"))),), (apply(OPS["exp"], [x]),), "grown")
+    exe, there = compile(graph, target=find_target(toy)), hm.ones(3).to(toy)._array
+    assert_close(download(exe([there])[0]), np.exp(np.ones(3, "f4")))
+    for wrong in ([], [there, there], [hm.ones(4).to(toy)._array], [hm.ones(3).to("reference")._array]):
+        with pytest.raises(CompileError, match=r"grown: takes \['f32\[3\]'\] on toy, got"):
+            exe(wrong)

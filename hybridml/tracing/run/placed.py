@@ -13,29 +13,16 @@ import numpy as np
 
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.graph import ir
+from hybridml_compiler.targets.base import Executable
 from hybridml_compiler.targets.device import Device, download, upload
 
 
-class PlacedExecutable:
+class PlacedExecutable(Executable):
     """`exe(arrays)`: each array where its node is, and each result."""
 
-    def __init__(self, executable: Any, device: Device, graph: ir.Graph) -> None:
+    def __init__(self, executable: Executable, device: Device, graph: ir.Graph) -> None:
         self.executable, self.device, self.stats, self.stages = executable, device, executable.stats, executable.stages
         self._here = [node.aval.device == CPU for node in graph.outputs]
-
-    @property
-    def ir(self) -> str:
-        return str(self.executable.ir)
-
-    @property
-    def llvm(self) -> str:
-        """The target's code, as text."""
-        return str(self.stages.llvm)
-
-    @property
-    def launches(self) -> Sequence[Any]:
-        launches: Sequence[Any] = self.executable.launches
-        return launches
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         there = [upload(self.device, a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -36,11 +36,11 @@ class Library:
 
 @record(eq=False)
 class Capabilities:
-    """Abilities of a target that the schedule asks for."""
+    """Abilities of a target that the schedule asks for; without any, those of one that runs loop nests alone."""
 
-    has_library: Callable[[Call], bool]  # can it compute the call?
-    takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
-    cores: int  # that threads may use
+    has_library: Callable[[Call], bool] = lambda _: False  # can it compute the call?
+    takes_epilogue: Callable[[Call], bool] = lambda _: False  # and elementwise work on its result? (see epilogue.py)
+    cores: int = 1  # that threads may use
     # Loop nests come from lowering in serial loops: as the target runs them (see loops/transforms.py)
     schedule: Schedule = parallelized
     # and those of the elements of a call's matrix, whose loops over rows and columns both stay (see epilogue.py).

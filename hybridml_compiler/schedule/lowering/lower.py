@@ -10,6 +10,7 @@ from ...graph.facts import reduced_axes
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, serial, statements
+from ...loops.scalar import COMBINE
 from ...record import replace
 from ...sizes.dims import is_dim, same
 from ...walk import reachable
@@ -174,8 +175,7 @@ class GroupLowering(Expressions):
         target, value = node.op.lower(self.s, at, *loads, **node.params)
         position = self.flat(tuple(target), node.shape)
         if node.op.combine != "set":
-            combine = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])
-            value = combine(self.s.load(out, position), value)
+            value = getattr(self.s, COMBINE[node.op.combine])(self.s.load(out, position), value)
         first = self.finish(copy, schedule)
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
         return [first, self.finish(serial(update_vars, [Store(out, position, value)]), schedule)]

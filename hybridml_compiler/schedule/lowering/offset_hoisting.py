@@ -48,8 +48,10 @@ def _shifted(kernel: Kernel, buffers: Mapping[str, Buffer], shifts: Mapping[str,
         if part.op == "load" and part.attr.name in shifts:
             name = part.attr.name
             new[part] = s.load_of(buffers[name], (_less(s, args[0], shifts[name]), *args[1:]))
+        elif part.op == "const":
+            new[part] = s.const(part.attr, part.dtype) if part.dtype.kind == "i" else part
         elif part.op not in ("var", "result"):  # all made again, so that equal parts are one expression
-            new[part] = _rebuilt(s, part, args)
+            new[part] = s.with_args(part, args)
     changed = tuple(buffers.get(b.name, b) for b in kernel.buffers)
     return replace(kernel, buffers=changed, body=_statements(s, kernel.body, new, buffers, shifts))
 
@@ -91,16 +93,6 @@ def _part(buffer: Buffer, shift: int, indices: Sequence[Expr]) -> Buffer:
     """The buffer as large as the part of it that is read, where that is known."""
     ends = [index.high + 1 if index.high is not None else buffer.size for index in indices]
     return replace(buffer, size=min(max(ends), buffer.size) - shift)
-
-
-def _rebuilt(s: LoopBuilder, part: Expr, args: tuple[Expr, ...]) -> Expr:
-    if part.op == "const":
-        return s.const(part.attr, part.dtype) if part.dtype.kind == "i" else part
-    if part.op == "load":
-        return s.load_of(part.attr, args)
-    if part.op == "index":
-        return s.index_of(args, *part.attr)
-    return s.emit(part.op, *args, dtype=part.dtype, attr=part.attr)
 
 
 def _statements(

@@ -99,12 +99,13 @@ class Code:
 
     def _linked(self, objects: list[bytes], plan: Plan, facts: Mapping[str, int], key: str | None) -> Loaded:
         image = None if key is None else loader.link(objects, [STEP])
-        program = StoredProgram(image, plan.constants, plan.fresh, plan.arena_bytes, facts)
+        program = StoredProgram(plan.fresh, plan.arena_bytes, facts, image, plan.constants)
         if key is None or image is None:
-            return Loaded(program, loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants), facts)
-        library = program.load()
+            library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
+            return Loaded(plan.fresh, plan.arena_bytes, facts, library)
+        loaded = program.load()
         program.save(key)
-        return Loaded(program, library, facts)
+        return loaded
 
     def _require_here(self) -> None:
         if obstacle := self.cpu.obstacle_on(host_spec()):

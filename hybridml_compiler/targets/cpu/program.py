@@ -9,31 +9,28 @@ does not even import LLVM ([Note: Compile time]).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
-from hybridml_compiler.sizes.dims import Size
 from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 
 from ...record import record
+from ..base import Program
 
 STEP = "step"  # the symbol of a program's entry
 LARGEST = 64 << 20  # bytes; a program with larger constants is made again, from kernels that are cached one by one
 
 
 @record
-class StoredProgram:
-    """`fresh` are the positions of the outputs with memory of their own; `facts` the fields of `Stats`."""
+class StoredProgram(Program):
+    """A program with its code as bytes."""
 
     image: Image | None  # None where only LLVM can link: such a program is not kept
     constants: Sequence[np.ndarray]
-    fresh: Sequence[int]
-    arena_bytes: Size
-    facts: Mapping[str, int]
 
     def pack(self) -> bytes:
         """The program as bytes; `unpack` is the inverse."""
@@ -54,34 +51,25 @@ class StoredProgram:
             data[...] = np.frombuffer(raw, data.dtype, data.size, at).reshape(shape)
             constants.append(data)
             at += data.nbytes
-        return StoredProgram(Image.unpack(raw[at:]), constants, fresh, arena_bytes, facts)
+        return StoredProgram(fresh, arena_bytes, facts, Image.unpack(raw[at:]), constants)
 
     def save(self, name: str) -> None:
         """Keep the program for every process."""
         if sum(data.nbytes for data in self.constants) <= LARGEST:
             cache.put(name, self.pack())
 
-    def load(self) -> loader.Library:
-        """The code, ready to run. CompileError if it imports symbols that this process does not have."""
+    def load(self) -> Loaded:
+        """The program, ready to run. CompileError if it imports symbols that this process does not have."""
         assert self.image is not None
-        return loader.load_image(self.image, imports(self.constants, self.image.slots), keep=self.constants)
+        library = loader.load_image(self.image, imports(self.constants, self.image.slots), keep=self.constants)
+        return Loaded(self.fresh, self.arena_bytes, self.facts, library)
 
 
 @record
-class Loaded:
+class Loaded(Program):
     """A program and its code, ready to run."""
 
-    stored: StoredProgram
     library: loader.Library
-    facts: Mapping[str, int]
-
-    @property
-    def fresh(self) -> Sequence[int]:
-        return self.stored.fresh
-
-    @property
-    def arena_bytes(self) -> Size:
-        return self.stored.arena_bytes
 
 
 def find(name: str) -> StoredProgram | None:

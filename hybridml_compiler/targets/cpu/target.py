@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import config
 from ...aval import Aval
 from ...errors import CompileError
 from ...once import lazy
-from ..base import Interface, Stage
+from ..base import Interface, Stage, Target
 from . import program
-from .executable import Executable
-from .program import STEP, Loaded
+from .executable import CpuExecutable
+from .program import Loaded
 from .spec import CpuSpec, host_spec, llvm_version
 
 if TYPE_CHECKING:
     from ...schedule.kernels.library import Capabilities
-    from ..shapes import Shapes
     from .code import Code
     from .llvm.modules import PlanModules
 
 
-class Cpu:
+class Cpu(Target):
     """A program that is found on disk needs neither the schedule nor the code generators: they are imported late."""
 
     name = "cpu"
@@ -44,7 +43,7 @@ class Cpu:
     def find(self, key: str) -> Loaded | None:
         try:
             stored = program.find(key)
-            return None if stored is None else Loaded(stored, stored.load(), stored.facts)
+            return None if stored is None else stored.load()
         except (CompileError, TypeError, ValueError):
             return None
 
@@ -55,23 +54,8 @@ class Cpu:
         modules = self._modules.setdefault(config.read().sanitize, PlanModules(self.spec))
         return Code(modules.trimmed(), outputs, stage)
 
-    def executable(
-        self, program: Loaded, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
-    ) -> Executable:
-        return Executable(
-            interface.name,
-            program.library.address(STEP),
-            interface.inputs,
-            [interface.outputs[k] for k in program.fresh],
-            program.fresh,
-            interface.donate,
-            program.arena_bytes,
-            interface.explain_failure,
-            stats,
-            stages,
-            (program.library,),
-            shapes,
-        )
+    def executable(self, program: Loaded, interface: Interface) -> CpuExecutable:
+        return CpuExecutable(program, interface)
 
 
 TARGET = Cpu(host_spec())

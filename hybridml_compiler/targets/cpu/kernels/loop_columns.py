@@ -19,6 +19,7 @@ from itertools import groupby
 from ....loops.builder import LoopBuilder, identity
 from ....loops.dependence import independent
 from ....loops.ir import Buffer, Expr, For, Kernel, Reduce, Stmt, Store, extent, perfect_nest, serial
+from ....loops.scalar import COMBINE
 from ....loops.transforms import renamed
 from ....sizes.dims import is_symbolic
 
@@ -77,7 +78,7 @@ def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
             step.append(Reduce(s.reduction_result(r.op, value, (within,)), r.op, (within,), value))
             made.append((r.result, row))
         for (_, row), part in zip(made, [p for p in step if isinstance(p, Reduce)], strict=True):
-            total = getattr(s, _COMBINE.get(part.op, part.op))(s.load(row, marker), part.result)
+            total = getattr(s, COMBINE[part.op])(s.load(row, marker), part.result)
             step.append(Store(row, marker, total))
         body += [loop(start), *serial([*before, group], (loop(step),))]
         rows += made
@@ -85,9 +86,6 @@ def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
     scratch = tuple(row for _, row in rows)
     kind = loops[0].kind if len(loops) > 1 else "parallel"
     return Kernel((*kernel.buffers, *scratch), (For(outer[0], serial(outer[1:], body), kind),), lanes)
-
-
-_COMBINE = {"min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 
 
 def _width(size: int) -> int | None:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from ..runtime.sanitize import INSIDE, LANES, LARGEST, MASKED, NARROW, VIOLATED, WITHIN
 from .ir import (
-    ArrayType,
     Block,
     Constant,
     Function,
@@ -27,8 +26,9 @@ from .ir import (
     Phi,
     Type,
     Value,
+    spelled,
 )
-from .types import I1, I8, I64, PTR, VOID, Literal
+from .types import I1, I64, PTR, VOID, Literal
 
 _NONE = Literal(PTR, "null")
 _COPIES = {"memcpy": 2, "memset": 1}  # how many pointers each takes, before the number of bytes
@@ -204,10 +204,7 @@ class CheckedBuilder(IRBuilder):
         return Value(PTR, name)
 
     def _run(self, name: str, result: Type, *args: Value) -> Value:
-        found = self.module.globals.get(name)
-        if found is None:
-            found = Function(self.module, FunctionType(result, [x.type for x in args]), name)
-        return super().call(found, args)
+        return super().call(self.module.function(name, FunctionType(result, [x.type for x in args])), args)
 
     def _kernel(self, how: str) -> Value:
         return self._text(f"{self.function.name} {how}")
@@ -220,11 +217,5 @@ def text_of(module: Module, text: str) -> GlobalVariable:
     """A constant of the module with the text, and a zero behind it."""
     data = text.encode() + b"\0"
     name = f"{module.name}.text.{hashlib.blake2b(data, digest_size=8).hexdigest()}"
-    found = module.globals.get(name)
-    if found is None:
-        kind = ArrayType(I8, len(data))
-        found = GlobalVariable(module, kind, name)
-        found.linkage, found.global_constant = "internal", True
-        spelled = "".join([f"\\{byte:02x}" for byte in data])
-        found.initializer = Literal(kind, f'c"{spelled}"')
+    found: GlobalVariable = module.constant(name, spelled(data))
     return found

@@ -28,7 +28,7 @@ Callees = Mapping[int, Callee]  # by the identity of the spec
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
-def distinct_works(control: Control) -> list[KernelSpec]:
+def distinct_specs(control: Control) -> list[KernelSpec]:
     """Specs that its bodies launch, each once."""
     specs = [launch.spec for plan in control.plans for launch in plan.launches]
     return list({id(spec): spec for spec in specs if not isinstance(spec, Copy)}.values())
@@ -108,10 +108,10 @@ def _emit_one(
     b = function.build()
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
     operands = control.given + len(control.wanted) + 1
-    given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]
+    given = [b.operand(function.args[0], k) for k in range(operands)]
     checked = any(plan.checked for plan in control.plans)
     if isinstance(control, Loop):
-        table = b.load(_entry(b, function.args[0], operands + checked), typ=PTR) if control.symbols else None
+        table = b.operand(function.args[0], operands + checked) if control.symbols else None
         sizes = Sizes(b, table, control.symbols)
         _emit_loop(b, module, name, control, callees, given, failed, sizes, slot)
     else:
@@ -120,14 +120,10 @@ def _emit_one(
     b.branch(done)
     b.position_at_end(failed)
     if checked:
-        b.store(i64(1), b.load(_entry(b, function.args[0], operands), typ=PTR))
+        b.store(i64(1), b.operand(function.args[0], operands))
     b.branch(done)
     b.position_at_end(done)
     b.ret_void()
-
-
-def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:
-    return b.gep(table, [i64(number)], source_etype=PTR)
 
 
 def _at(b: ir.IRBuilder, pointer: Any, offset: Any) -> Any:
@@ -251,22 +247,17 @@ def _emit_loop(
                 _copy(b, module, _at(b, results[k], start), _at(b, now[k], start), share)
 
 
-def _extern(module: ir.Module, name: str, arguments: Sequence[Any]) -> Any:
-    found = module.globals.get(name)
-    return found if found is not None else ir.Function(module, ir.FunctionType(PTR, arguments), name)
-
-
 def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: int) -> None:
     if nbytes:
-        b.call(_extern(module, "memcpy", [PTR, PTR, I64]), [target, source, i64(nbytes)])
+        b.call(module.function("memcpy", ir.FunctionType(PTR, [PTR, PTR, I64])), [target, source, i64(nbytes)])
 
 
 def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None:
-    b.call(_extern(module, "memset", [PTR, I32, I64]), [target, Literal(I32, "0"), nbytes])
+    b.call(module.function("memset", ir.FunctionType(PTR, [PTR, I32, I64])), [target, Literal(I32, "0"), nbytes])
 
 
 def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:
-    specs = distinct_works(control)
+    specs = distinct_specs(control)
     return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
 
 
@@ -284,6 +275,6 @@ CONTROL = Kind(
     source=lambda control, cpu, parts=(): control_source(control, _callees_by_id(control, cpu, parts)),
     range=lambda control, _: (control.slots if isinstance(control, Loop) else 1, 1),
     nanoseconds=_nanoseconds,
-    calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_works(control)),
-    parts=lambda control, _: distinct_works(control),
+    calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_specs(control)),
+    parts=lambda control, _: distinct_specs(control),
 )

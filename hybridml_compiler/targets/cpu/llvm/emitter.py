@@ -18,18 +18,18 @@ from .... import dtypes
 from ....errors import CompileError
 from ....loops.index import coefficient
 from ....loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
+from ....loops.scalar import COMBINE
 from ....record import record
 from ....sizes.dims import Size, at_most, is_dim, same
 from ....walk import postorder
 from . import ir
 from .scalars import LaneBuilder, Lanes
 from .sizes import Sizes
-from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
+from .types import I64, PTR, VOID, Literal, constant, memory_type
 from .vectors.interleave import interleave
 from .vectors.nontemporal import LINE, beside, stream, streamed
 
 _ENDS = ("load", "index", "var")  # parts of an expression whose own operands have other levels
-_COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 
 CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
 
@@ -69,19 +69,17 @@ class LoopEmitter:
         self.full: Any = None  # whether a mask has all lanes
         self.pointers: dict[str, Any] = {}
         for k, buffer in enumerate(kernel.operands):
-            slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
-            self.pointers[buffer.name] = self.b.load(slot, typ=PTR, name=f"p_{k}")
+            self.pointers[buffer.name] = self.b.operand(table, k, f"p_{k}")
         for buffer in kernel.scratch:  # of the thread that runs the range
             size = operator.index(buffer.size)
             self.pointers[buffer.name] = self.b.memory(memory_type(buffer.dtype), size, ir.LINE)
         self.status: Any = None
         if kernel.checked:  # the status word comes after the kernel's own operands
-            slot = self.b.gep(table, [constant(len(kernel.operands), dtypes.int64)], source_etype=PTR)
-            self.status = self.b.load(slot, typ=PTR, name="status")
+            self.status = self.b.operand(table, len(kernel.operands), "status")
         self.sizes: Sizes | None = None
         if kernel.symbolic:  # and the table of sizes after that
-            slot = self.b.gep(table, [constant(len(kernel.operands) + kernel.checked, dtypes.int64)], source_etype=PTR)
-            self.sizes = Sizes(self.b, self.b.load(slot, typ=PTR, name="sizes"), kernel.symbols)
+            values = self.b.operand(table, len(kernel.operands) + kernel.checked, "sizes")
+            self.sizes = Sizes(self.b, values, kernel.symbols)
         for buffer in kernel.operands if self.b.checks else ():
             if is_dim(buffer.size) or buffer.size < ANY_LENGTH:
                 pointer, what = self.pointers[buffer.name], f"{buffer.name} ({buffer.dtype}[{buffer.size}])"
@@ -207,7 +205,7 @@ class LoopEmitter:
         return finals
 
     def combine(self, op: str, a: Lanes, b: Lanes) -> Lanes:
-        combined: Lanes = getattr(self.s, _COMBINE[op])(a, b)
+        combined: Lanes = getattr(self.s, COMBINE[op])(a, b)
         return combined
 
     def const(self, value: int) -> Lanes:
@@ -348,15 +346,8 @@ class LoopEmitter:
             if on is None:
                 value = self.b.load(pointer, typ=kind, align=buffer.dtype.itemsize)
             else:
-                arguments = [
-                    pointer,
-                    constant(buffer.dtype.itemsize, dtypes.int32),
-                    on.value,
-                    Literal(kind, "zeroinitializer"),
-                ]
-                kinds = [a.type for a in arguments]
-                fn = intrinsic(self.function.module, "masked.load", kind, kinds, [kind, pointer.type])
-                value = self.b.call(fn, arguments)
+                align, zeros = constant(buffer.dtype.itemsize, dtypes.int32), Literal(kind, "zeroinitializer")
+                value = self.b.intrinsic("masked.load", kind, [pointer, align, on.value, zeros], [kind, pointer.type])
             return self.s.from_memory(value, buffer.dtype, width)
         return self.s.gather(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype, on)
 
@@ -414,8 +405,7 @@ class LoopEmitter:
 
     def _masked(self, name: str, buffer: Buffer, data: Any, target: Any, on: Any) -> None:
         arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]
-        kinds = [a.type for a in arguments]
-        self.b.call(intrinsic(self.function.module, name, VOID, kinds, [data.type, target.type]), arguments)
+        self.b.intrinsic(name, VOID, arguments, [data.type, target.type])
 
 
 def _is_small(expr: Expr) -> bool:

@@ -8,18 +8,13 @@ from . import ir
 from .contraction.loops import i64
 from .kernel import KERNEL_TYPE
 from .kind import Kind
-from .types import I8, I64, PTR, VOID, Literal
+from .types import I64, PTR, VOID
 
 
 def emit_opaque(module: ir.Module, name: str, opaque: HostCall) -> ir.Function:
     """`void opaque(ptr buffers, i64 lo, i64 hi)`; the status word is behind the operands."""
     call = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR]), CALL)
-    data = opaque.text.encode() + b"\0"
-    kind = ir.ArrayType(I8, len(data))
-    text = ir.GlobalVariable(module, kind, f"{name}_text")
-    text.linkage, text.global_constant = "internal", True
-    spelled = "".join([f"\\{byte:02x}" for byte in data])
-    text.initializer = Literal(kind, f'c"{spelled}"')
+    text = module.constant(f"{name}_text", ir.spelled(opaque.text.encode() + b"\0"))
     function = ir.Function(module, KERNEL_TYPE, name)
     b = function.build()
     done = b.memory(I64)

@@ -8,7 +8,7 @@ be printed later, which took a third of a cold compilation. Whether the text is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
@@ -27,6 +27,11 @@ from .values import Type as Type
 from .values import Value as Value
 from .values import VectorType as VectorType
 from .values import VoidType as VoidType
+from .values import every
+from .values import i64 as i64
+from .values import known as known
+from .values import spelled as spelled
+from .values import suffix as suffix
 
 LINE = 64  # bytes of a cache line, and of the widest vector
 # Stack memory of a module's functions: callers may have small stacks (64 KB), and Python and NumPy need most. Kernels
@@ -194,6 +199,20 @@ class Module:
             raise CompileError(f"module {self.name}: {name} is defined twice")
         self.globals[name] = value
 
+    def function(self, name: str, kind: FunctionType) -> Any:
+        """A function, declared unless the module has it."""
+        return self.globals.get(name) or Function(self, kind, name)
+
+    def variable(self, name: str, kind: Type) -> Any:
+        """A variable, of another module unless this one has it."""
+        return self.globals.get(name) or GlobalVariable(self, kind, name)
+
+    def constant(self, name: str, initializer: Value, align: int | None = None) -> Any:
+        """A constant of the module's own."""
+        found = self.variable(name, initializer.type)
+        found.linkage, found.global_constant, found.initializer, found.align = "internal", True, initializer, align
+        return found
+
     def metadata(self, text: str) -> str:
         """The name of `!{text}`."""
         return self._metadata.setdefault(text, f"!{len(self._metadata)}")
@@ -231,6 +250,11 @@ def _conversion(what: str) -> Callable[[IRBuilder, Value, Type], Value]:
         return x if x.type is to else self.append(f"{what} {x.type.text} {x.text} to {to.text}", to)
 
     return append
+
+
+def _comparison(what: str, codes: Mapping[str, str]) -> Callable[[IRBuilder, str, Value, Value], Value]:
+    """A comparison `op` of two values of a type."""
+    return lambda self, op, x, y: self.compare(f"{what}{codes[op]}", x, y)
 
 
 class IRBuilder:
@@ -271,13 +295,13 @@ class IRBuilder:
             return x
         if p == 0:
             return y
-        return self.binary("add", x, y, flags) if p is None or q is None else _number(p + q)
+        return self.binary("add", x, y, flags) if p is None or q is None else i64(p + q)
 
     def sub(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
         p, q = known(x), known(y)
         if q == 0:
             return x
-        return self.binary("sub", x, y, flags) if p is None or q is None else _number(p - q)
+        return self.binary("sub", x, y, flags) if p is None or q is None else i64(p - q)
 
     def mul(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
         p, q = known(x), known(y)
@@ -287,13 +311,13 @@ class IRBuilder:
             return y
         if p is None or q is None or abs(p * q) >= _LARGE:
             return self.binary("mul", x, y, flags)
-        return _number(p * q)
+        return i64(p * q)
 
     def udiv(self, x: Value, y: Value) -> Value:
         return x if known(y) == 1 else self.binary("udiv", x, y)
 
     def urem(self, x: Value, y: Value) -> Value:
-        return _number(0) if known(y) == 1 else self.binary("urem", x, y)
+        return i64(0) if known(y) == 1 else self.binary("urem", x, y)
 
     sdiv, srem = _operation("sdiv"), _operation("srem")
     shl, lshr, ashr = _operation("shl"), _operation("lshr"), _operation("ashr")
@@ -302,11 +326,11 @@ class IRBuilder:
     fdiv, frem = _operation("fdiv"), _operation("frem")
 
     def neg(self, x: Value) -> Value:
-        return self.binary("sub", Literal(x.type, _every(x.type, "0")), x)
+        return self.binary("sub", Literal(x.type, every(x.type, "0")), x)
 
     def not_(self, x: Value) -> Value:
         element = x.type.element if isinstance(x.type, VectorType) else x.type
-        return self.binary("xor", x, Literal(x.type, _every(x.type, "true" if element is _BOOL else "-1")))
+        return self.binary("xor", x, Literal(x.type, every(x.type, "true" if element is _BOOL else "-1")))
 
     def fneg(self, x: Value) -> Value:
         return self.append(f"fneg {x.type.text} {x.text}", x.type)
@@ -319,7 +343,7 @@ class IRBuilder:
 
     # Comparisons and choice
 
-    def _compare(self, what: str, x: Value, y: Value) -> Value:
+    def compare(self, what: str, x: Value, y: Value) -> Value:
         kind = VectorType(_BOOL, x.type.count) if isinstance(x.type, VectorType) else _BOOL
         return self.append(f"{what} {x.type.text} {x.text}, {y.text}", kind)
 
@@ -327,16 +351,10 @@ class IRBuilder:
         p, q = known(x), known(y)
         if p is not None and q is not None:
             return Literal(_BOOL, "true" if _DECIDE[op](p, q) else "false")
-        return self._compare(f"icmp {_SIGNED[op]}", x, y)
+        return self.compare(f"icmp {_SIGNED[op]}", x, y)
 
-    def icmp_unsigned(self, op: str, x: Value, y: Value) -> Value:
-        return self._compare(f"icmp {_UNSIGNED[op]}", x, y)
-
-    def fcmp_ordered(self, op: str, x: Value, y: Value) -> Value:
-        return self._compare(f"fcmp o{_ORDER[op]}", x, y)
-
-    def fcmp_unordered(self, op: str, x: Value, y: Value) -> Value:
-        return self._compare(f"fcmp u{_ORDER[op]}", x, y)
+    icmp_unsigned = _comparison("icmp ", _UNSIGNED)
+    fcmp_ordered, fcmp_unordered = _comparison("fcmp o", _ORDER), _comparison("fcmp u", _ORDER)
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
         if type(condition) is Literal and condition.type is _BOOL:
@@ -377,11 +395,10 @@ class IRBuilder:
             )
         frame = self.function.frame = self.function.frame or self._take()
         at, frame.nbytes = frame.nbytes, frame.nbytes + nbytes
-        return self.gep(frame.base, [_number(at)], source_etype=IntType(8))
+        return self.gep(frame.base, [i64(at)], source_etype=IntType(8))
 
     def _take(self) -> Frame:
-        of_thread = self.module.globals.get(SCRATCH) or Function(self.module, FunctionType(_POINTER, []), SCRATCH)
-        memory = self.call(of_thread, [])
+        memory = self.call(self.module.function(SCRATCH, FunctionType(_POINTER, [])), [])
         frame = Frame(memory, self.append(f"load ptr, ptr {memory.text}", _POINTER))
         self.block.lines.append(frame)
         return frame
@@ -392,13 +409,21 @@ class IRBuilder:
         if frame is not None:
             self.block.lines.append(f"  store ptr {frame.base.text}, ptr {frame.memory.text}")
 
+    def operand(self, table: Value, number: int, name: str = "v") -> Value:
+        """Entry `number` of a kernel's table of pointers."""
+        return self.load(self.gep(table, [i64(number)], source_etype=_POINTER), typ=_POINTER, name=name)
+
+    def set_operand(self, table: Value, number: int, pointer: Value, align: int | None = None) -> None:
+        """Sets an entry of such a table."""
+        self.store(pointer, self.gep(table, [i64(number)], source_etype=_POINTER), align)
+
     def given(self, table: Value, number: int) -> Value:
         """Entry `number` of a table of pointers that others than kernels make: Python, or a loop for its body."""
-        return self.load(self.gep(table, [_number(number)], source_etype=_POINTER), typ=_POINTER)
+        return self.load(self.gep(table, [i64(number)], source_etype=_POINTER), typ=_POINTER)
 
     def give(self, table: Value, number: int, pointer: Value) -> None:
-        """Set an entry of such a table."""
-        self.store(pointer, self.gep(table, [_number(number)], source_etype=_POINTER))
+        """Sets an entry of such a table."""
+        self.store(pointer, self.gep(table, [i64(number)], source_etype=_POINTER))
 
     # What one that checks has to know.
 
@@ -455,6 +480,11 @@ class IRBuilder:
             return Value(kind, "")
         return self.append(f"call {kind.text} {function.text}({given})", kind)
 
+    def intrinsic(self, name: str, result: Type, arguments: Sequence[Value], overloads: Sequence[Type] = ()) -> Value:
+        """Calls `llvm.name`, which is overloaded on these types."""
+        full = ".".join([f"llvm.{name}", *map(suffix, overloads)])
+        return self.call(self.module.function(full, FunctionType(result, [x.type for x in arguments])), arguments)
+
     def _end(self, line: Any) -> Any:
         self.block.lines.append(line)
         self.block.terminated = True
@@ -506,19 +536,3 @@ class IRBuilder:
         yield
         if not self.block.terminated:
             self.branch(after)
-
-
-def known(x: Value) -> int | None:
-    """The number that an i64 is, where it is a literal."""
-    if type(x) is Literal and x.type is _I64:
-        return int(x.text)
-    return None
-
-
-def _number(value: int) -> Literal:
-    return Literal(_I64, str(value))
-
-
-def _every(kind: Type, text: str) -> str:
-    """A literal, in every lane of a vector."""
-    return f"splat ({kind.element.text} {text})" if isinstance(kind, VectorType) else text

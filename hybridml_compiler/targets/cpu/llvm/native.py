@@ -206,8 +206,7 @@ class NativeBuilder(IRBuilder):
 
     def symbol(self, name: str) -> Any:
         """The address of another module's memory."""
-        if name not in self.module.globals:
-            GlobalVariable(self.module, _I8, name)
+        self.module.variable(name, _I8)
         return Word(self, _POINTER, f"@{name}")
 
     # Calls
@@ -215,9 +214,7 @@ class NativeBuilder(IRBuilder):
     def extern(self, result: str, name: str, *args: Any) -> Any:
         """Calls a function of another module, which is declared by its first use."""
         given = [self.number(x, _I64) for x in args]
-        function = self.module.globals.get(name)
-        if function is None:
-            function = Function(self.module, FunctionType(KINDS[result], [x.type for x in given]), name)
+        function = self.module.function(name, FunctionType(KINDS[result], [x.type for x in given]))
         return self.through(function, result, *given)
 
     def through(self, pointer: Any, result: str, *args: Any) -> Any:

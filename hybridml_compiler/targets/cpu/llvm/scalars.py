@@ -16,7 +16,7 @@ from .... import dtypes
 from ....loops.transcendental import TABLE
 from ....record import record
 from . import ir
-from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
+from .types import I1, I64, Literal, constant, literal, memory_type, register_type
 
 
 @record
@@ -31,6 +31,24 @@ class Lanes:
 Operand = Lanes | int | float | bool
 _REGISTER = 512  # bits
 _SIGNED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _binary(name: str) -> Callable[[LaneBuilder, Operand, Operand], Lanes]:
+    """An instruction of LLVM on two operands, another one for floats."""
+
+    def method(self: LaneBuilder, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        return self._wrap(getattr(self.b, f"f{name}" if x.dtype.kind == "f" else name)(x.value, y.value), x)
+
+    return method
+
+
+def _intrinsic(name: str) -> Callable[..., Lanes]:
+    return lambda self, *operands: self.call(name, *self._same(operands))
+
+
+def _comparison(op: str) -> Callable[[LaneBuilder, Operand, Operand], Lanes]:
+    return lambda self, a, b: self.compare(op, a, b)
 
 
 class LaneBuilder:
@@ -71,8 +89,7 @@ class LaneBuilder:
     def call(self, name: str, *args: Lanes) -> Lanes:
         """An intrinsic overloaded on its operands' type."""
         kind = args[0].value.type
-        fn = intrinsic(self.module, name, kind, [a.value.type for a in args], [kind])
-        return self._wrap(self.b.call(fn, [a.value for a in args]), args[0])
+        return self._wrap(self.b.intrinsic(name, kind, [a.value for a in args], [kind]), args[0])
 
     def __getattr__(self, name: str) -> Callable[..., Lanes]:
         polynomial = TABLE.get(name)
@@ -82,26 +99,8 @@ class LaneBuilder:
 
     # ---- arithmetic
 
-    def _arith(self, name: str, a: Operand, b: Operand) -> Lanes:
-        x, y = self._same((a, b))
-        prefix = "f" if x.dtype.kind == "f" else ""
-        return self._wrap(getattr(self.b, prefix + name)(x.value, y.value), x)
-
-    def add(self, a: Operand, b: Operand) -> Lanes:
-        return self._arith("add", a, b)
-
-    def sub(self, a: Operand, b: Operand) -> Lanes:
-        return self._arith("sub", a, b)
-
-    def mul(self, a: Operand, b: Operand) -> Lanes:
-        return self._arith("mul", a, b)
-
-    def div(self, a: Operand, b: Operand) -> Lanes:
-        x, y = self._same((a, b))
-        return self._wrap(self.b.fdiv(x.value, y.value), x)
-
-    def fma(self, a: Operand, b: Operand, c: Operand) -> Lanes:
-        return self.call("fma", *self._same((a, b, c)))
+    add, sub, mul = map(_binary, ("add", "sub", "mul"))
+    div, fma = _binary("div"), _intrinsic("fma")
 
     def ldexp(self, a: Operand, b: Operand) -> Lanes:
         """x * 2^n: one instruction of AVX-512 ([Note: Micro-kernels]), or two products."""
@@ -114,11 +113,10 @@ class LaneBuilder:
             return self._wrap(in_two_factors(Value(self, x), Value(self, y)).raw.value, x)
         kind, bits = register_type(x.dtype, lanes), ir.IntType(lanes)
         name = f"x86.avx512.mask.scalef.{'ps' if x.dtype is dtypes.float32 else 'pd'}.512"
-        scale = intrinsic(self.module, name, kind, [kind, kind, kind, bits, ir.IntType(32)], [])
         every, nearest = Literal(bits, "-1"), constant(4, dtypes.int32)
 
         def piece(p: Any, n: Any) -> Any:
-            return self.b.call(scale, [p, n, Literal(kind, "zeroinitializer"), every, nearest])
+            return self.b.intrinsic(name, kind, [p, n, Literal(kind, "zeroinitializer"), every, nearest])
 
         return self._wrap(self._in_pieces(piece, x.lanes, lanes, x.value, y.value), x)
 
@@ -142,23 +140,8 @@ class LaneBuilder:
             return self.call("fabs", x)
         return x if x.dtype.kind in "ub" else self.select(self.lt(x, 0), self.neg(x), x)
 
-    def sqrt(self, x: Lanes) -> Lanes:
-        return self.call("sqrt", x)
-
-    def floor(self, x: Lanes) -> Lanes:
-        return self.call("floor", x)
-
-    def ceil(self, x: Lanes) -> Lanes:
-        return self.call("ceil", x)
-
-    def trunc(self, x: Lanes) -> Lanes:
-        return self.call("trunc", x)
-
-    def rint(self, x: Lanes) -> Lanes:
-        return self.call("roundeven", x)
-
-    def copysign(self, a: Operand, b: Operand) -> Lanes:
-        return self.call("copysign", *self._same((a, b)))
+    sqrt, floor, ceil = map(_intrinsic, ("sqrt", "floor", "ceil"))
+    trunc, rint, copysign = map(_intrinsic, ("trunc", "roundeven", "copysign"))
 
     def minimum(self, a: Operand, b: Operand) -> Lanes:
         return self._extreme("lt", a, b)
@@ -224,36 +207,8 @@ class LaneBuilder:
             emit = self.b.icmp_signed if x.dtype.kind == "i" else self.b.icmp_unsigned
         return Lanes(emit(symbol, x.value, y.value), dtypes.bool_, x.lanes)
 
-    def eq(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("eq", a, b)
-
-    def ne(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("ne", a, b)
-
-    def lt(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("lt", a, b)
-
-    def le(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("le", a, b)
-
-    def gt(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("gt", a, b)
-
-    def ge(self, a: Operand, b: Operand) -> Lanes:
-        return self.compare("ge", a, b)
-
-    def _bits(self, name: str, a: Operand, b: Operand) -> Lanes:
-        x, y = self._same((a, b))
-        return self._wrap(getattr(self.b, name)(x.value, y.value), x)
-
-    def and_(self, a: Operand, b: Operand) -> Lanes:
-        return self._bits("and_", a, b)
-
-    def or_(self, a: Operand, b: Operand) -> Lanes:
-        return self._bits("or_", a, b)
-
-    def xor(self, a: Operand, b: Operand) -> Lanes:
-        return self._bits("xor", a, b)
+    eq, ne, lt, le, gt, ge = map(_comparison, ("eq", "ne", "lt", "le", "gt", "ge"))
+    and_, or_, xor = map(_binary, ("and_", "or_", "xor"))
 
     def not_(self, x: Lanes) -> Lanes:
         return self._wrap(self.b.not_(x.value), x)
@@ -333,13 +288,8 @@ class LaneBuilder:
         text = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
         kind = ir.ArrayType(element, len(values))
         name = f"table.{hashlib.blake2b(f'{dtype}{text}'.encode(), digest_size=8).hexdigest()}"
-        found = self.module.globals.get(name)
-        if found is None:
-            found = ir.GlobalVariable(self.module, kind, name)
-            found.linkage, found.global_constant, found.align = "internal", True, 64
-            found.initializer = Literal(kind, f"[{text}]")
-        wide = self.cast(index, dtypes.int64)
-        return self.gather(found, wide, dtype, None)
+        found = self.module.constant(name, Literal(kind, f"[{text}]"), 64)
+        return self.gather(found, self.cast(index, dtypes.int64), dtype, None)
 
     def addresses(self, base: Any, index: Lanes, itemsize: int) -> Any:
         """Vector of pointers base + index * itemsize."""
@@ -356,9 +306,8 @@ class LaneBuilder:
         pointers = self.addresses(base, index, dtype.itemsize)
         on = mask.value if mask is not None else constant(True, dtypes.bool_, index.lanes)
         arguments = [pointers, constant(dtype.itemsize, dtypes.int32), on, Literal(kind, "zeroinitializer")]
-        kinds = [a.type for a in arguments]
-        fn = intrinsic(self.module, "masked.gather", kind, kinds, [kind, pointers.type])
-        return self.from_memory(self.b.call(fn, arguments), dtype, index.lanes)
+        value = self.b.intrinsic("masked.gather", kind, arguments, [kind, pointers.type])
+        return self.from_memory(value, dtype, index.lanes)
 
     def from_memory(self, value: Any, dtype: np.dtype, lanes: int) -> Lanes:
         if dtype.kind == "b":
@@ -372,8 +321,7 @@ class LaneBuilder:
         """An i1, whether the condition holds in some lane."""
         if cond.lanes == 1:
             return cond.value
-        kind = cond.value.type
-        return self.b.call(intrinsic(self.module, "vector.reduce.or", I1, [kind], [kind]), [cond.value])
+        return self.b.intrinsic("vector.reduce.or", I1, [cond.value], [cond.value.type])
 
     def rarely(self, cond: Lanes, slow: Callable[[], Lanes], fast: Lanes) -> Lanes:
         """select(cond, slow(), fast), where slow() runs only if some lane needs it."""

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..runtime.spans import CAPACITY, CLOCK, COUNT, FIELDS, HEADER, MEMORY, NOW, THREAD
 from . import ir
+from .ir import i64
 from .kernel import KERNEL_TYPE
-from .types import I8, I32, I64, PTR, VOID, Literal
+from .types import I8, I32, I64, PTR, VOID
 
 _SECOND = 1_000_000_000
 
@@ -21,11 +22,8 @@ _SECOND = 1_000_000_000
 class Spans:
     """Functions of a module that read the clock and write records."""
 
-    def __init__(self, module: ir.Module, needs: set[str]) -> None:
-        needs |= {MEMORY, NOW, THREAD}
-        self.module = module
-        self.memory = ir.GlobalVariable(module, I8, MEMORY)
-        self.memory.linkage = "external"
+    def __init__(self, module: ir.Module) -> None:
+        self.module, self.memory = module, ir.GlobalVariable(module, I8, MEMORY)
         self.now = self._emit_now()
         self.write = self._emit_write()
 
@@ -34,7 +32,7 @@ class Spans:
         """Context that records the time of the code emitted inside."""
         start = b.call(self.now, [])
         yield
-        b.call(self.write, [_i64(number), start])
+        b.call(self.write, [i64(number), start])
 
     def of_parts(self, function: Any, number: int) -> Any:
         """The kernel with a record of its own each time that a thread calls it; parts have numbers below zero."""
@@ -55,8 +53,8 @@ class Spans:
         time = b.memory(I64, 2)
         b.call(read, [ir.Constant(I32, CLOCK), time])
         seconds = b.load(time, typ=I64)
-        rest = b.load(b.gep(time, [_i64(1)], source_etype=I64), typ=I64)
-        b.ret(b.add(b.mul(seconds, _i64(_SECOND)), rest))
+        rest = b.load(b.gep(time, [i64(1)], source_etype=I64), typ=I64)
+        b.ret(b.add(b.mul(seconds, i64(_SECOND)), rest))
         return now
 
     def _emit_write(self) -> Any:
@@ -67,15 +65,11 @@ class Spans:
         number, start = write.args
         b = write.build()
         end = b.call(self.now, [])
-        count = b.gep(self.memory, [_i64(COUNT)], source_etype=I64)
+        count = b.gep(self.memory, [i64(COUNT)], source_etype=I64)
         at = b.append(f"atomicrmw add ptr {count.text}, i64 1 monotonic", I64)
-        with b.if_then(b.icmp_signed("<", at, _i64(CAPACITY))):
-            first = b.add(b.mul(at, _i64(FIELDS)), _i64(HEADER))
+        with b.if_then(b.icmp_signed("<", at, i64(CAPACITY))):
+            first = b.add(b.mul(at, i64(FIELDS)), i64(HEADER))
             for k, value in enumerate((number, b.call(this, []), start, end)):
-                b.store(value, b.gep(self.memory, [b.add(first, _i64(k))], source_etype=I64))
+                b.store(value, b.gep(self.memory, [b.add(first, i64(k))], source_etype=I64))
         b.ret_void()
         return write
-
-
-def _i64(value: int) -> Literal:
-    return ir.Constant(I64, value)

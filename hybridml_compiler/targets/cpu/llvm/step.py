@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from .... import dtypes
 from ....loops.ir import Kernel
 from ....schedule.host_call import HostCall
 from ....schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
@@ -21,11 +20,12 @@ from ..runtime.scratch import READY
 from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS
 from . import ir
 from .callee import Callee
+from .ir import i64
 from .kernel import KERNEL_TYPE
 from .operand_tables import MANY, TOGETHER, OperandTables
 from .sizes import Sizes
 from .spans import Spans
-from .types import I8, I64, PTR, VOID, constant
+from .types import I8, I64, PTR, VOID
 
 
 def takes_scratch(launch: Launch) -> bool:
@@ -58,8 +58,8 @@ def emit_step(
     hold: bool = True,
     timed: bool = False,
     parts: int = 1,
-) -> set[str]:
-    """Adds `step` to the module; returns the runtime symbols it needs.
+) -> None:
+    """Adds `step` to the module.
 
     `callees[k]` is called by launch k, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
     asked for here, rather than by the caller. `timed`: the clock is read before and after each launch. With several
@@ -69,13 +69,12 @@ def emit_step(
     part = None if parts == 1 else step.args[1]
     step.attributes.add("nounwind")
     b = step.build()
-    needs: set[str] = set()
     if hold and (b.checks or any(map(takes_scratch, plan.launches))):
-        ready = b.call(_extern(module, needs, READY, I64, []), [])
-        with b.if_then(b.icmp_signed("==", ready, _i64(0)), likely=False):
-            b.ret(_i64(NO_MEMORY))
-    spans = Spans(module, needs) if timed else None
-    slots = _Memory(b, step.args[0], plan, needs)
+        ready = b.call(module.function(READY, ir.FunctionType(I64, [])), [])
+        with b.if_then(b.icmp_signed("==", ready, i64(0)), likely=False):
+            b.ret(i64(NO_MEMORY))
+    spans = Spans(module) if timed else None
+    slots = _Memory(b, step.args[0], plan)
     sizes = slots.sizes
     blas = hold and any(callee is not None and callee.calls_blas for callee in callees)
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
@@ -84,9 +83,9 @@ def emit_step(
     tables = OperandTables(b, step.args[0], operands, slots.first) if as_data else None
     status = slots.pointer(BufferRef("arena")) if plan.checked else None
     if status is not None:
-        b.store(_i64(0), status)
+        b.store(i64(0), status)
     if blas:
-        _blas(b, module, needs, "hold")
+        _blas(b, module, "hold")
     for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
         filled = tables is not None and not isinstance(launch.spec, Copy) and tables.fill(launch.operands)
         pointers = [] if filled else [slots.pointer(place) for place in launch.operands]
@@ -98,48 +97,47 @@ def emit_step(
             with spans.span(b, number) if spans else nullcontext():
                 nbytes = sizes.value(launch.spec.nbytes)
                 if part is not None:
-                    nbytes = _i64(launch.spec.nbytes // parts)
+                    nbytes = i64(launch.spec.nbytes // parts)
                     pointers = [b.gep(pointer, [b.mul(part, nbytes)], source_etype=I8) for pointer in pointers]
-                _memcpy(b, module, needs, pointers, nbytes)
+                _memcpy(b, module, pointers, nbytes)
             continue
         assert callee is not None
-        function = module.globals.get(callee.symbol) or ir.Function(module, KERNEL_TYPE, callee.symbol)
+        function = module.function(callee.symbol, KERNEL_TYPE)
         for k, pointer in enumerate(pointers):
-            b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
+            b.set_operand(operands, k, pointer)
         count, total = callee.total, sizes.value(callee.total)
         shared = spans.of_parts(function, number) if spans and callee.parallel else function
-        job = [operands, total, _i64(callee.granule), _i64(callee.ranges_a_thread)]
+        job = [operands, total, i64(callee.granule), i64(callee.ranges_a_thread)]
         with spans.span(b, number) if spans else nullcontext():
             if part is not None:
-                first = b.mul(part, _i64(count // parts))
-                b.call(function, [operands, first, b.add(first, _i64(count // parts))])
+                first = b.mul(part, i64(count // parts))
+                b.call(function, [operands, first, b.add(first, i64(count // parts))])
             elif not callee.parallel:
-                b.call(function, [operands, _i64(0), total])
+                b.call(function, [operands, i64(0), total])
             elif not is_dim(count):
-                _parallel(b, module, needs, shared, job)
+                _parallel(b, module, shared, job)
             else:
-                with b.if_else(b.icmp_signed("<", total, _i64(callee.parallel_from))) as (few, many):
+                with b.if_else(b.icmp_signed("<", total, i64(callee.parallel_from))) as (few, many):
                     with few:
-                        b.call(function, [operands, _i64(0), total])
+                        b.call(function, [operands, i64(0), total])
                     with many:
-                        _parallel(b, module, needs, shared, job)
+                        _parallel(b, module, shared, job)
         violated = b.violated() if hold else None
         if violated is not None:
             with b.if_then(violated, likely=False):
-                b.ret(_i64(OUT_OF_BOUNDS))
+                b.ret(i64(OUT_OF_BOUNDS))
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
-            failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
+            failed = b.icmp_unsigned("!=", b.load(status, typ=I64), i64(0))
             with b.if_then(failed, likely=False):
                 if blas:
-                    _blas(b, module, needs, "release")
-                b.ret(_i64(number + 1))
+                    _blas(b, module, "release")
+                b.ret(i64(number + 1))
     if tables is not None:
         tables.end()
     if blas:
-        _blas(b, module, needs, "release")
-    b.ret(_i64(0))
-    return needs
+        _blas(b, module, "release")
+    b.ret(i64(0))
 
 
 def extent_of(plan: Plan, number: int, place: BufferRef) -> tuple[Size | None, str]:
@@ -166,8 +164,8 @@ def _is_within(offset: Size, buffer: Buffer) -> bool:
 class _Memory:
     """Pointers of places; each base is loaded once, in the entry's straight line."""
 
-    def __init__(self, b: ir.IRBuilder, table: Any, plan: Plan, needs: set[str]) -> None:
-        self.b, self.table, self.needs = b, table, needs
+    def __init__(self, b: ir.IRBuilder, table: Any, plan: Plan) -> None:
+        self.b, self.table = b, table
         arena = len(plan.inputs) + len(plan.outputs)
         first = {"input": 0, "output": len(plan.inputs), "arena": arena, "sizes": arena + 1}
         self.first: dict[str, int] = first
@@ -177,48 +175,26 @@ class _Memory:
     def pointer(self, place: BufferRef) -> Any:
         key = (place.base, place.number)
         if key not in self._bases:
-            self._bases[key] = self._constant(place.number) if place.base == "constant" else self._load(place)
+            if place.base == "constant":
+                self._bases[key] = self.b.module.variable(constant_symbol(place.number), I8)
+            else:
+                self._bases[key] = self.b.given(self.table, self.first[place.base] + place.number)
         base = self._bases[key]
         return base if same(place.offset, 0) else self.b.gep(base, [self.sizes.value(place.offset)], source_etype=I8)
 
-    def _load(self, place: BufferRef) -> Any:
-        return self.b.given(self.table, self.first[place.base] + place.number)
 
-    def _constant(self, number: int) -> Any:
-        symbol = constant_symbol(number)
-        self.needs.add(symbol)
-        data = ir.GlobalVariable(self.b.module, I8, symbol)
-        data.linkage = "external"
-        return data
-
-
-def _parallel(b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, job: Sequence[Any]) -> None:
+def _parallel(b: ir.IRBuilder, module: ir.Module, function: Any, job: Sequence[Any]) -> None:
     """Launches threads. `job`: operands, iterations, granule, ranges per thread."""
-    run = _extern(module, needs, "hml_parallel_chunks", VOID, [PTR, PTR, PTR, I64, I64, I64])
-    pool = module.globals.get("hml_pool")
-    if pool is None:
-        needs.add("hml_pool")
-        pool = ir.GlobalVariable(module, I8, "hml_pool")
-        pool.linkage = "external"
-    b.call(run, [pool, function, *job])
+    run = module.function("hml_parallel_chunks", ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I64]))
+    b.call(run, [module.variable("hml_pool", I8), function, *job])
 
 
-def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Sequence[Any], nbytes: Any) -> None:
+def _memcpy(b: ir.IRBuilder, module: ir.Module, pointers: Sequence[Any], nbytes: Any) -> None:
     if ir.known(nbytes) != 0:
-        copy = _extern(module, needs, "memcpy", PTR, [PTR, PTR, I64])
+        copy = module.function("memcpy", ir.FunctionType(PTR, [PTR, PTR, I64]))
         b.call(copy, [pointers[1], pointers[0], nbytes])
 
 
-def _blas(b: ir.IRBuilder, module: ir.Module, needs: set[str], what: str) -> None:
+def _blas(b: ir.IRBuilder, module: ir.Module, what: str) -> None:
     """BLAS works on one thread while the pool splits its products; its own threads would fight ours for the cores."""
-    b.call(_extern(module, needs, f"hml_blas_{what}", VOID, []), [])
-
-
-def _extern(module: ir.Module, needs: set[str], name: str, result: Any, arguments: Sequence[Any]) -> Any:
-    needs.add(name)
-    found = module.globals.get(name)
-    return found if found is not None else ir.Function(module, ir.FunctionType(result, arguments), name)
-
-
-def _i64(value: int) -> Any:
-    return constant(value, dtypes.int64)
+    b.call(module.function(f"hml_blas_{what}", ir.FunctionType(VOID, [])), [])

@@ -57,23 +57,3 @@ def constant(value: Any, dtype: np.dtype, lanes: int = 1) -> Any:
         return Literal(register_type(dtype), text)
     element = register_type(dtype)
     return Literal(register_type(dtype, lanes), f"splat ({element} {text})")
-
-
-def suffix(vector_type: Any) -> str:
-    """Overload suffix of an intrinsic: `f32`, `v16f32`, `v16i1`, `v16p0`."""
-    if isinstance(vector_type, ir.VectorType):
-        return f"v{vector_type.count}{suffix(vector_type.element)}"
-    if isinstance(vector_type, ir.PointerType):
-        return "p0"
-    if isinstance(vector_type, ir.FloatType):
-        return "f32"
-    if isinstance(vector_type, ir.DoubleType):
-        return "f64"
-    return f"i{vector_type.width}"
-
-
-def intrinsic(module: ir.Module, name: str, result: Any, arguments: list[Any], overloads: list[Any]) -> Any:
-    """Declaration of `llvm.name.suffixes`, once a module."""
-    full = ".".join([f"llvm.{name}", *map(suffix, overloads)])
-    found = module.globals.get(full)
-    return found if found is not None else ir.Function(module, ir.FunctionType(result, arguments), full)

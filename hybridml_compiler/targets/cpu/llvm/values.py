@@ -42,30 +42,22 @@ class IntType(Type):
 
 class FloatType(Type):
     __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "float", 4
+    text, nbytes = "float", 4
 
 
 class DoubleType(Type):
     __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "double", 8
+    text, nbytes = "double", 8
 
 
 class VoidType(Type):
     __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "void", 0
+    text, nbytes = "void", 0
 
 
 class PointerType(Type):
     __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "ptr", 8
+    text, nbytes = "ptr", 8
 
 
 class VectorType(Type):
@@ -91,7 +83,7 @@ class FunctionType:
         self.return_type, self.args = return_type, tuple(args)
 
 
-_BOOL = IntType(1)
+_BOOL, _I64 = IntType(1), IntType(64)
 
 # ---- values
 
@@ -133,3 +125,31 @@ class Constant(Literal):
         if isinstance(type, VectorType) and not isinstance(value, int):
             text = f"<{', '.join([f'{type.element.text} {item}' for item in value])}>"
         super().__init__(type, text)
+
+
+def spelled(data: bytes) -> Literal:
+    """An array of these bytes, as its literal."""
+    return Literal(ArrayType(IntType(8), len(data)), 'c"' + "".join([f"\\{byte:02x}" for byte in data]) + '"')
+
+
+def suffix(kind: Type) -> str:
+    """Suffix of an overloaded intrinsic: `f32`, `v16f32`, `v16i1`, `v16p0`."""
+    if isinstance(kind, VectorType):
+        return f"v{kind.count}{suffix(kind.element)}"
+    return {"ptr": "p0", "float": "f32", "double": "f64"}.get(kind.text, kind.text)
+
+
+def known(x: Value) -> int | None:
+    """The number that an i64 is, where it is a literal."""
+    if type(x) is Literal and x.type is _I64:
+        return int(x.text)
+    return None
+
+
+def i64(value: int) -> Literal:
+    return Literal(_I64, str(int(value)))
+
+
+def every(kind: Type, text: str) -> str:
+    """A literal, in every lane of a vector."""
+    return f"splat ({kind.element.text} {text})" if isinstance(kind, VectorType) else text

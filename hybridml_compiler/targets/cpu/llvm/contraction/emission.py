@@ -59,7 +59,7 @@ class Emission(Generic[C, P]):
         raise NotImplementedError
 
     def buffer(self, number: int) -> Any:
-        return buffer(self.b, self.table, number)
+        return self.b.operand(self.table, number)
 
     def buffers(self, count: int) -> list[Any]:
         return [self.buffer(k) for k in range(count)]
@@ -81,7 +81,7 @@ class Emission(Generic[C, P]):
             self.replace_buffer(k, pointer)
 
     def replace_buffer(self, number: int, pointer: Any) -> None:
-        self.b.store(pointer, self.b.gep(self.table, [i64(number)], source_etype=PTR), align=8)
+        self.b.set_operand(self.table, number, pointer, align=8)
 
     def finish(self, rows: Range, columns: Range, first: int = 2) -> None:
         """Calls the epilogue over a part of the result that is final. Its buffers begin with number `first`."""
@@ -103,14 +103,3 @@ def internal(module: ir.Module, name: str, arguments: Sequence[Any]) -> ir.Funct
     for attribute in AS_EMITTED[:2]:
         function.attributes.add(attribute)
     return function
-
-
-def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
-    """A function that another module has."""
-    found = module.globals.get(name)
-    return found if found is not None else ir.Function(module, kind, name)
-
-
-def buffer(b: ir.IRBuilder, table: Any, number: int) -> Any:
-    """Entry of a table of pointers."""
-    return b.load(b.gep(table, [i64(number)], source_etype=PTR), typ=PTR)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..... import dtypes
 from .. import ir
-from ..types import I64, constant
+from ..ir import i64 as i64
+from ..types import I64
 
 
 def loop(
@@ -60,13 +60,9 @@ def greatest(b: ir.IRBuilder, x: Any, y: Any) -> Any:
     return b.select(b.icmp_signed(">", x, y), x, y)
 
 
-def i64(value: int) -> Any:
-    return constant(value, dtypes.int64)
-
-
 def offset(b: ir.IRBuilder, *terms: tuple[Any, int]) -> Any:
     """The sum of indices, values or numbers, each times its step."""
-    found = i64(0)
+    found: Any = i64(0)
     for index, step in terms:
         found = b.add(found, b.mul(i64(index) if isinstance(index, int) else index, i64(step)))
     return found

@@ -18,7 +18,7 @@ from .. import ir
 from ..ir import known
 from ..kind import Kind
 from ..types import I64, PTR, VOID, Literal
-from .emission import Range, declared
+from .emission import Range
 from .loops import ceiling, i64, least, loop, repeat
 from .vectors import Vectors
 from .words import SIGNS, WORD, Words, multiply_add
@@ -47,7 +47,7 @@ class Packer:
     def __init__(self, words: Words, total: int, symbols: Sequence[str] = ()) -> None:
         self.b, self.words, self.total = words.b, words, total
         self.v = Vectors(self.b, words.stored if words.plain else dtypes.int32, words.lanes)
-        self.turn: Any = declared(self.b.module, symbols[0], TURN_TYPE) if symbols else None
+        self.turn: Any = self.b.module.function(symbols[0], TURN_TYPE) if symbols else None
         if symbols and not words.plain:
             self.square = self.b.memory(self.v.scalar_type, words.lanes**2, ir.LINE)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..... import dtypes
 from .. import ir
-from ..types import I1, I32, PTR, VOID, Literal, constant, intrinsic, register_type
+from ..types import I1, I32, PTR, VOID, Literal, constant, register_type
 from .loops import i64, offset
 
 
@@ -35,25 +35,25 @@ class Vectors:
         if mask is None:
             return self.b.load(pointer, typ=self.type, align=self.dtype.itemsize)
         arguments = [pointer, constant(self.dtype.itemsize, dtypes.int32), mask, self.zero]
-        return self._call("masked.load", self.type, arguments, [self.type, PTR])
+        return self.b.intrinsic("masked.load", self.type, arguments, [self.type, PTR])
 
     def store(self, value: Any, pointer: Any, mask: Any = None) -> None:
         if mask is None:
             self.b.store(value, pointer, align=self.dtype.itemsize)
             return
         arguments = [value, pointer, constant(self.dtype.itemsize, dtypes.int32), mask]
-        self._call("masked.store", VOID, arguments, [self.type, PTR])
+        self.b.intrinsic("masked.store", VOID, arguments, [self.type, PTR])
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
         """z + x * y, of floats rounded once."""
         if self.dtype.kind in "iu":
             return self.b.add(z, self.b.mul(x, y))
-        return self._call("fma", self.type, [x, y, z], [self.type])
+        return self.b.intrinsic("fma", self.type, [x, y, z], [self.type])
 
     def prefetch(self, pointer: Any, level: int = 1) -> None:
         """Fetches a line into a cache, for reading."""
         arguments = [pointer, *(constant(x, dtypes.int32) for x in (0, 4 - level, 1))]
-        self._call("prefetch", VOID, arguments, [PTR])
+        self.b.intrinsic("prefetch", VOID, arguments, [PTR])
 
     def splat(self, x: Any) -> Any:
         return _splat(self.b, x, self.lanes)
@@ -118,19 +118,9 @@ class Vectors:
         """
         if self.lanes != 16 or self.dtype is not dtypes.float32:
             return lambda x, y: self.b.shuffle_vector(x, y, _numbers(order))
-        module, numbers = self.b.module, _numbers(order)
-        table = module.globals.get(name)
-        if table is None:
-            table = ir.GlobalVariable(module, numbers.type, name)
-            table.linkage, table.global_constant, table.align = "internal", True, 64
-            table.initializer = numbers
-        index = self.b.load(table, typ=numbers.type)
-        pick = intrinsic(module, "x86.avx512.vpermi2var.ps.512", self.type, [self.type, numbers.type, self.type], [])
-        return lambda x, y: self.b.call(pick, [x, index, y])
-
-    def _call(self, name: str, result: Any, arguments: Sequence[Any], overloads: Sequence[Any]) -> Any:
-        kinds = [x.type for x in arguments]
-        return self.b.call(intrinsic(self.b.module, name, result, kinds, list(overloads)), arguments)
+        numbers = _numbers(order)
+        index = self.b.load(self.b.module.constant(name, numbers, 64), typ=numbers.type)
+        return lambda x, y: self.b.intrinsic("x86.avx512.vpermi2var.ps.512", self.type, [x, index, y])
 
 
 def prefix(lanes: int, high: int, low: int = 0) -> Any:

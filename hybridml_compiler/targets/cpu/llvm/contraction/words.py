@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels.low_precision import BYTES, FLOATS, PAIRS, SHORTS, Format
 from .. import ir
-from ..types import I32, PTR, Literal, intrinsic, memory_type
+from ..types import I32, PTR, Literal, memory_type
 from .loops import offset
 from .vectors import prefix
 
@@ -24,13 +24,12 @@ def multiply_add(b: ir.IRBuilder, how: Format, x: Any, y: Any, z: Any) -> Any:
     if how is FLOATS and isinstance(z.type.element, ir.IntType):
         return b.add(z, b.mul(x, y))
     if how is FLOATS:
-        return b.call(intrinsic(b.module, "fma", z.type, [z.type] * 3, [z.type]), [x, y, z])
+        return b.intrinsic("fma", z.type, [x, y, z], [z.type])
     if how is SHORTS:
         return _pairs(b, x, y, z)
     name = {PAIRS: "x86.avx512bf16.dpbf16ps.512", BYTES: "x86.avx512.vpdpbusd.512"}[how]
     words = ir.VectorType(I32, z.type.count)
-    multiply = intrinsic(b.module, name, z.type, [z.type, words, words], [])
-    return b.call(multiply, [z, b.bitcast(x, words), b.bitcast(y, words)])
+    return b.intrinsic(name, z.type, [z, b.bitcast(x, words), b.bitcast(y, words)])
 
 
 def _pairs(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:
@@ -38,8 +37,7 @@ def _pairs(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:
     name = {16: "x86.avx512.pmaddw.d.512", 8: "x86.avx2.pmadd.wd"}.get(z.type.count)
     if name is not None:
         halves = ir.VectorType(ir.IntType(WORD // 2), 2 * z.type.count)
-        multiply = intrinsic(b.module, name, z.type, [halves, halves], [])
-        return b.add(z, b.call(multiply, [b.bitcast(x, halves), b.bitcast(y, halves)]))
+        return b.add(z, b.intrinsic(name, z.type, [b.bitcast(x, halves), b.bitcast(y, halves)]))
     half = Literal(z.type, f"splat (i32 {WORD // 2})")
     for left, right in ((x, y), (b.shl(x, half), b.shl(y, half))):
         z = b.add(z, b.mul(b.ashr(left, half), b.ashr(right, half)))
@@ -118,5 +116,4 @@ class Words:
         if mask is None:
             return self.b.load(pointer, typ=kind, align=align)
         arguments = [pointer, ir.Constant(I32, align), mask, Literal(kind, "zeroinitializer")]
-        load = intrinsic(self.b.module, "masked.load", kind, [x.type for x in arguments], [kind, PTR])
-        return self.b.call(load, arguments)
+        return self.b.intrinsic("masked.load", kind, arguments, [kind, PTR])

@@ -15,7 +15,7 @@ from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_tiling import Tiling, panel_size, word_rows
 from ...kernels.low_precision import Format, shifted
 from .. import ir
-from ..contraction.emission import Emission, declared
+from ..contraction.emission import Emission
 from ..contraction.loops import divide, i64, least, repeat
 from ..contraction.packing import TURN_TYPE, Packer, PanelPacker, turn_lines
 from ..contraction.words import Words
@@ -165,7 +165,7 @@ def emit_planes_of_row(e: Emission[Any, Any], c: Convolution, pitch: int, turn: 
     """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features."""
     function, b, v = e.helper("planes", [PTR, PTR, I64])
     (source, target, live), (height, width) = function.args, c.out_size
-    turning, features = declared(e.module, turn, TURN_TYPE), least(b, live, i64(pitch))
+    turning, features = e.module.function(turn, TURN_TYPE), least(b, live, i64(pitch))
     turn_lines(v, turning, source, pitch, i64(width), target, height * width, features, lines_first=False)
     b.ret_void()
     return function

@@ -14,7 +14,7 @@ from typing import Any
 from .....record import record
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_weights_blocking import WeightBlocking, features_of_groups
-from ..contraction.emission import Emission, Range, declared
+from ..contraction.emission import Emission, Range
 from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..contraction.packing import TURN_TYPE, turn_lines
 from ..ir import Function
@@ -35,7 +35,7 @@ class WeightGradient(Emission[Convolution, WeightBlocking]):
         c, g = self.call, self.plan
         self.blocks = g.blocks(c)
         if g.turned:
-            self.turn = declared(self.module, self.symbols[0], TURN_TYPE)
+            self.turn = self.module.function(self.symbols[0], TURN_TYPE)
             self.turned = self.memory(g.images * g.gradient_steps(c)[0])
             self.present = self.b.memory(I64)  # which panel is turned
         sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())

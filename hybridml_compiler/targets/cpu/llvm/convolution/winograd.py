@@ -41,7 +41,7 @@ from ...kernels.conv_winograd import (
 )
 from ...kernels.low_precision import FLOATS
 from .. import ir
-from ..contraction.emission import Emission, declared
+from ..contraction.emission import Emission
 from ..contraction.loops import divide, i64, least, offset, repeat, share
 from ..contraction.packing import TURN_TYPE, turn_lines
 from ..contraction.vectors import Vectors
@@ -207,8 +207,8 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         c, g, module = self.call, self.plan, self.module
         self.down, self.across = squares(c)
         forward, backward = g.transforms(c)
-        self.forward = declared(module, self.symbols[0], FORWARD_TYPE)
-        self.backward = declared(module, self.symbols[1], BACKWARD_TYPE)
+        self.forward = module.function(self.symbols[0], FORWARD_TYPE)
+        self.backward = module.function(self.symbols[1], BACKWARD_TYPE)
         self.most, self.v_row = rows_of_squares(c, g), row_of(c, g)
         self.transformed = self.memory(g.numbers * self.most * self.v_row)
         self.products = self.memory(g.numbers * self.most * g.columns)
@@ -228,7 +228,7 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]."""
         c = self.call
         function, b, v = self.helper("turn", [PTR, PTR])
-        (source, target), turning = function.args, declared(self.module, self.symbols[2], TURN_TYPE)
+        (source, target), turning = function.args, self.module.function(self.symbols[2], TURN_TYPE)
         turn_lines(v, turning, source, c.a.strides[4], i64(c.channels), target, c.channels, i64(c.size[1]))
         b.ret_void()
         return function

@@ -18,7 +18,7 @@ from ..contraction.loops import i64, least, repeat
 from ..kernel import KERNEL_TYPE
 from ..kind import Kind
 from ..registry import kind_of
-from ..types import I8, I32, PTR, VOID, Literal, intrinsic
+from ..types import I8, I32, PTR, VOID, Literal
 
 _LINE = 64
 # Lines on their way to a core at once: 24 on Zen 4, 12 to 16 (and 48 to its L2) on Intel's.
@@ -34,14 +34,13 @@ def emit_chain(
     b = function.build()
     buffers, lo, hi = function.args
     outside = 1 + max(k for stage in chain.stages for k in stage.operands) - len(chain.scratch)
-    given = [b.load(_entry(b, buffers, k), typ=PTR) for k in range(outside + 1)]
+    given = [b.operand(buffers, k) for k in range(outside + 1)]
     tables = [b.memory(PTR, len(stage.operands)) for stage in chain.stages]
     for table, stage in zip(tables, chain.stages, strict=True):
         for place, operand in enumerate(stage.operands):
             if operand < outside:
-                b.store(given[operand], _entry(b, table, place))
-    functions = [module.globals.get(s) or ir.Function(module, KERNEL_TYPE, s) for s in symbols]
-
+                b.set_operand(table, place, given[operand])
+    functions = [module.function(symbol, KERNEL_TYPE) for symbol in symbols]
     idle, step = _idle(chain, iterations)
 
     def slot(number: Any) -> None:
@@ -61,7 +60,7 @@ def emit_chain(
         ):
             for place, operand in enumerate(stage.operands):
                 if operand >= outside:
-                    b.store(starts[operand - outside], _entry(b, table, place))
+                    b.set_operand(table, place, starts[operand - outside])
             start = b.mul(element, i64(count))
             if number == idle:
                 fetching(called, table, element, start, count)
@@ -100,12 +99,7 @@ def _idle(chain: BatchFusion, iterations: Sequence[int]) -> tuple[int, int]:
 
 def _fetch(b: ir.IRBuilder, pointer: Any) -> None:
     """A line into the second cache."""
-    how = [Literal(I32, str(x)) for x in (0, 2, 1)]
-    b.call(intrinsic(b.module, "prefetch", VOID, [PTR, I32, I32, I32], [PTR]), [pointer, *how])
-
-
-def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:
-    return b.gep(table, [i64(number)], source_etype=PTR)
+    b.intrinsic("prefetch", VOID, [pointer, *(Literal(I32, str(x)) for x in (0, 2, 1))], [PTR])
 
 
 def _iterations(chain: BatchFusion, cpu: CpuSpec) -> list[int]:

@@ -20,25 +20,16 @@ def emit_region(module: ir.Module, name: str, region: HorizontalFusion, symbols:
     function.attributes.update(AS_EMITTED)
     b = function.build()
     buffers, lo, hi = function.args
-    cuts = _cuts(module, name, region)
+    values = [f"i64 {end}" for ends in region.cuts for end in ends]  # kernel after kernel
+    cuts = module.constant(f"{name}.cuts", Literal(ir.ArrayType(I64, len(values)), f"[{', '.join(values)}]"), 64)
     for number, (stage, symbol) in enumerate(zip(region.stages, symbols, strict=True)):
         start, end = (_load(b, cuts, b.add(slot, i64(number * (region.slots + 1)))) for slot in (lo, hi))
-        called = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
+        called = module.function(symbol, KERNEL_TYPE)
         with b.if_then(b.icmp_signed("<", start, end)):
             operands = b.gep(buffers, [i64(stage.operands[0])], source_etype=PTR)
             b.call(called, [operands, start, end])
     b.ret_void()
     return function
-
-
-def _cuts(module: ir.Module, name: str, region: HorizontalFusion) -> ir.GlobalVariable:
-    """A table of the cuts, kernel after kernel."""
-    values = [f"i64 {end}" for ends in region.cuts for end in ends]
-    kind = ir.ArrayType(I64, len(values))
-    table = ir.GlobalVariable(module, kind, f"{name}.cuts")
-    table.linkage, table.global_constant, table.align = "internal", True, 64
-    table.initializer = Literal(kind, f"[{', '.join(values)}]")
-    return table
 
 
 def _load(b: ir.IRBuilder, table: Any, index: Any) -> Any:

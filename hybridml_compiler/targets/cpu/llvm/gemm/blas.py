@@ -99,9 +99,6 @@ def _call(
 
 def _declaration(module: ir.Module, product: Product) -> Any:
     name = "hml_sgemm" if product.dtype is dtypes.float32 else "hml_dgemm"
-    found = module.globals.get(name)
-    if found is not None:
-        return found
     t = register_type(product.dtype)
     kind = ir.FunctionType(VOID, [I32, I32, I32, I64, I64, I64, t, PTR, I64, PTR, I64, t, PTR, I64])
-    return ir.Function(module, kind, name)
+    return module.function(name, kind)

@@ -77,7 +77,7 @@ class ComputedRows(Rows):
             self._set(1 + k, e.buffer(k))
 
     def _set(self, number: int, pointer: Any) -> None:
-        self.e.b.store(pointer, self.e.b.gep(self.table, [i64(number)], source_etype=PTR))
+        self.e.b.set_operand(self.table, number, pointer)
 
     def of_tile(self, a: Any, row: Any, rows: int, k: Any, depth: Any) -> Any:
         b = self.e.b

@@ -9,7 +9,6 @@ import numpy as np
 from .....record import record
 from ...kernels.low_precision import FLOATS, Format
 from .. import ir
-from ..contraction.emission import buffer
 from ..contraction.loops import i64, least, loop, share
 from ..contraction.micro_kernel import MicroKernel, Sums
 from ..types import I1, I64, PTR
@@ -75,7 +74,7 @@ def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
         # epilogue reads and writes ([Note: Prefetching]). Where k is cut into blocks the loop around the parts costs as
         # much as it gains.
         parts = least(t.b, i64(tile.rows), depth)
-        bases = [v.element(buffer(t.b, place[0], k), place[1]) for k in tile.ahead]
+        bases = [v.element(t.b.operand(place[0], k), place[1]) for k in tile.ahead]
 
         def part(number: Any, sums: Sums) -> Sums:
             for base in bases:

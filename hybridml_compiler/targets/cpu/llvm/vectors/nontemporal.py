@@ -17,7 +17,7 @@ from .....schedule import cost
 from .....sizes.dims import is_dim
 from ...spec import CpuSpec
 from .. import ir
-from ..types import I64, VOID, intrinsic
+from ..types import I64, VOID
 
 LINE = 64
 
@@ -47,4 +47,4 @@ def stream(b: ir.IRBuilder, data: Any, pointer: Any, bits: Any, full: Any, other
 
 def fence(b: ir.IRBuilder) -> None:
     """A fence: nobody sees later stores before those stores."""
-    b.call(intrinsic(b.module, "x86.sse.sfence", VOID, [], []), [])
+    b.intrinsic("x86.sse.sfence", VOID, [])

@@ -1,0 +1,135 @@
+"""A target that makes code of loop nests, one by one; all else of a program is done for it, on the host.
+
+class Mine(KernelTarget):
+    def compile(self, kernel): ...      a loop nest -> code, of any class
+    def run(self, code, buffers, lo, hi): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from ..aval import Aval
+from ..errors import CompileError
+from ..loops.ir import Kernel, KernelSpec
+from ..loops.text import print_kernel
+from ..once import lazy
+from ..record import record
+from ..schedule.kernels.library import Capabilities
+from ..schedule.launch import Copy, Plan
+from ..schedule.text import describe_plan
+from .base import Executable, Interface, Program, Stage, Target
+from .device import DeviceArray, empty
+from .host_device import HostDevice
+from .run_plan import run_plan
+
+_MOST = 1024  # kernels whose code is kept from one program to the next
+
+
+class KernelTarget(Target):
+    """A target given by `compile` and `run`. Its `device` is memory of the host that only it looks into.
+
+    Loops, choices, calls of NumPy and fusions are taken apart for it. Where its `capabilities` have a library for
+    `Product`, that is NumPy's. Programs are not kept on disk: making one is planning it.
+    """
+
+    @lazy
+    def device(self) -> HostDevice:
+        return HostDevice(self)
+
+    @lazy
+    def capabilities(self) -> Capabilities:
+        return Capabilities(runs_control=True)
+
+    def compile(self, kernel: Kernel) -> Any:
+        """The code of a loop nest, made once for all that are equal, as soon as its launch is planned."""
+        raise NotImplementedError
+
+    def run(self, code: Any, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
+        """Runs iterations lo to hi of `kernel.range` (all of the body where that is None) on the operands, flat arrays
+        in host memory; False where an index was out of range. Several threads may call it at once."""
+        raise NotImplementedError
+
+    def text(self, kernel: Kernel) -> str:
+        """The code of a loop nest, for people."""
+        return print_kernel(kernel)
+
+    @lazy
+    def _codes(self) -> dict[str, Any]:
+        """Code by the text of its loop nest."""
+        return {}
+
+    def code_of(self, kernel: Kernel) -> Any:
+        """The code of a loop nest, that of an equal one if there has been any."""
+        key = print_kernel(kernel)
+        if key not in self._codes:
+            if len(self._codes) >= _MOST:
+                self._codes.clear()
+            self._codes[key] = self.compile(kernel)
+        return self._codes[key]
+
+    def code(self, outputs: Sequence[Aval], stage: Stage) -> KernelCode:
+        return KernelCode(self)
+
+    def executable(self, program: KernelProgram, interface: Interface) -> KernelExecutable:
+        return KernelExecutable(program, interface)
+
+
+@record
+class KernelProgram(Program):
+    plan: Plan
+    code: KernelCode
+
+
+class KernelCode:
+    """The code of a program's loop nests, by the identity of these."""
+
+    def __init__(self, target: KernelTarget) -> None:
+        self.target = target
+        self._made: dict[int, tuple[Kernel, Any]] = {}
+
+    def compiling(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def begin(self, spec: KernelSpec) -> None:
+        for kernel in spec.nests:
+            self.of(kernel)
+
+    def of(self, kernel: Kernel) -> Any:
+        if id(kernel) not in self._made:
+            self._made[id(kernel)] = kernel, self.target.code_of(kernel)
+        return self._made[id(kernel)][1]
+
+    def run(self, kernel: Kernel, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
+        return self.target.run(self.of(kernel), buffers, lo, hi)
+
+    def text(self, plan: Plan) -> str:
+        texts = dict.fromkeys(self.target.text(kernel) for launch in plan.launches for kernel in launch.kernels)
+        return "\n".join([describe_plan(plan), *texts])
+
+    def kernels(self, plan: Plan) -> int:
+        return len({id(launch.spec) for launch in plan.launches if not isinstance(launch.spec, Copy)})
+
+    def finish(self, plan: Plan, facts: Mapping[str, int], key: str | None) -> KernelProgram:
+        return KernelProgram(plan.fresh, plan.arena_bytes, facts, plan, self)
+
+
+class KernelExecutable(Executable):
+    """Takes and returns arrays of the target's device."""
+
+    def __init__(self, program: KernelProgram, interface: Interface) -> None:
+        super().__init__(program, interface)
+        self.plan, self.code = program.plan, program.code
+
+    def run(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray] | None:
+        device = self.code.target.device
+        fits = [(array.shape, array.dtype) for array in arrays] == [(aval.shape, aval.dtype) for aval in self.inputs]
+        if not fits or any(array.device is not device for array in arrays):
+            raise CompileError(f"{self.name}: takes {[*map(str, self.inputs)]} on {device.name}, got {list(arrays)}")
+        results = [empty(device, aval.shape, aval.dtype) for aval in self.plan.outputs]
+        given, made = ([array.memory.opened() for array in group] for group in (arrays, results))
+        return results if run_plan(self.plan, given, made, self.code.run) else None
