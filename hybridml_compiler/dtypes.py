@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,7 @@ _KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 INEXACT = "fVc"  # kinds of dtypes that have gradients
 
 _default_float = float32
+default_bits = ctypes.c_int64(32)  # of the default float, for native code to compare
 
 
 def widens(source: np.dtype, target: np.dtype) -> bool:
@@ -79,6 +81,7 @@ def set_default_float(dtype: Any) -> None:
     if new.kind != "f" or is_narrow(new):
         raise DTypeError(f"set_default_dtype: needs float32 or float64, got {new.name}")
     _default_float = new
+    default_bits.value = 8 * new.itemsize
 
 
 def canonical(dtype: Any) -> np.dtype:

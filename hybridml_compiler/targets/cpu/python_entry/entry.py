@@ -94,10 +94,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
     n_data = sum(not isinstance(arg, Constant) for arg in spec.args)
     first_output = n_data + len(arrays)
     pointers = tables.words(
-        [0] * n_data
-        + [array.ctypes.data for array in arrays]
-        + [0] * len(spec.outputs)
-        + ([spec.arena.address] if spec.arena else [])
+        [0] * n_data + [array.ctypes.data for array in arrays] + [0] * len(spec.outputs) + spec.fixed
     )
 
     def array_columns(given: ArraySpec) -> dict[str, int]:
@@ -173,7 +170,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
     }
     for name, value in header.items():
         setattr(block, name, value)
-    block.owners = (tables.owners, spec.arena, spec.lent, spec.places, spec.keep, _code())
+    block.owners = (tables.owners, spec.arena, spec.sizes, spec.lent, spec.places, spec.keep, _code())
     blocks.add(block)
     return _builtin(block)
 

@@ -8,6 +8,7 @@ portable one.
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import sys
 import types
@@ -81,6 +82,7 @@ def layout() -> Layout:
     return found
 
 
+@functools.lru_cache(maxsize=16)
 def slot_offsets(cls: type) -> dict[str, int] | None:
     """Offset of each slot of a class of nothing but `__slots__` (CPython sorts them); None for any other class."""
     names = cls.__dict__.get("__slots__", ())

@@ -55,7 +55,8 @@ class EntrySpec:
     """The checks of an entry, the operands that it gives the step, and the result that it makes.
 
     `step` is the address of `i64 step(ptr table)`. The table holds pointers, in this order: the data of each argument
-    that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, and the arena (if there is one).
+    that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, the arena and the sizes (if
+    there are any).
     Outputs are uninitialised when the step starts. A status other than 0 drops the outputs and returns (or raises)
     `on_status(status, *args)`.
     """
@@ -74,6 +75,7 @@ class EntrySpec:
     contexts: tuple[tuple[ContextVar[Any], object], ...] = ()  # (variable, the object it must hold unless unset)
     places: Sequence[Place] = ()
     arena: Arena | None = None
+    sizes: np.ndarray[Any, Any] | None = None  # values of symbols; beside an arena
     # Output k takes over the array that is item k, if one reference besides this one holds it; the item is gone after.
     lent: np.ndarray[Any, Any] | None = None
     release_gil: bool = False  # takes time: for steps of 50 us and more
@@ -83,6 +85,12 @@ class EntrySpec:
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """The arrays of the captured tensors."""
         return [getattr(tensor, self.array_slot) for tensor in self.captured]
+
+    @property
+    def fixed(self) -> list[int]:
+        """The addresses at the end of the table."""
+        arena = [] if self.arena is None else [self.arena.address]
+        return arena if self.sizes is None else [*arena, int(self.sizes.ctypes.data)]
 
 
 def arena(size: int) -> Arena:
