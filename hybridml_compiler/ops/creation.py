@@ -58,8 +58,11 @@ def _full_canon(shape: Any, value: Any, dtype: Any) -> dict[str, Any]:
 
 
 def _full_eager(shape: Any, value: Any, dtype: Any) -> np.ndarray:
-    p = _full_canon(shape, value, dtype)
-    return np.full(p["shape"], p["value"], p["dtype"])
+    if not isinstance(dtype, np.dtype):
+        shape, value, dtype = _full_canon(shape, value, dtype).values()
+    found = np.empty(shape, dtype)
+    found.fill(value)  # a third of the time of np.full
+    return found
 
 
 def _full_infer(shape: Any, value: Any, dtype: Any) -> Aval:
@@ -122,11 +125,16 @@ def _arange_infer(start: Any, stop: Any, step: Any, dtype: Any) -> Aval:
 
 
 def _arange_eager(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray:
-    p = _arange_canon(start, stop, step, dtype)
-    first, by = p["start"], p["step"]
-    wide = dtypes.int64 if isinstance(first, int) and isinstance(by, int) else dtypes.float64
-    positions = np.arange(_arange_size(first, p["stop"], by), dtype=wide)
-    return cast(np.asarray(positions * wide.type(by) + wide.type(first)), p["dtype"])
+    if stop is None or not isinstance(dtype, np.dtype):
+        found = _arange_canon(start, stop, step, dtype)
+        start, stop, step, dtype = found["start"], found["stop"], found["step"], found["dtype"]
+    whole = isinstance(start, int) and isinstance(step, int)
+    if whole and isinstance(stop, int) and dtype is dtypes.int64:
+        counted: np.ndarray = np.arange(int(start), stop, int(step), dtype=np.int64)
+        return counted
+    wide = dtypes.int64 if whole else dtypes.float64
+    positions = np.arange(_arange_size(start, stop, step), dtype=wide)
+    return cast(np.asarray(positions * wide.type(step) + wide.type(start)), dtype)
 
 
 def _arange_lower(s: Any, i: Index, start: Number, stop: Number, step: Number, dtype: np.dtype) -> Scalar:

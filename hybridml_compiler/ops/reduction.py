@@ -53,6 +53,8 @@ def _sum_dtype(x: Aval, dtype: Any) -> np.dtype:
 
 def kept(g: Any, x_shape: Shape, axis: Any) -> Any:
     """A reduced tensor shaped so that it broadcasts against the operand of its reduction."""
+    if axis is None and not g.shape:
+        return g
     return g.reshape(shape=reduced(x_shape, axes_tuple("reduction", axis, x_shape), True))
 
 
