@@ -59,6 +59,7 @@ format: $(VENV)/.dev  ## rewrite the sources in the common format
 
 bench: $(VENV)/.bench  ## time eager and traced beside PyTorch, JAX and TensorFlow, and write the page of results
 	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits $(ARGS)
+	$(RUN) -m benchmarks.eager --json benchmarks/results/eager.json
 	$(RUN) -m benchmarks.report
 
 roofline: $(VENV)/.dev  ## time the launches of traced workloads beside the limits of the machine, and write the page

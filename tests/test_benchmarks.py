@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import compare, limits, measure, models, ours, process, report, worker
+from benchmarks import compare, eager, eager_operations, limits, measure, models, ours, process, report, worker
 from benchmarks.workloads import SCALING, WORKLOADS
 
 SMALL: dict[str, dict[str, int]] = {
@@ -171,3 +171,21 @@ def test_unknown_names_are_refused(arguments: list[str], capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         compare.options_of(arguments)
     assert "none not known; there are" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("operation", eager_operations.OPERATIONS, ids=lambda operation: operation.name)
+def test_eager_operations_run(operation: eager_operations.Operation) -> None:
+    for way in ("forward", *(["backward"] if operation.wanted else [])):
+        call = eager.ready("hybridml", eager.Case(operation.name, "small", way))
+        assert eager.sums(call()) is not None
+
+
+def test_eager_rows_become_a_table() -> None:
+    cases = [
+        eager.Case("relu", "small", "forward"),
+        eager.Case("relu", "large", "forward"),
+        eager.Case("mlp", "model", "training"),
+    ]
+    rows = [eager.Row(case, {"hybridml": 2e-6, "torch": 1e-6}, 2.0, "") for case in cases]
+    text = eager.table(rows)
+    assert text.count("2.00 (2.00 us)") == 3 and text.count("geometric mean") == 2
