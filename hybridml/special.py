@@ -20,9 +20,9 @@ from hybridml_compiler.ops.table import OPS
 from .arrays.creation import asarray
 from .arrays.shaping.manipulation import _tensor
 from .core.context import placed
+from .core.library import compiled
 from .core.ops import names
 from .core.tensor import Tensor
-from .tracing.compiled import compiled
 
 _where, _isnan, _log, _abs, _equal = (OPS[name].fn for name in ("where", "isnan", "log", "abs", "equal"))
 _ROWS = (

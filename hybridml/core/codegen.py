@@ -28,16 +28,17 @@ from hybridml_compiler.ops.promotion import input_dtypes
 from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
-from .context import clock, grad_is_off
-from .dispatch import checked, hash_key, is_plain_elementwise, of_list, record, slow, slow_operator
+from .context import clock, grad_is_off, place_var
+from .dispatch import RowLibrary, checked, hash_key, is_plain_elementwise, of_list, record, slow, slow_operator
 from .eager import recover
 from .interpreter import interpreter_stack
+from .library import MISS
 from .source_location import outer, users
 from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
-_KEYED = frozenset((tuple, float))  # classes of parameters that equality alone does not tell apart
+_KEYED = frozenset((tuple, float, complex))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
@@ -50,6 +51,8 @@ def generate(op: Op) -> Callable[..., Any]:
         "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter_stack,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
+        "_default": dtypes.default_float, "_place": place_var.get,
+        "_library": RowLibrary(op), "_MISS": MISS,
         "_frame": sys._getframe, "_users": users, "_outer": outer,
     }  # fmt: skip
     one = not op.variadic and not op.results
@@ -146,7 +149,12 @@ def _try_dtypes(op: Op) -> list[np.dtype]:
 
 def _uses_cache(op: Op) -> bool:
     """Whether the hot path needs the row's checks done before (elementwise rows leave shape errors to NumPy)."""
-    return bool(op.inputs) and not op.results and not is_plain_elementwise(op)
+    return not op.results and (op.kind == "creation" or (bool(op.inputs) and not is_plain_elementwise(op)))
+
+
+def _has_native_calls(op: Op) -> bool:
+    """Whether a native call of small tensors takes less than the row's own kernel: those of NumPy are native."""
+    return is_plain_elementwise(op) and not op.results and not isinstance(op.eager, np.ufunc)
 
 
 def _forward(op: Op) -> list[str]:
@@ -161,10 +169,33 @@ def _forward(op: Op) -> list[str]:
     if op.variadic and not op.results:
         fast = f"_of_list(_op, {inputs[0]}, {_dict(params)}) if _mode() is None else None"
         return [*lines, f"    _t = {fast}", "    if _t is not None:", "        return _t", *again]
+    keyed = [f"_hash_key({p}) if {p}.__class__ in _keyed else {p}" for p in params]
+    found = "".join(f"{p}, " for p in params)
+    if op.kind == "creation" and not inputs:
+        lines += ["    if _mode() is not None or _place() is not None:", *_inner(again)]
+        call = ", ".join(f"{p}={p}" for p in params)
+        return [
+            *lines,
+            *_known(f"{found}= ", ", ".join(["_default()", *(f"{p}.__class__" for p in params), *keyed])),
+            *_inner(_run(op, f"_kernel({call})", "()", _dict(params))),
+            *again,
+        ]
     if op.results or not inputs:
         return [*lines, *again]
+    if _has_native_calls(op):
+        lines += [
+            f"    _t = _library.direct({', '.join(inputs)})",
+            "    if _t is not _MISS:",
+            "        return _t",
+        ]
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
+    if _has_native_calls(op):
+        lines += [
+            f"    _t = _library.of_tensors({', '.join(inputs)})",
+            "    if _t is not _MISS:",
+            "        return _t",
+        ]
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
@@ -176,19 +207,21 @@ def _forward(op: Op) -> list[str]:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
-    keyed = [f"_hash_key({p}) if {p}.__class__ in _keyed else {p}" for p in params]
     key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
-    found = "".join(f"{p}, " for p in params)
+    run = _run(op, kernel, _tuple(inputs), _dict(params))
+    return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
+
+
+def _known(found: str, key: str) -> list[str]:
+    """Source that looks for parameters that the checks have accepted, up to what is done with them."""
     # Outside of the handler: an error of the slow path is no consequence of the key that was not found.
-    missed = [
+    return [
         "    try:",
-        f"        {f'{found}= ' if params else ''}_checked[{key}]",
+        f"        {found}_checked[{key}]",
         "    except (KeyError, TypeError):",
         "        pass",
         "    else:",
     ]
-    run = _run(op, kernel, _tuple(inputs), _dict(params))
-    return [*lines, *missed, *_inner(run), *again]
 
 
 def _again(call: str) -> list[str]:

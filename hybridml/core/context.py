@@ -54,6 +54,9 @@ clock: Callable[[], int] = count(1).__next__
 # Moves when `requires_grad`, a hook or the default dtype is switched: compiled calls then check all they rely on.
 switches = ctypes.c_int64(0)
 
+# How many profiles and counts of operations are on: calls of library functions then go the way that these watch.
+watchers = ctypes.c_int64(0)
+
 
 def is_grad_enabled() -> bool:
     """True where operations record their history for gradients."""

@@ -29,6 +29,7 @@ from .context import current_interpreter, grad_is_off, place_var
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
+from .library import MISS, compiled, factories, missed
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -40,6 +41,8 @@ _astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
 _SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
 _OPERANDS = (*_ARRAYS, *_SCALARS)
+_FEW = 8  # calls of a row that come before its native ones
+_NATIVE = frozenset((Tensor, float, int, bool))
 _STANDING = (Tensor, IntProxy, ScalarProxy)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
@@ -50,9 +53,10 @@ checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
 
 def hash_key(value: Any) -> Any:
     """A parameter as part of a cache key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, but have different meanings."""
-    if value.__class__ is tuple:
+    kind = value.__class__
+    if kind is tuple:
         return (value, *map(type, value))
-    return repr(value) if value.__class__ is float else value
+    return repr(value) if kind is float or kind is complex else value
 
 
 # -- operands
@@ -135,8 +139,50 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 
     A tensor, or a tuple of them where the row has several results.
     """
+    if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
+        return by_native_call(op, arithmetic)(*args)
+    return general(op, args, params, arithmetic)
+
+
+@functools.cache
+def by_native_call(op: Op, arithmetic: bool) -> Callable[..., Any]:
+    """The row as a library function: of tensors of several dtypes, and of numbers beside them."""
+    return compiled(_operation(op, arithmetic), exact=True)
+
+
+def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
+    names = ", ".join(op.inputs)
+    source = f"lambda {names}: general(op, ({names},), {{}}, arithmetic)"
+    code = compile(source, f"<dispatch {op.name}>", "eval")  # no file of the user's, whose lines errors tell
+    run: Callable[..., Any] = eval(code, {"general": general, "op": op, "arithmetic": arithmetic})
+    run.__name__ = op.name
+    return run
+
+
+class RowLibrary:
+    """The native calls of a row of small tensors of one dtype, which are looked for once the row has been called some
+    times: until then there is no tracer in memory."""
+
+    def __init__(self, op: Op) -> None:
+        self.op, self.calls, self.direct = op, 0, missed
+        self._function: Any = None
+
+    def of_tensors(self, *args: Tensor) -> Any:
+        """The result of a call, or MISS."""
+        if self._function is None:
+            self.calls += 1
+            if self.calls < _FEW:
+                return MISS
+            self._function = factories[0](_operation(self.op, False), False, 1, True)
+        out = self._function.of_tensors(*args)
+        self.direct = self._function.direct
+        return out
+
+
+def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
+    """`slow`, operation by operation."""
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
-        return through_float32(op, args, params, functools.partial(slow, arithmetic=arithmetic))
+        return through_float32(op, args, params, functools.partial(general, arithmetic=arithmetic))
     if interpreter_stack() is None and len(args) == 2:
         fast = _with_scalar(op, *args)
         if fast is not None:
@@ -276,7 +322,9 @@ def _canonical(
         cache = checked[op]
         if len(cache) >= _CACHE_LIMIT:
             cache.clear()
-        key = tuple(x for a in avals for x in (a.shape, a.dtype))
+        key: tuple[Any, ...] = tuple(x for a in avals for x in (a.shape, a.dtype))
+        if not avals:  # their classes decide the dtype: True equals 1
+            key = (dtypes.default_float(), *(params[p].__class__ for p in op.params))
         try:
             cache[(*key, *(hash_key(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
         except TypeError:  # a list as axis: canonical every time

@@ -18,6 +18,7 @@ from .context import clock
 
 Place = tuple[CodeType, int]
 users: set[str] = set()  # files that are the user's, as far as they have been met
+_ours: set[str] = set()  # those that are not
 _frame = sys._getframe
 _LINE = re.compile(r"(.*?):(\d+)(?:: (.*))?$", re.DOTALL)
 _MOST = 4096  # writes whose lines are remembered
@@ -31,9 +32,11 @@ def outer(frame: FrameType) -> FrameType:
         name = at.f_code.co_filename
         if name in users:
             return at
-        if not is_internal(name):
-            users.add(name)
-            return at
+        if name not in _ours:
+            if not is_internal(name):
+                users.add(name)
+                return at
+            _ours.add(name)
         at = at.f_back
     return frame
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 
 
 @compiled

@@ -15,9 +15,9 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.precision import in_float32
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 from .arguments import batched
 
 Sizes = int | Sequence[int | None] | None

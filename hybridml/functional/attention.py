@@ -21,9 +21,9 @@ from hybridml_compiler.sizes.dims import is_symbolic
 from .. import arrays as xp
 from ..autograd import Function
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
 from ..random import Generator, bernoulli, default_generator
-from ..tracing.compiled import compiled
 from .activations import softmax
 
 # Scores of one head up to which the gradients of queries, keys and values share them: they fit into the last level of

@@ -11,8 +11,8 @@ from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
 from ..autograd import Function
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 
 
 @compiled

@@ -16,8 +16,8 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.convolution import transposed
 
 from .. import arrays as xp
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 from .arguments import Padding, Pair, batched, fits, numbers, padded, positive
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import linalg
+from ..core.library import compiled, compiled_for_pairs
 from ..core.precision import in_float32
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled, compiled_for_pairs
 from .arguments import real_numbers
 
 

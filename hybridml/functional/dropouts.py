@@ -7,6 +7,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from .. import random
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
 from .arguments import LAYOUTS
 
@@ -23,7 +24,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     >>> dropout(hm.ones((2, 2)), 0.5, training=False).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return _dropped("dropout", input, p, training, input.shape)
+    return _dropped("dropout", input, p, training)
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -69,7 +70,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
     >>> alpha_dropout(hm.ones((3,))).tolist()
     [1.0, 1.0, 1.0]
     """
-    return _saturated("alpha_dropout", input, p, training, input.shape)
+    return _saturated("alpha_dropout", input, p, training)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
@@ -86,25 +87,35 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False)
     return _saturated("feature_alpha_dropout", input, p, training, shape)
 
 
-@placed
-def _dropped(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+def _dropped(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...] | None = None) -> Tensor:
     check_probability(what, p)
     if not training or p == 0:
         return input
     if p == 1:
         return input * 0
-    return xp.where(random.bernoulli(1 - p, shape), input * (1 / (1 - p)), 0)
+    return _masked(input, p, shape)
 
 
+@compiled
 @placed
-def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+def _masked(input: Tensor, p: float, shape: tuple[int, ...] | None) -> Tensor:
+    return xp.where(random.bernoulli(1 - p, input.shape if shape is None else shape), input * (1 / (1 - p)), 0)
+
+
+def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...] | None = None) -> Tensor:
     check_probability(what, p)
     if not training or p == 0:
         return input
     if p == 1:
         return input * 0
+    return _alpha_masked(input, p, shape)
+
+
+@compiled
+@placed
+def _alpha_masked(input: Tensor, p: float, shape: tuple[int, ...] | None) -> Tensor:
     scale = ((1 - p) * (1 + p * _SATURATED**2)) ** -0.5
-    kept = xp.where(random.bernoulli(1 - p, shape), input, _SATURATED)
+    kept = xp.where(random.bernoulli(1 - p, input.shape if shape is None else shape), input, _SATURATED)
     return kept * scale - scale * p * _SATURATED
 
 

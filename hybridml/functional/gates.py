@@ -9,8 +9,8 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from .. import random
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 from .activations import relu6, softmax, softplus
 
 

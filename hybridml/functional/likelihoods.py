@@ -11,13 +11,14 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from .. import arrays as xp
 from ..control_flow import scan
 from ..core.context import placed
+from ..core.library import compiled, compiled_for_all_sizes
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled_for_all_sizes
 from .losses import reduce, same_shape
 
 _NEVER = -1e30  # the logarithm of 0, of which sums and differences are finite
 
 
+@compiled
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -46,6 +47,7 @@ def poisson_nll_loss(
     return reduce(loss, reduction)
 
 
+@compiled
 @placed
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"

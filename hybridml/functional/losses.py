@@ -12,9 +12,9 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
+from ..core.library import compiled
 from ..core.precision import in_float32
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 from .activations import log_softmax
 from .arguments import real_numbers
 from .basics import linear
@@ -89,6 +89,7 @@ def linear_cross_entropy(
     )
 
 
+@compiled
 @in_float32
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
@@ -120,6 +121,7 @@ def nll_loss(
     return reduce(loss, reduction, _total_weight(target, counts, weight, input.dtype))
 
 
+@compiled
 @in_float32
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """Mean of ``(input - target) ** 2``, or with a `weight` per element their weighted mean.
@@ -134,6 +136,7 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: 
     return _weighed("mse_loss", difference * difference, weight, reduction)
 
 
+@compiled
 @in_float32
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """Mean of ``|input - target|``, or with a `weight` per element their weighted mean.
@@ -147,6 +150,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
     return _weighed("l1_loss", xp.abs(_difference("l1_loss", input, target)), weight, reduction)
 
 
+@compiled
 @in_float32
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Smooth absolute error: ``d^2 / (2 beta)`` where ``|d| < beta``, ``|d| - beta / 2`` elsewhere (Girshick 2015).
@@ -164,6 +168,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     return reduce(_huber(_difference("smooth_l1_loss", input, target), beta) / beta, reduction)
 
 
+@compiled
 @in_float32
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
@@ -182,6 +187,7 @@ def huber_loss(
     return _weighed("huber_loss", _huber(_difference("huber_loss", input, target), delta), weight, reduction, False)
 
 
+@compiled
 @in_float32
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
@@ -199,6 +205,7 @@ def binary_cross_entropy(
     return reduce(loss if weight is None else loss * weight, reduction)
 
 
+@compiled
 @in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -225,6 +232,7 @@ def binary_cross_entropy_with_logits(
     return reduce(loss if weight is None else loss * weight, reduction)
 
 
+@compiled
 @in_float32
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Kullback-Leibler divergence ``target (log target - input)`` of log-probabilities `input`.

@@ -9,12 +9,14 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
 from .activations import logsigmoid, relu, softplus
 from .distances import pairwise_distance
 from .losses import reduce, same_shape
 
 
+@compiled
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
@@ -28,6 +30,7 @@ def margin_ranking_loss(
     return reduce(relu(margin - target * (input1 - input2)), reduction)
 
 
+@compiled
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
     """Hinge loss: `input` where `target` is 1, ``max(0, margin - input)`` where it is -1; shapes broadcast.
 
@@ -40,6 +43,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
     return reduce(xp.where(xp.equal(target, 1), input, 0) + apart, reduction)
 
 
+@compiled
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Logistic loss ``log(1 + exp(-target input))`` for targets 1 and -1, without overflow.
 
@@ -53,6 +57,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
     return reduce(-logsigmoid(target * input), reduction)
 
 
+@compiled
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
@@ -77,6 +82,7 @@ def cosine_embedding_loss(
     return reduce(xp.where(xp.equal(target, 1), 1 - cosine, 0) + apart, reduction)
 
 
+@compiled
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -140,6 +146,7 @@ def triplet_margin_with_distance_loss(
     return reduce(relu(near - far + margin), reduction)
 
 
+@compiled
 @placed
 def multi_margin_loss(
     input: Tensor,
@@ -173,6 +180,7 @@ def multi_margin_loss(
     return reduce(xp.where(others, apart, 0).sum(axis=-1) / classes, reduction)
 
 
+@compiled
 @placed
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """``sum of max(0, 1 - (input[y] - input[i])) / c`` over the classes y that `target` lists and i that it does not.
@@ -195,6 +203,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     return reduce(xp.where(counted, apart, 0).sum(axis=(-2, -1)) / classes, reduction)
 
 
+@compiled
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:

@@ -9,6 +9,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
 from .attention import attention_weights, bool_or_float, scaled_dot_product_attention
 from .basics import linear
@@ -92,6 +93,7 @@ def multi_head_attention_forward(
     )  # fmt: skip
 
 
+@compiled
 @placed
 def multi_head_attention(
     what: str,

@@ -8,12 +8,13 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..arrays.shaping.padding import padded_axis
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
+@compiled
 @compiled
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements around the last axes: `pad` is (before, after) of the last axis, then of the one before it, ...

@@ -19,8 +19,8 @@ from .. import arrays as xp
 from ..autograd import Function
 from ..control_flow import scan
 from ..core.context import placed
+from ..core.library import compiled_for_all_sizes
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled_for_all_sizes
 
 
 def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,8 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import placed, trusted
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .arguments import numbers
 
@@ -164,6 +164,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return moved.reshape((*batch, channels * r * r, height // r, width // r))
 
 
+@compiled
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Deals the channels of (n, c, ...) out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
 

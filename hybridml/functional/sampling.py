@@ -12,8 +12,8 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import placed
+from ..core.library import compiled
 from ..core.tensor import Tensor
-from ..tracing.compiled import compiled
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 

@@ -19,7 +19,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.device import host_copy
 
 from ..core import pytree
-from ..core.context import current_interpreter
+from ..core.context import current_interpreter, watchers
 from ..core.tensor import Tensor
 from ..tracing.function import TracedFunction
 from .comparison import Comparison, Difference, KernelLine, Style
@@ -193,11 +193,13 @@ def _operations(run: _Run) -> tuple[int, int]:
 
     run.snapshot.restore()
     before = sys.getprofile()
+    watchers.value += 1
     sys.setprofile(watch)
     try:
         run.call()
     finally:
         sys.setprofile(before)
+        watchers.value -= 1
     return count, moved
 
 

@@ -12,6 +12,7 @@ from hybridml_compiler.ops.shapes import axes_tuple, axis_index
 from hybridml_compiler.ops.table import OPS
 
 from ..arrays.shaping.manipulation import root
+from ..core.library import compiled
 from ..core.precision import in_float32
 from ..core.tensor import Tensor
 from .factorizations import svdvals
@@ -48,6 +49,7 @@ def _root(total: Tensor, order: float) -> Tensor:
 
 
 @in_float32
+@compiled
 def vector_norm(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:

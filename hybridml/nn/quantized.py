@@ -16,9 +16,9 @@ from hybridml_compiler.errors import ArgumentError, DTypeError
 from .. import arrays as xp
 from .. import functional as F
 from ..core.context import no_grad
+from ..core.library import compiled
 from ..core.tensor import Tensor
 from ..functional.arguments import Padding, Pair
-from ..tracing.compiled import compiled
 from .convolution import Conv2d, _Convolution, channels_last
 from .linear import Linear
 from .module import Module

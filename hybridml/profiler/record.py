@@ -28,7 +28,7 @@ from hybridml_compiler.targets.cpu.python_entry import entry
 from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
 
 from ..core import dispatch, pytree
-from ..core.context import current_interpreter
+from ..core.context import current_interpreter, watchers
 from ..core.tensor import Tensor
 from ..tracing.function import TracedFunction
 from .watch import Watch
@@ -111,10 +111,12 @@ class Recording:
         self._watch.add(TracedFunction.__call__, self._traced)  # type: ignore[arg-type]
         self._watch.add(CpuExecutable.run, self._executable)  # type: ignore[arg-type]
         self._watch.add(entry.build_entry, self._entry)  # type: ignore[arg-type]
+        watchers.value += 1
         self.start = _now()
 
     def end(self) -> None:
         self.stop = _now()
+        watchers.value -= 1
         self._watch.end()
         for executable, timed in self._used.items():
             timed.use(executable, False)

@@ -14,17 +14,16 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 
 from ..arrays.creation import asarray, full, zeros
 from ..control_flow import while_loop
 from ..core import ops
-from ..core.context import at_place, current_interpreter, no_grad, place_var
+from ..core.context import at_place, no_grad, place_var
 from ..core.device_tensor import transfer
+from ..core.library import compiled_when_repeated
 from ..core.tensor import CPU, Device, Tensor, place_of
-from ..tracing.compiled import program_of
 from .generator import Generator, open_unit, shape_of, unit
 
 P = ParamSpec("P")
@@ -102,23 +101,16 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
         positional = fn.__code__.co_varnames[: fn.__code__.co_argcount]
         leads = positional[0] == "shape" and domains
         hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
-        program = program_of(fn)
+        draw = compiled_when_repeated(fn)
 
         @functools.wraps(fn)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-            largest = 0
             for key, value in itertools.chain(zip(positional, args, strict=False), kwargs.items()):
                 if key in domains:
                     domains[key].check(name, key, value)
-                    if type(value) is Tensor or type(value) is np.ndarray:
-                        largest = max(largest, math.prod(value.shape))
-                elif key in ("shape", "num_samples") and value is not None:
-                    if isinstance(value, float | Tensor | np.ndarray):
-                        raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
-                    largest = max(largest, math.prod(shape_of(value)))
-            if largest < LARGE or current_interpreter() is not None:
-                return fn(*args, **kwargs)
-            return program(*args, **kwargs)
+                elif key in ("shape", "num_samples") and isinstance(value, float | Tensor | np.ndarray):
+                    raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
+            return draw(*args, **kwargs)
 
         return drawn(checked)
 

@@ -3,7 +3,8 @@
 decorator.py      `trace`
 function.py       `TracedFunction`: the callable that it makes
 introspection.py  what a traced function shows of itself: the one door to the inspector and the profiler
-compiled.py       eager composites of the library as one compiled call
+library_function.py  library functions in eager code: their signatures, and a native call for each
+compiled.py       what core has of the tracer, registered with it
 capture/          operations of a function become nodes of a graph
 python_state/     Python values that a trace reads or changes
 specialize/       what a program is specialized on: signatures, paths, symbolic sizes

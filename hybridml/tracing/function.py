@@ -254,6 +254,19 @@ class TracedFunction(Introspection, Generic[P, R]):
 
         TraceError where such a call runs eagerly.
         """
+        found = self._resolved(args, kwargs)
+        assert found is not None
+        return found
+
+    def keep_sizes(self) -> None:
+        """Lets no size become a symbol from now on."""
+        self._families = None
+
+    def known(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """`resolve`, which traces no more programs than the function may have: None where it has these."""
+        return self._resolved(args, kwargs, limited=not is_deterministic())
+
+    def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any], limited: bool = False) -> Call | None:
         leaves = Leaves()
         leaves.given = args, kwargs
         structure = pytree.flatten(leaves.given, leaves, {})
@@ -270,6 +283,8 @@ class TracedFunction(Introspection, Generic[P, R]):
                     return Call(structure, leaves, entry, path, known)
                 on = entry, known, grown
                 break
+            if limited and self._programs() >= self._most:
+                return None
             entry, path, known = self._grown(given, structure, leaves, objects, on)
         except RunEagerly as error:
             raise TraceError(f"{self._name} {error}: such calls run eagerly, there is no program to see") from None

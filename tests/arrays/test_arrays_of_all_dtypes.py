@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from tests.support.by_operation import by_operation
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -83,7 +84,8 @@ def test_dtypes(name: str) -> None:
     function, accepted, result = FUNCTIONS[name]
     for dtype in accepted:
         args = tensors(dtype)
-        eager, traced = function(*args), hm.trace(function, backend="interpret")(*args)
+        eager = by_operation(lambda args=args: function(*args))
+        traced = hm.trace(function, backend="interpret")(*args)
         sums = {"b": hm.int64, "i": hm.int64, "u": hm.uint64}.get(args[0].dtype.kind, args[0].dtype)
         wanted = {"same": args[0].dtype, "sum": sums}.get(result) or getattr(hm, result)
         assert eager.dtype is wanted and traced.dtype is wanted, dtype
@@ -129,7 +131,8 @@ EDGES = [
 def test_sizes(shape: tuple[int, int]) -> None:
     x = hm.asarray(np.arange(float(np.prod(shape))).reshape(shape))
     for function in EDGES:
-        eager, traced = function(x), hm.trace(function, backend="interpret")(x)
+        eager = by_operation(lambda function=function: function(x))
+        traced = hm.trace(function, backend="interpret")(x)
         for a, b in zip(hm.tree_leaves(eager), hm.tree_leaves(traced), strict=True):
             assert a.shape == b.shape and a.dtype is b.dtype
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.tracing import compiled
+from hybridml.core.library import compiled
+from hybridml.tracing import library_function
 from hybridml_compiler import config
 from hybridml_compiler.eager import large
 from hybridml_compiler.targets.cpu.eager import products
@@ -36,8 +37,8 @@ def test_shapes_beyond_the_limit_are_compiled(deterministic: None, monkeypatch: 
 
 
 def test_composites_have_no_limit(deterministic: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "MOST", 1)
-    softmax = compiled.compiled(lambda x: hm.functional.softmax(x, 0))
+    monkeypatch.setattr(library_function, "MOST", 1)
+    softmax = compiled(lambda x: hm.functional.softmax(x, 0))
     for rows in (200, 201, 202):
         x = hm.random.normal((rows, 257))
         assert bits(softmax, x) == bits(hm.trace(lambda x: hm.functional.softmax(x, 0)), x)

@@ -413,3 +413,9 @@ def test_where_complex_numbers_are_refused_nothing_advises_to_drop_their_imagina
             style(call)(x)
     with pytest.raises(hm.DTypeError, match="convert with astype first"):
         style(lambda x: x & x)(hm.ones((2,)))
+
+
+def test_what_is_made_does_not_depend_on_equal_values_before() -> None:
+    for value in (1, True, 1.0, 1 + 0j, True, 1):
+        assert hm.full(2, value).dtype == hm.tensor(value).dtype, value
+    assert [hm.arange(stop).dtype for stop in (2, 2.0, 2)] == [hm.int64, hm.float32, hm.int64]

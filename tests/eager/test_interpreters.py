@@ -173,8 +173,10 @@ def test_operations_of_a_model_pass_through_interpreters_forward_and_backward(le
         run = (lambda inner, i: lambda: interpret(i, inner))(run, interpreter)
     got = run()
     assert interpreter_stack() is None
-    assert type(got) is hm.Tensor and got.item() == want.item()
-    assert gradients(net) == expected
+    assert type(got) is hm.Tensor
+    np.testing.assert_allclose(got.item(), want.item(), rtol=1e-6)
+    for ours, theirs in zip(gradients(net), expected, strict=True):  # library functions add up in another order
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
     counts = Counter(stack[0].seen)
     assert counts["tanh"] == 1 and counts["qr"] == 1 and counts["matmul"] >= 2
     if levels == 2:

@@ -257,7 +257,7 @@ def test_reparametrized_weights_copy_pickle_trace_and_come_back(how: str) -> Non
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert repr(twin) == repr(layer) and isinstance(twin, nn.Linear)
         np.testing.assert_array_equal(twin(x).detach().numpy(), expected)
-    np.testing.assert_allclose(hm.trace(lambda x: layer(x))(x).detach().numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(hm.trace(lambda x: layer(x))(x).detach().numpy(), expected, rtol=1e-6, atol=1e-7)
     getattr(nn.utils, f"remove_{how}")(layer)
     assert list(layer.state_dict()) == ["bias", "weight"] and type(layer) is nn.Linear
     np.testing.assert_allclose(layer(x).detach().numpy(), expected, rtol=1e-6)

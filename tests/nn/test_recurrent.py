@@ -12,7 +12,8 @@ import hybridml as hm
 from hybridml import nn
 from hybridml.functional import recurrent
 from hybridml.functional.recurrent import gru_sequence, lstm_sequence
-from hybridml.tracing import compiled
+from hybridml.tracing.library_function import LibraryFunction
+from hybridml_compiler.compile_policy import STEPS
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 Step = Callable[..., hm.Tensor]
@@ -70,26 +71,23 @@ def test_derivatives_of_both_orders_are_those_of_the_steps(name: str) -> None:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[hm.TracedFunction]:
-    """Sequences of any size are compiled as large ones are; the traced functions that this has made."""
-    made: list[hm.TracedFunction] = []
-
-    traced = compiled._traced
-
-    def noted(fn: Callable[..., Any], dynamic: bool) -> hm.TracedFunction:
-        made.append(traced(fn, dynamic))
-        return made[-1]
-
-    monkeypatch.setattr(compiled, "LARGE", 0)
-    monkeypatch.setattr(compiled, "_traced", noted)
+def libraries(monkeypatch: pytest.MonkeyPatch) -> list[LibraryFunction]:
+    """The loops over steps, which no other test has called."""
+    made: list[LibraryFunction] = []
     for name in ("_lstm_steps", "_lstm_steps_back", "_gru_steps", "_gru_steps_back"):
-        fresh = compiled.compiled_for_all_sizes(getattr(recurrent, name).__wrapped__)
-        monkeypatch.setattr(recurrent, name, fresh)
+        library = LibraryFunction(getattr(recurrent, name).__wrapped__, True, STEPS)
+        made.append(library)
+        monkeypatch.setattr(recurrent, name, lambda *args, library=library: library.call(args, {}))
     return made
 
 
+def programs(libraries: list[LibraryFunction]) -> list[int]:
+    """Numbers of compiled programs."""
+    return [fn.cache_info().compiles for library in libraries for fn in library.traced.values()]
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_large_sequences_of_many_lengths_are_two_programs(name: str, made: list[hm.TracedFunction]) -> None:
+def test_sequences_of_many_lengths_are_two_programs(name: str, libraries: list[LibraryFunction]) -> None:
     ours, steps, (shape, *others) = CASES[name]
     for length in (3, 7, 5, 9):
         found = []
@@ -100,13 +98,13 @@ def test_large_sequences_of_many_lengths_are_two_programs(name: str, made: list[
         for a, same, b in zip(*found, strict=True):
             np.testing.assert_array_equal(a.detach().numpy(), same.detach().numpy())
             np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
-    assert [fn.cache_info().compiles for fn in made] == [2, 2]
+    assert programs(libraries) == [2, 2]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_large_sequences_have_second_derivatives(name: str, made: list[hm.TracedFunction]) -> None:
+def test_compiled_sequences_have_second_derivatives(name: str, libraries: list[LibraryFunction]) -> None:
     test_derivatives_of_both_orders_are_those_of_the_steps(name)
-    assert len(made) == 2
+    assert [bool(library.traced) for library in libraries].count(True) == 2
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

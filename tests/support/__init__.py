@@ -2,6 +2,7 @@
 
 accuracy.py            errors of float rows in ulp, measured against mpmath
 array_api_standard.py  names and signatures of the array API standard
+by_operation.py        library functions operation by operation
 as_eager.py            everything that a user sees of a program, in both styles
 cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added

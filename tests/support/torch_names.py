@@ -146,7 +146,7 @@ FUNCTIONS: dict[str, FunctionCase] = {
     "upsample": case(lambda m, t: m.nn.functional.interpolate(t.x, scale_factor=2), x=(1, 2, 3)),
     "multi_head_attention_forward": case(
         lambda m, t: m.nn.functional.multi_head_attention_forward(
-            t.q, t.k, t.k, 4, 2, t.w, t.b, t.e, t.e, True, 0.0, t.o, None, attn_mask=t.m
+            t.q, t.k, t.k, 4, 2, t.w * 0.5, t.b, t.e, t.e, True, 0.0, t.o, None, attn_mask=t.m
         )[0],
         q=(3, 2, 4),
         k=(5, 2, 4),

@@ -12,6 +12,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
+from ...core.library import compiled
 from ...core.tensor import Tensor
 from ..indexing.selecting import lifted
 from ..shaping.manipulation import expand_dims, moveaxis, stack
@@ -37,6 +38,7 @@ def _summed(products: Tensor, axis: int) -> Tensor:
     return _sum.fn(products, axis, False, products.dtype)
 
 
+@compiled
 def outer(x: Tensor, y: Tensor, /) -> Tensor:
     """x_i * y_j: a matrix from two vectors; tensors with more axes are flattened first. Source: NumPy.
 
@@ -91,6 +93,7 @@ def inner(x: Tensor, y: Tensor, /) -> Tensor:
     return _multiply.fn(x, y) if not x.ndim or not y.ndim else tensordot(x, y, axes=([-1], [-1]))
 
 
+@compiled
 def dot(x: Tensor, y: Tensor, /) -> Tensor:
     """Sums of products over the last axis of x and the last but one of y (the only one of a vector). Source: NumPy.
 

@@ -10,6 +10,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.ops.shapes import axes_tuple
 from hybridml_compiler.ops.table import OPS
 
+from ...core.library import compiled
 from ...core.tensor import Tensor
 from ..indexing.selecting import lifted
 from ..shaping.manipulation import std
@@ -24,6 +25,7 @@ class Bounds(NamedTuple):
     max: Tensor
 
 
+@compiled
 def logsumexp(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over `axis`, without overflow, in x's float dtype; -inf for elements of -inf, and for none.
 

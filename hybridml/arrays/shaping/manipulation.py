@@ -17,6 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
 from ...core.device_tensor import transfer
+from ...core.library import compiled_when_repeated
 from ...core.tensor import Device, Tensor
 from ..creation import asarray
 
@@ -272,6 +273,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return swapaxes(x, -1, -2)
 
 
+@compiled_when_repeated
 def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes; what leaves at the end comes in at the start.
 
@@ -297,6 +299,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
     return x
 
 
+@compiled_when_repeated
 def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     """x repeated along each axis.
 

@@ -132,9 +132,13 @@ def result_shape(history: Any) -> tuple[int, ...]:
 
 
 def pull_name(node: Node) -> str:
-    """Name of the function that pulls a cotangent through the node, "pull_add_01"."""
+    """Name of the function that pulls a cotangent through the node, "pull_add_01"; "pull_softmax" of a program's node,
+    which keeps what has the name of the program.
+    """
     pull = node[_PULL]
-    return getattr(getattr(pull, "pull", pull), "__name__", "")
+    name: str = getattr(getattr(pull, "pull", pull), "__name__", "")
+    program = "" if name.startswith("pull_") else getattr(next(iter(kept_by(node)), None), "name", "")
+    return f"pull_{program}" if isinstance(program, str) and program.isidentifier() else name
 
 
 def hooked(node: Node) -> Hooked | None:

@@ -4,6 +4,8 @@ program.py        a captured graph as a differentiable function of arrays
 compiled_path.py  what a path ends in: its program, what that writes back, what it returns
 placed.py         programs of a device other than the CPU
 native_call.py    native calls that check the arguments, run a program and make its results
+native_program.py  a program as one native call of tensors and floats
+recorded_call.py  what such calls leave behind: numbers drawn, arguments updated, a node of the tape
 native_guards.py  the guards that native code checks itself
 epilogue.py       what is left to do in Python after a native call
 grad_donation.py  gradients whose memory a call may write the new ones to

@@ -1,0 +1,67 @@
+"""The decorator of library functions that run compiled: one native call each (see tracing/library_function.py)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from hybridml_compiler.compile_policy import PAIRS, STEPS
+
+from .interpreter import interpreter_stack
+from .tracebacks import shorten
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MISS = object()  # what a native call returns for arguments that it does not take
+
+
+def missed(*args: Any, **kwargs: Any) -> Any:
+    """The native call that takes nothing."""
+    return MISS
+
+
+# Makes what finds the native calls of a function. The tracer, which stands above, registers it.
+factories: list[Callable[..., Any]] = []
+
+
+def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1, exact: bool = False) -> Callable[P, R]:
+    """Decorator of a function of tensors: its calls are native ones, made at the first call of each signature.
+
+    `dynamic`: sizes that change become symbols also where arrays are large. `work`: what an element of an argument
+    counts for where arrays are told to be large. `exact`: operation by operation the function has the same bits, so
+    that its first calls may run so, and only signatures that come again are compiled.
+    """
+    library: Any = None
+
+    @functools.wraps(fn)
+    def composite(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal library
+        try:
+            if library is None:
+                library = factories[0](fn, dynamic, work, exact)
+            result: R = library.direct(*args, **kwargs)
+            if result is not MISS:
+                return result
+            return library.call(args, kwargs) if interpreter_stack() is None else library.beside(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    return composite
+
+
+def compiled_for_all_sizes(fn: Callable[P, R]) -> Callable[P, R]:
+    """`compiled`, for a function of sequences, whose batches differ in length: its second program takes all."""
+    return compiled(fn, dynamic=True, work=STEPS)
+
+
+def compiled_for_pairs(fn: Callable[P, R]) -> Callable[P, R]:
+    """`compiled`, for a function of all pairs of what its arguments have."""
+    return compiled(fn, work=PAIRS)
+
+
+def compiled_when_repeated(fn: Callable[P, R]) -> Callable[P, R]:
+    """`compiled`, for a function that has the same bits operation by operation."""
+    return compiled(fn, exact=True)

@@ -1,0 +1,159 @@
+"""Calls of library functions that leave something behind: numbers drawn, arguments updated, a node of the tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import aliasing
+from ...core.autodiff.tape import Node, kept_by, make_node, parents_of, part, stale
+from ...core.context import grad_is_off
+from ...core.library import MISS
+from ...core.source_location import here
+from ...core.tensor import Tensor, like, wrap
+from .compiled_path import CompiledPath
+from .native_program import Given, Native, native_of
+from .program import Backward, Program
+
+
+class Stateful:
+    """A native call that draws random numbers, or updates its arguments, as a batch norm in training does."""
+
+    def __init__(self, path: CompiledPath, native: Native, captured: list[Any]) -> None:
+        self.native, self.captured, self.draws, self.copies = native, captured, path.draws, path.copies
+        places = {id(i): k for k, i in enumerate(path.inputs)}
+        drawn = {draw.at for draw in self.draws}
+        self.updated = [k for _, i in path.writes if (k := places[id(i)]) not in drawn]
+
+    def run(self, given: Given) -> tuple[Any, list[Any]]:
+        """The result, and the inputs as they were, for a backward."""
+        inputs = [*given, *self.captured]
+        for k in self.updated:
+            flags = inputs[k]._array.flags
+            if not flags.c_contiguous or not flags.writeable:  # native code would update a copy, or what is read-only
+                return MISS, inputs
+        for k in self.copies:
+            inputs[k] = like(inputs[k], inputs[k]._array.copy(), inputs[k]._node)
+        operands = [*given, *self.captured]
+        taken = []
+        for draw in self.draws:
+            state = np.empty(2, np.uint64)
+            taken.append(draw.take(state))
+            operands[draw.at] = wrap(state)
+            inputs[draw.at] = wrap(state.copy())
+        out = MISS
+        try:
+            out = self.native(*operands)
+        finally:
+            if out is MISS:
+                for draw, after in zip(self.draws, taken, strict=True):
+                    draw.give_back(after)
+        if out is not MISS:
+            aliasing.stamp(*[operands[k] for k in self.updated])
+        return out, inputs
+
+    def __call__(self, *given: Any) -> Any:
+        return self.run(given)[0]
+
+
+class Recorded:
+    """A call whose results have a history."""
+
+    def __init__(self, program: Program, run: Native | Stateful, wanting: list[int], captured: list[Any]) -> None:
+        """`wanting`: inputs that want a gradient. Raises what deriving the gradient raises."""
+        self.program, self.run, self.wanting, self.captured = program, run, wanting, captured
+        self.name = program.name
+        self.recorded = program.differentiable()  # results
+        self.kept = program.vjp(self.recorded).used
+        self.pulls: dict[tuple[int, ...], Pull] = {}  # by the results whose cotangents there are
+
+    def direct(self, native: Native, places: list[int]) -> Native:
+        """The call with the arguments of its function, of which those in these places are inputs. MISS where a gradient
+        is wanted of others than before."""
+        wanting, kept = [places[k] for k in self.wanting], [places[k] for k in self.kept]
+        others = [k for k in places if k not in wanting]
+
+        def call(*args: Any, **names: Any) -> Any:
+            out = native(*args, **names)
+            if out is not MISS:
+                parents = [args[k]._node for k in wanting]
+                if None in parents:
+                    return MISS
+                for k in others:
+                    if type(args[k]) is Tensor and args[k]._node is not None:
+                        return MISS
+                out._node = make_node(_pull, out._array.shape, parents, self, here(), *[args[k] for k in kept])
+            return out
+
+        return call
+
+    def __call__(self, *given: Any) -> Any:
+        if type(self.run) is Stateful:
+            out, inputs = self.run.run(given)
+        else:
+            inputs = [*given, *self.captured]
+            out = self.run(*inputs)
+        if out is not MISS:
+            parents = [given[k]._node for k in self.wanting]
+            kept = [inputs[k] for k in self.kept]
+            if type(out) is Tensor:
+                out._node = make_node(_pull, out._array.shape, parents, self, here(), *kept)
+            else:
+                joint = make_node(_pull_several, None, parents, self, here(), *kept)
+                for k in self.recorded:
+                    out[k]._node = part(joint, k, out[k]._array.shape)
+        return out
+
+    def pull(self, cotangents: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+        """The gradients of the inputs, with their nodes."""
+        _, place, *kept = kept_by(node)
+        for k, t in zip(self.kept, kept, strict=True):
+            if type(t) is Tensor and t._version:
+                stale(self.program.name, f"input {self.program.nodes[k].name}", t._version, node, place)
+        mask = tuple(sorted(cotangents))
+        pull = self.pulls.get(mask)
+        if pull is None:
+            pull = self.pulls[mask] = Pull(self.program.vjp(mask), self.kept, self.wanting)
+        found = pull.gradients(kept, [cotangents[k] for k in mask])
+        return [(p, found[k]) for p, k in zip(parents_of(node), pull.order, strict=True) if k >= 0]
+
+
+class Pull:
+    """A backward of a program, from cotangents of some of its results."""
+
+    def __init__(self, backward: Backward, kept: list[int], wanting: list[int]) -> None:
+        self.program = backward.program
+        self.used = [kept.index(k) for k in backward.used]
+        self.held = [as_tensor(i.real) for i in backward.held]
+        self.order = [backward.wanted.index(k) if k in backward.wanted else -1 for k in wanting]
+        self.native: Native | None = None
+
+    def gradients(self, kept: list[Any], cotangents: list[Tensor]) -> Any:
+        """One for each input that the program gives one for."""
+        operands = [*[kept[k] for k in self.used], *self.held, *cotangents]
+        if grad_is_off():
+            # Of a sum it is one number, seen as many.
+            given = [g if g._array.flags.c_contiguous else like(g, np.ascontiguousarray(g._array)) for g in cotangents]
+            operands[len(operands) - len(given) :] = given
+            if self.native is None:
+                self.native = native_of(self.program, operands)
+            found = self.native(*operands)
+            if found is not MISS:
+                return (found,) if type(found) is Tensor else found
+        return self.program.apply(operands)
+
+
+def _pull(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
+    call: Recorded = kept_by(node)[0]
+    return call.pull({call.recorded[0]: g}, node)
+
+
+def _pull_several(cotangents: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    call: Recorded = kept_by(node)[0]
+    return call.pull(cotangents, node)
+
+
+def as_tensor(value: Any) -> Any:
+    """A value that a program captures, as its native call takes it."""
+    return wrap(value) if isinstance(value, np.ndarray) else value
