@@ -8,11 +8,11 @@ from typing import Any, Literal
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from ..core.library import compiled
+from ..core.library import compiled, compiled_when_repeated
 from ..core.tensor import Tensor
 
 
-@compiled
+@compiled_when_repeated
 def relu(input: Tensor) -> Tensor:
     """Rectified linear unit ``max(input, 0)``; the gradient at 0 is 0, as in PyTorch.
 
@@ -24,7 +24,7 @@ def relu(input: Tensor) -> Tensor:
     return xp.where(input <= 0, 0, input)
 
 
-@compiled
+@compiled_when_repeated
 def relu6(input: Tensor) -> Tensor:
     """Rectified linear unit with a ceiling, ``min(max(input, 0), 6)``; the gradient is 0 at both ends.
 
@@ -36,7 +36,7 @@ def relu6(input: Tensor) -> Tensor:
     return xp.where(input >= 6, 6, relu(input))
 
 
-@compiled
+@compiled_when_repeated
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """Leaky rectified linear unit: input where positive, ``negative_slope * input`` elsewhere.
 
@@ -48,7 +48,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return xp.where(input > 0, input, input * negative_slope)
 
 
-@compiled
+@compiled_when_repeated
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """Exponential linear unit: input where positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
 
@@ -62,7 +62,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return xp.where(positive, input, xp.expm1(xp.where(positive, 0, input)) * alpha)
 
 
-@compiled
+@compiled_when_repeated
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """Gaussian error linear unit ``input * Phi(input)`` (Hendrycks and Gimpel 2016): (...) -> (...).
 
@@ -81,7 +81,7 @@ def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor
     raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
-@compiled
+@compiled_when_repeated
 def silu(input: Tensor) -> Tensor:
     """Sigmoid linear unit ``input * sigmoid(input)``, also known as swish: (...) -> (...).
 
@@ -91,7 +91,7 @@ def silu(input: Tensor) -> Tensor:
     return input * sigmoid(input)
 
 
-@compiled
+@compiled_when_repeated
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """Smooth rectifier ``log(1 + exp(beta * input)) / beta``; the input itself where ``beta * input > threshold``.
 
@@ -123,7 +123,7 @@ def tanh(input: Tensor) -> Tensor:
     return xp.tanh(input)
 
 
-@compiled
+@compiled_when_repeated
 def logsigmoid(input: Tensor) -> Tensor:
     """Logarithm of the sigmoid without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
 

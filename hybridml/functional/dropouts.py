@@ -7,7 +7,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from .. import random
 from ..core.context import placed
-from ..core.library import compiled
+from ..core.library import compiled_when_repeated
 from ..core.tensor import Tensor
 from .arguments import LAYOUTS
 
@@ -96,7 +96,7 @@ def _dropped(what: str, input: Tensor, p: float, training: bool, shape: tuple[in
     return _masked(input, p, shape)
 
 
-@compiled
+@compiled_when_repeated
 @placed
 def _masked(input: Tensor, p: float, shape: tuple[int, ...] | None) -> Tensor:
     return xp.where(random.bernoulli(1 - p, input.shape if shape is None else shape), input * (1 / (1 - p)), 0)
@@ -111,7 +111,7 @@ def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[
     return _alpha_masked(input, p, shape)
 
 
-@compiled
+@compiled_when_repeated
 @placed
 def _alpha_masked(input: Tensor, p: float, shape: tuple[int, ...] | None) -> Tensor:
     scale = ((1 - p) * (1 + p * _SATURATED**2)) ** -0.5

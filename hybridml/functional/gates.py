@@ -9,12 +9,12 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from .. import random
 from ..core.context import placed
-from ..core.library import compiled
+from ..core.library import compiled, compiled_when_repeated
 from ..core.tensor import Tensor
 from .activations import relu6, softmax, softplus
 
 
-@compiled
+@compiled_when_repeated
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """Input clipped to `min_val` .. `max_val`; the gradient is 0 at both ends.
 
@@ -28,7 +28,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     return xp.where(input <= min_val, min_val, xp.where(input >= max_val, max_val, input))
 
 
-@compiled
+@compiled_when_repeated
 def hardsigmoid(input: Tensor) -> Tensor:
     """Piecewise linear sigmoid ``relu6(input + 3) / 6`` (Courbariaux et al. 2015): (...) -> (...).
 
@@ -38,7 +38,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
     return relu6(input + 3) / 6
 
 
-@compiled
+@compiled_when_repeated
 def hardswish(input: Tensor) -> Tensor:
     """Piecewise swish ``input * hardsigmoid(input)`` (Howard et al. 2019): (...) -> (...).
 
@@ -49,7 +49,7 @@ def hardswish(input: Tensor) -> Tensor:
     return xp.where(input <= -3, 0, xp.where(input >= 3, input, straight))
 
 
-@compiled
+@compiled_when_repeated
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Input where it is outside of -lambd .. lambd, 0 within.
 
@@ -61,7 +61,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return xp.where(xp.abs(input) <= lambd, 0, input)
 
 
-@compiled
+@compiled_when_repeated
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Input moved towards 0 by `lambd`, and 0 where it would pass it.
 
@@ -76,7 +76,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return xp.where(xp.abs(input) <= lambd, 0, moved)
 
 
-@compiled
+@compiled_when_repeated
 def tanhshrink(input: Tensor) -> Tensor:
     """Tanhshrink activation ``input - tanh(input)``: (...) -> (...).
 
@@ -86,7 +86,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - xp.tanh(input)
 
 
-@compiled
+@compiled_when_repeated
 def softsign(input: Tensor) -> Tensor:
     """Softsign activation ``input / (1 + |input|)``: (...) -> (...).
 
@@ -96,7 +96,7 @@ def softsign(input: Tensor) -> Tensor:
     return input / (xp.abs(input) + 1)
 
 
-@compiled
+@compiled_when_repeated
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """Input where it is above `threshold`, `value` elsewhere.
 
@@ -108,7 +108,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     return xp.where(input <= threshold, value, input)
 
 
-@compiled
+@compiled_when_repeated
 def mish(input: Tensor) -> Tensor:
     """Mish activation ``input * tanh(softplus(input))`` (Misra 2019): (...) -> (...).
 
@@ -118,7 +118,7 @@ def mish(input: Tensor) -> Tensor:
     return input * xp.tanh(softplus(input))
 
 
-@compiled
+@compiled_when_repeated
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """Exponential linear unit: input where positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
 
@@ -133,7 +133,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return xp.where(positive, input, xp.expm1(xp.where(positive, 0, input) / alpha) * alpha)
 
 
-@compiled
+@compiled_when_repeated
 def selu(input: Tensor) -> Tensor:
     """Scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
 
@@ -180,7 +180,7 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
     return xp.where(input > 0, input, input * slopes)
 
 
-@compiled
+@compiled_when_repeated
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Gated linear unit ``a * sigmoid(b)`` of the halves a and b of `dim` (Dauphin et al. 2017).
 

@@ -16,7 +16,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import placed, trusted
-from ..core.library import compiled
+from ..core.library import compiled, compiled_when_repeated
 from ..core.tensor import Tensor
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .arguments import numbers
@@ -122,7 +122,7 @@ def upsample_bilinear(
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
-@compiled
+@compiled_when_repeated
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels: (..., c r^2, h, w) -> (..., c, h r, w r) (Shi et al. 2016).
 
@@ -143,7 +143,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return moved.reshape((*batch, channels // (r * r), height * r, width * r))
 
 
-@compiled
+@compiled_when_repeated
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of `pixel_shuffle`: (..., c, h r, w r) -> (..., c r^2, h, w).
 
@@ -164,7 +164,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return moved.reshape((*batch, channels * r * r, height // r, width // r))
 
 
-@compiled
+@compiled_when_repeated
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Deals the channels of (n, c, ...) out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
 

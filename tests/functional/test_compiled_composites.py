@@ -133,6 +133,43 @@ def test_many_options_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(library.traced) == 2 and len(library.known) == 4
 
 
+EXACT: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
+    **{
+        name: getattr(F, name)
+        for name in (
+            "relu relu6 leaky_relu elu gelu silu softplus logsigmoid hardtanh hardsigmoid hardswish hardshrink "
+            "softshrink tanhshrink softsign mish celu selu glu"
+        ).split()
+    },
+    "threshold": lambda x: F.threshold(x, 0.1, 20.0),
+    "pad": lambda x: F.pad(x, (1, 2), mode="reflect"),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 2),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 2),
+    "dropout": lambda x: F.dropout(x, 0.3),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.3, training=True),
+    "roll": lambda x: hm.roll(x, 1, 2),
+    "tile": lambda x: hm.tile(x, (1, 2)),
+    "normal": lambda x: x * hm.random.normal((6, 4, 8, 8)),
+    "gamma": lambda x: x * hm.random.gamma(2.0, shape=(6, 4, 8, 8)),
+    "power": lambda x: hm.exp(x) ** 1.7 + x**3,
+    "where": lambda x: hm.where(x > 0, x, 0.25),
+    "exp": hm.exp,
+    "erf": hm.special.erf,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_bits_of_what_waits_are_those_of_the_operations(name: str) -> None:
+    def run() -> list[bytes]:
+        hm.manual_seed(5)
+        return [array.tobytes() for array in value_and_gradient(EXACT[name])]
+
+    expected = by_operation(run)
+    for _ in range(library_function._WORTH + 2):
+        assert run() == expected
+
+
 BATCHES: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
     "softmax": lambda x: hm.exp(x - x.max(-1, keepdims=True)) / hm.exp(x - x.max(-1, keepdims=True)).sum(-1, True),
     "norm": lambda x: (x - x.mean(0)) / hm.sqrt(x.var(0) + 1e-5),
