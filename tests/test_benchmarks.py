@@ -175,9 +175,8 @@ def test_unknown_names_are_refused(arguments: list[str], capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("operation", eager_operations.OPERATIONS, ids=lambda operation: operation.name)
 def test_eager_operations_run(operation: eager_operations.Operation) -> None:
-    for way in ("forward", *(["backward"] if operation.wanted else [])):
-        call = eager.ready("hybridml", eager.Case(operation.name, "small", way))
-        assert eager.sums(call()) is not None
+    way = "backward" if operation.wanted else "forward"
+    assert eager.sums(eager.ready("hybridml", eager.Case(operation.name, "small", way))()) is not None
 
 
 def test_eager_rows_become_a_table() -> None:
