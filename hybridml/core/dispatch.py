@@ -147,7 +147,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 @functools.cache
 def by_native_call(op: Op, arithmetic: bool) -> Callable[..., Any]:
     """The row as a library function: of tensors of several dtypes, and of numbers beside them."""
-    return compiled(_operation(op, arithmetic), exact=True)
+    return compiled(_operation(op, arithmetic), exact=True, row=True)
 
 
 def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
@@ -173,7 +173,7 @@ class RowLibrary:
             self.calls += 1
             if self.calls < _FEW:
                 return MISS
-            self._function = factories[0](_operation(self.op, False), False, 1, True)
+            self._function = factories[0](_operation(self.op, False), False, 1, True, True)
         out = self._function.of_tensors(*args)
         self.direct = self._function.direct
         return out

@@ -26,12 +26,15 @@ def missed(*args: Any, **kwargs: Any) -> Any:
 factories: list[Callable[..., Any]] = []
 
 
-def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1, exact: bool = False) -> Callable[P, R]:
+def compiled(
+    fn: Callable[P, R], dynamic: bool = False, work: int = 1, exact: bool = False, row: bool = False
+) -> Callable[P, R]:
     """Decorator of a function of tensors: its calls are native ones, made at the first call of each signature.
 
     `dynamic`: sizes that change become symbols also where arrays are large. `work`: what an element of an argument
     counts for where arrays are told to be large. `exact`: operation by operation the function has the same bits, so
-    that its first calls may run so, and only signatures that come again are compiled.
+    that its first calls may run so, and only signatures that come again are compiled. `row`: it is one operation, which
+    NumPy does on memory with gaps as well.
     """
     library: Any = None
 
@@ -40,7 +43,7 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1, exact: bo
         nonlocal library
         try:
             if library is None:
-                library = factories[0](fn, dynamic, work, exact)
+                library = factories[0](fn, dynamic, work, exact, row)
             result: R = library.direct(*args, **kwargs)
             if result is not MISS:
                 return result

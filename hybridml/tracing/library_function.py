@@ -57,10 +57,11 @@ class LibraryFunction:
         dynamic: bool = False,
         work: int = 1,
         exact: bool = False,
+        row: bool = False,
         count: int | None = None,
     ) -> None:
         """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it."""
-        self.fn, self.dynamic, self.work = fn, dynamic, work
+        self.fn, self.dynamic, self.work, self.row = fn, dynamic, work, row
         self.waiting: Counter[Any] | None = Counter() if exact else None  # calls of signatures that have none yet
         self.name = getattr(fn, "__name__", "")
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
@@ -113,7 +114,7 @@ class LibraryFunction:
 
     def is_strided_row(self, values: Sequence[Any]) -> bool:
         """Whether a call is one operation on memory with gaps or in another order, which NumPy does as it is."""
-        if self.waiting is None or len(values) > 2:
+        if not self.row or len(values) > 2:
             return False
         return any(type(v) is Tensor and not v._array.flags.c_contiguous for v in values)
 
@@ -195,7 +196,7 @@ class LibraryFunction:
                 return self.eager(pytree.unflatten(structure, leaves))
 
             over.__name__ = self.name
-            inner = LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, len(leaves))
+            inner = LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, count=len(leaves))
             self.inner[structure] = inner
         return inner.call(leaves, {})
 

@@ -367,11 +367,19 @@ def test_a_default_may_be_given_for_another_option() -> None:
 
 @pytest.mark.parametrize("strided", [False, True])
 def test_what_numpy_computes_is_no_native_call(strided: bool) -> None:
-    library = library_function.LibraryFunction(lambda x, y: x * y, exact=True)
+    library = library_function.LibraryFunction(lambda x, y: x * y, exact=True, row=True)
     x = hm.ones((3, 2)).T if strided else hm.ones((2, 3), dtype=hm.complex64)
     for _ in range(20):
         assert library.call((x, 2.0), {}).tolist() == [[2.0] * 3] * 2
     assert all(call is library_function._by_operation for call in library.known.values())
+
+
+def test_permuted_memory_is_taken_natively_by_library_functions() -> None:
+    library = library_function.LibraryFunction(F.relu.__wrapped__, exact=True)
+    x = hm.asarray(X).permute((0, 2, 3, 1))
+    for _ in range(20):
+        assert library.call((x,), {}).shape == (6, 8, 8, 4)
+    assert library.known and library_function._by_operation not in library.known.values()
 
 
 def test_statistics_in_strided_memory_move_and_read_only_ones_do_not() -> None:
