@@ -23,7 +23,8 @@ UPDATE = 1 << 14
 # million of pairs: 18 ms by operation, 6.8 compiled. A sequence is a Python loop of operations: the CTC loss of
 # (50, 16, 30) takes 11 ms, and compiled, which takes 0.3 s once, 0.15.
 PAIRS, STEPS = 16, 8
-# Signatures compiled for one function. A program with more (every batch of another length) does the others without.
+# Programs compiled for one function and its options. One with more (every batch of another length) does the others
+# operation by operation, unless `hm.use_deterministic` is on.
 MOST = 64
 # Those of products, which are one function for a whole program: each layer has three, and each layout its own.
 MOST_PRODUCTS = 256

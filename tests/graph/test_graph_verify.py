@@ -116,7 +116,7 @@ def test_a_whole_graph_passes() -> None:
 
 
 def test_a_node_with_operands_of_other_types_is_looked_at_again() -> None:
-    """What is verified of a node holds for it with other operands, where these have the types of its own."""
+    """A verified node is verified with other operands too, where these have the types of its own."""
     x, y = input_node(X, "x"), input_node(X, "y")
     z = input_node(avals.parse("f32[5]"), "z")
     made = node("multiply", x, node("tanh", x))

@@ -196,7 +196,7 @@ gc.collect()
 
 
 def test_functions_are_declared_as_llvmlite_declares_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the version installed here; of one that nobody has looked at they are compared before the first call."""
+    """The prototypes are those of the installed llvmlite; an unknown version is compared before the first call."""
     llvm_library.compare_declarations()
     assert llvmlite.__version__.rpartition(".")[0] in llvm_library.VERSIONS
     declared = llvmlite.binding.ffi.lib.LLVMPY_SetTarget

@@ -133,7 +133,7 @@ class Pull:
         """One for each input that the program gives one for."""
         operands = [*[kept[k] for k in self.used], *self.held, *cotangents]
         if grad_is_off():
-            # Of a sum it is one number, seen as many.
+            # The cotangent of a sum is one number, seen as many.
             given = [g if g._array.flags.c_contiguous else like(g, np.ascontiguousarray(g._array)) for g in cotangents]
             operands[len(operands) - len(given) :] = given
             if self.native is None:
