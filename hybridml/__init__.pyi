@@ -583,6 +583,8 @@ def real(x: _Operand, /) -> Tensor:
     """The real part; of a real number itself."""
 def reciprocal(x: _Operand, /) -> Tensor:
     """1 / x in floating point."""
+def relu(x: _Operand, /) -> Tensor:
+    """x where it is positive, else 0; nan stays nan."""
 def remainder(x: _Operand, y: _Operand, /) -> Tensor:
     """x - (x // y) * y with the sign of y, as Python's %."""
 def rint(x: _Operand, /) -> Tensor:

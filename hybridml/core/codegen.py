@@ -29,10 +29,10 @@ from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
 from .context import clock, grad_is_off, place_var
-from .dispatch import RowLibrary, checked, hash_key, is_plain_elementwise, of_list, record, slow, slow_operator
+from .dispatch import checked, hash_key, is_plain_elementwise, of_list, operation, record, slow, slow_operator
 from .eager import recover
 from .interpreter import interpreter_stack
-from .library import MISS
+from .library import MISS, SmallCalls
 from .source_location import outer, users
 from .tensor import Tensor
 from .tracebacks import shorten
@@ -52,7 +52,7 @@ def generate(op: Op) -> Callable[..., Any]:
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         "_default": dtypes.default_float, "_place": place_var.get,
-        "_library": RowLibrary(op), "_MISS": MISS,
+        "_library": SmallCalls(functools.partial(operation, op, False), len(op.inputs)), "_MISS": MISS,
         "_frame": sys._getframe, "_users": users, "_outer": outer,
     }  # fmt: skip
     one = not op.variadic and not op.results
@@ -183,19 +183,11 @@ def _forward(op: Op) -> list[str]:
     if op.results or not inputs:
         return [*lines, *again]
     if _has_native_calls(op):
-        lines += [
-            f"    _t = _library.direct({', '.join(inputs)})",
-            "    if _t is not _MISS:",
-            "        return _t",
-        ]
+        lines += _by_native_call(op, "direct")
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
     if _has_native_calls(op):
-        lines += [
-            f"    _t = _library.of_tensors({', '.join(inputs)})",
-            "    if _t is not _MISS:",
-            "        return _t",
-        ]
+        lines += _by_native_call(op, "looked_up")
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
@@ -210,6 +202,14 @@ def _forward(op: Op) -> list[str]:
     key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
     run = _run(op, kernel, _tuple(inputs), _dict(params))
     return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
+
+
+def _by_native_call(op: Op, call: str) -> list[str]:
+    """Source that returns the result of a native call, with its history, if there is one."""
+    found = [f"    _t = _library.{call}({', '.join(op.inputs)})", "    if _t is not _MISS:"]
+    recording = _inner(_recording(op))
+    read = [f"        _{v} = {v}._array" for v in op.inputs if any(f"_{v}." in line for line in recording)]
+    return [*found, "        _o = _t._array", *read, *recording, "        return _t"]
 
 
 def _known(found: str, key: str) -> list[str]:

@@ -29,7 +29,7 @@ from .context import current_interpreter, grad_is_off, place_var
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
-from .library import MISS, compiled, factories, missed
+from .library import compiled
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -37,11 +37,10 @@ from .source_location import here
 from .tensor import Tensor, aval_of, wrap
 
 _ndarray = np.ndarray
-_astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
+_astype, _full, _pow, _square = OPS["astype"], OPS["full"], OPS["pow"], OPS["square"]
 _SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
 _OPERANDS = (*_ARRAYS, *_SCALARS)
-_FEW = 8  # calls of a row that come before its native ones
 _NATIVE = frozenset((Tensor, float, int, bool))
 _STANDING = (Tensor, IntProxy, ScalarProxy)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
@@ -139,18 +138,33 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 
     A tensor, or a tuple of them where the row has several results.
     """
+    if op is _pow and _is_square(*args):
+        op, args = _square, args[:1]
     if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
-        return by_native_call(op, arithmetic)(*args)
+        if not op.differentiable or not _has_history(args) or grad_is_off():
+            return by_native_call(op, arithmetic)(*args)
     return general(op, args, params, arithmetic)
+
+
+def _is_square(x: Any, y: Any) -> bool:
+    """Whether a power is a product, exact to rounding: x ** 2 of the dtype of x."""
+    if not isinstance(x, Tensor) or isinstance(y, _ARRAYS):
+        return False
+    y = concrete_value(y)
+    return y == 2 and (type(y) is int or x.dtype.kind == "f") and x.dtype.kind in "iuf"
+
+
+def _has_history(args: tuple[Any, ...]) -> bool:
+    return any([type(a) is Tensor and a._node is not None for a in args])
 
 
 @functools.cache
 def by_native_call(op: Op, arithmetic: bool) -> Callable[..., Any]:
     """The row as a library function: of tensors of several dtypes, and of numbers beside them."""
-    return compiled(_operation(op, arithmetic), exact=True, row=True)
+    return compiled(operation(op, arithmetic), exact=True, row=True)
 
 
-def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
+def operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
     names = ", ".join(op.inputs)
     source = f"lambda {names}: general(op, ({names},), {{}}, arithmetic)"
     code = compile(source, f"<dispatch {op.name}>", "eval")  # no file of the user's, whose lines errors tell
@@ -159,34 +173,14 @@ def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
     return run
 
 
-class RowLibrary:
-    """The native calls of a row of small tensors of one dtype, which are looked for once the row has been called some
-    times: until then there is no tracer in memory."""
-
-    def __init__(self, op: Op) -> None:
-        self.op, self.calls, self.direct = op, 0, missed
-        self._function: Any = None
-
-    def of_tensors(self, *args: Tensor) -> Any:
-        """The result of a call, or MISS."""
-        if self._function is None:
-            self.calls += 1
-            if self.calls < _FEW:
-                return MISS
-            self._function = factories[0](_operation(self.op, False), False, 1, True, True)
-        out = self._function.of_tensors(*args)
-        self.direct = self._function.direct
-        return out
-
-
 def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
     """`slow`, operation by operation."""
-    if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
-        return through_float32(op, args, params, functools.partial(general, arithmetic=arithmetic))
     if interpreter_stack() is None and len(args) == 2:
         fast = _with_scalar(op, *args)
         if fast is not None:
             return op.fn(*fast)
+    if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
+        return through_float32(op, args, params, functools.partial(general, arithmetic=arithmetic))
     values = _sequence(op, args[0]) if op.variadic else args
     place = None if values or interpreter_stack() is not None else place_var.get()
     interp = active_interpreter(*values) if place is None else home_of(place)
@@ -221,7 +215,11 @@ def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
     fits = _weak_fits.get((op, dtype, kind))
     if fits is None:
         avals = [aval_of(t), _scalar_aval(value)]
-        fits = is_plain_elementwise(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
+        fits = (
+            not dtypes.is_narrow(dtype)
+            and is_plain_elementwise(op)
+            and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
+        )
         _weak_fits[op, dtype, kind] = fits
     if not fits:
         return None

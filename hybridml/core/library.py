@@ -11,6 +11,8 @@ from hybridml_compiler.compile_policy import PAIRS, STEPS
 from .interpreter import interpreter_stack
 from .tracebacks import shorten
 
+_FEW = 8  # calls of a row that come before its native ones
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,3 +70,28 @@ def compiled_for_pairs(fn: Callable[P, R]) -> Callable[P, R]:
 def compiled_when_repeated(fn: Callable[P, R]) -> Callable[P, R]:
     """`compiled`, for a function that has the same bits operation by operation."""
     return compiled(fn, exact=True)
+
+
+class SmallCalls:
+    """The native calls of a row, or of its gradient, of small tensors.
+
+    They are looked for once there have been some calls: until then there is no tracer in memory. History is the
+    caller's affair.
+    """
+
+    def __init__(self, operation: Callable[[], Callable[..., Any]], count: int, least: int = 0) -> None:
+        """`operation` makes the function, of `count` arguments; `least`: operations in it that are worth a program."""
+        self.operation, self.count, self.least = operation, count, least
+        self.calls, self.worth, self.direct = 0, True, missed
+        self._function: Any = None
+
+    def looked_up(self, *args: Any) -> Any:
+        """The result of a call, or MISS."""
+        if self._function is None:
+            self.calls += 1
+            if self.calls < _FEW:
+                return MISS
+            self._function = factories[0](self.operation(), False, 1, True, True, self.count, self.least)
+        out = self._function.of_small(args)
+        self.direct, self.worth = self._function.direct, self._function.worth
+        return out

@@ -543,6 +543,8 @@ class TensorMethods:
         """1 / x in floating point."""
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
         """Calls `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
+    def relu(self, /) -> Tensor:
+        """x where it is positive, else 0; nan stays nan."""
     def remainder(self, y: _Operand, /) -> Tensor:
         """x - (x // y) * y with the sign of y, as Python's %."""
     def repeat(self, repeats: builtins.int | Tensor, *, axis: builtins.int | None = None) -> Tensor:

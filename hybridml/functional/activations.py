@@ -12,7 +12,6 @@ from ..core.library import compiled, compiled_when_repeated
 from ..core.tensor import Tensor
 
 
-@compiled_when_repeated
 def relu(input: Tensor) -> Tensor:
     """Rectified linear unit ``max(input, 0)``; the gradient at 0 is 0, as in PyTorch.
 
@@ -21,7 +20,7 @@ def relu(input: Tensor) -> Tensor:
     >>> relu(hm.asarray([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    return xp.where(input <= 0, 0, input)
+    return xp.relu(input)
 
 
 @compiled_when_repeated

@@ -22,6 +22,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import MOST, known_or_made
 from hybridml_compiler.errors import HybridmlError
+from hybridml_compiler.graph.ir import Node
 
 from ..core import pytree
 from ..core.autodiff.tape import Leaf
@@ -59,10 +60,13 @@ class LibraryFunction:
         exact: bool = False,
         row: bool = False,
         count: int | None = None,
+        least: int = 0,
     ) -> None:
-        """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it."""
+        """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it. `least`:
+        operations that are worth a program."""
         self.fn, self.dynamic, self.work, self.row = fn, dynamic, work, row
         self.waiting: Counter[Any] | None = Counter() if exact else None  # calls of signatures that have none yet
+        self.least, self.worth = least, True
         self.name = getattr(fn, "__name__", "")
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
         self.names = [p.name for p in parameters] if count is None else [""] * count
@@ -114,7 +118,7 @@ class LibraryFunction:
 
     def is_strided_row(self, values: Sequence[Any]) -> bool:
         """Whether a call is one operation on memory with gaps or in another order, which NumPy does as it is."""
-        if not self.row or len(values) > 2:
+        if not self.row or self.least or len(values) > 2:
             return False
         return any(type(v) is Tensor and not v._array.flags.c_contiguous for v in values)
 
@@ -128,7 +132,7 @@ class LibraryFunction:
             kind = type(value)
             if kind is Tensor:
                 array = value._array
-                if value._node is None:
+                if value._node is None or self.row:
                     key += (array.shape, array.dtype)
                 else:
                     key += (array.shape, array.dtype, True)
@@ -170,8 +174,8 @@ class LibraryFunction:
         self.direct = self.directs.get(key, self.direct)
         return call(*given)
 
-    def of_tensors(self, *args: Tensor) -> Any:
-        """The result of a call with small tensors, or MISS: for rows, which know what else to do."""
+    def of_small(self, args: Given) -> Any:
+        """The result of a call with small tensors, or MISS: for rows and their pulls, which know what else to do."""
         found = None if self.is_large(args) or self.is_strided_row(args) else self.signature(args)
         return MISS if found is None else self.tried(found[0], args, args, found[1])
 
@@ -262,7 +266,7 @@ class LibraryFunction:
             self.directs.clear()
             self.bytes = 0
         before = arenas[0]
-        traced, off = self.program(values), grad_is_off()
+        traced, off = self.program(values), self.row or grad_is_off()
         if traced is None:
             self.known[key] = _by_operation
             return _by_operation
@@ -273,7 +277,11 @@ class LibraryFunction:
             return missed
         if call is None:
             return missed
-        if not self.dynamic and any(node.kind in _TILED for node in call.path.program.whole.nodes()):
+        nodes = [node for node in call.path.program.whole.nodes() if node.op is not None]
+        if len(nodes) < self.least or (self.least and all(node.op.is_view for node in nodes if node.op is not None)):
+            self.worth = False
+            return missed
+        if not self.dynamic and any(node.kind in _TILED for node in nodes):
             traced.keep_sizes()
         if call.entry.root is not call.path and not self.looks and float in map(type, given):
             self.looks = True
@@ -285,7 +293,7 @@ class LibraryFunction:
         recorded = type(found) is Recorded and type(found.run) is not Stateful and not found.captured
         if args is not None and (recorded or is_plain(found)):
             places = [k for k, (a, d) in enumerate(zip(args, self.defaults, strict=False)) if self.is_input(a, d)]
-            direct = native_of(call.path.program, given, args, places)
+            direct = native_of(call.path.program, given, args, places, self.row)
             if is_plain(direct):
                 self.directs[key] = found.direct(direct, places) if isinstance(found, Recorded) else direct
         self.bytes += arenas[0] - before
@@ -297,8 +305,8 @@ class LibraryFunction:
         asks = entry.scalars or entry.integers or entry.drawn or entry.grad_guards or entry.aliased or entry.not_zero
         if entry.root is not path or asks or path.effects or path.own or path.cut or path.grads or path.views:
             return None
-        if self.waiting is not None and any(n.kind == "opaque" for n in program.graph.nodes() if not n.is_input):
-            return None  # NumPy computes it from inside of the native call
+        if self.waiting is not None and any(map(_has_other_bits, program.graph.nodes())):
+            return None
         (whole,) = path.structure.children
         outputs = [r.index for r in path.results if r.kind == "output"]
         count = len(outputs)
@@ -329,7 +337,7 @@ class LibraryFunction:
                 found = Recorded(program, run, wanting, more)
             except HybridmlError:  # it has no gradient, which a backward will say
                 return None
-        if whole.kind is None:
+        if whole.kind is None or (whole.kind is tuple and count == len(path.results) > 1):
             return found
         return functools.partial(_packed, found, whole.kind, [r.kind == "output" for r in path.results])
 
@@ -350,6 +358,12 @@ def _packed(call: Native, kind: Any, present: list[bool], *given: Any) -> Any:
 
 def _is_shape(value: Any) -> bool:
     return type(value) is tuple and all(type(n) is int for n in value)
+
+
+def _has_other_bits(node: Node) -> bool:
+    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
+    op = node.op
+    return op is not None and (node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT))
 
 
 class _Given:

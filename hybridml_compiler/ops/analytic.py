@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .elementwise import elementwise, transcendental, where
 from .op import TRANSCENDENTAL, Accepts, Op, Rule
 from .samples import Domain
@@ -71,6 +73,15 @@ erf = _row(
 )
 erfc = _row("erfc", lambda g, x: g * -TWO_OVER_SQRT_PI * (-x * x).exp(), "1 - erf(x), exact to rounding for large x.")
 sigmoid = _row("sigmoid", lambda g, out: g * out * (1 - out), "1 / (1 + exp(-x)), without overflow.")
+relu = elementwise(
+    "relu",
+    lambda x: np.where(x <= 0, x.dtype.type(0), x),
+    # From the result, as in PyTorch: what x is afterwards does not matter.
+    (lambda g, out: where(out <= 0, 0.0, g),),
+    "x where it is positive, else 0; nan stays nan. The gradient at 0 is 0, as in PyTorch.",
+    lower=lambda s, x: s.select(s.le(x, s.const(0, s.dtype(x))), s.const(0, s.dtype(x)), x),
+    accepts="numeric",
+)
 
 
 def _over_square(part: Any, x: Any, y: Any) -> Any:
@@ -115,5 +126,5 @@ ROWS = (
         acosh,
         atanh,
     ),
-    *(erf, erfc, sigmoid, atan2, hypot),
+    *(erf, erfc, sigmoid, relu, atan2, hypot),
 )

@@ -53,9 +53,10 @@ def _sum_dtype(x: Aval, dtype: Any) -> np.dtype:
 
 def kept(g: Any, x_shape: Shape, axis: Any) -> Any:
     """A reduced tensor shaped so that it broadcasts against the operand of its reduction."""
-    if axis is None and not g.shape:
+    if not g.shape or len(g.shape) == len(x_shape):
         return g
-    return g.reshape(shape=reduced(x_shape, axes_tuple("reduction", axis, x_shape), True))
+    axes = axis if type(axis) is tuple else axes_tuple("reduction", axis, x_shape)  # a tuple has been checked
+    return g.reshape(shape=reduced(x_shape, axes, True))
 
 
 def reduce_at(
@@ -133,6 +134,8 @@ def _sum_vjp(g: Any, x_shape: Shape, x_dtype: Any, axis: Any) -> Any:
 
 def _in_dtype(g: Any, dtype: Any) -> Any:
     """A cotangent in the dtype of the input: of a real one the real part."""
+    if g.dtype is dtype:
+        return g
     return (g if dtype.kind == "c" else g.real).astype(dtype=dtype)
 
 
@@ -197,9 +200,9 @@ def _extreme(name: str, ufunc: Any) -> Op:
         return _infer(name, x, axis, keepdims, x.dtype)
 
     def vjp(g: Any, out: Any, x: Any, x_shape: Shape, axis: Any) -> Any:
-        ties = (x == kept(out, x_shape, axis)).astype(dtype=g.dtype)
-        share = kept(g, x_shape, axis) / ties.sum(axis=axis, keepdims=True)
-        return ties * share
+        ties = x == kept(out, x_shape, axis)
+        share = kept(g, x_shape, axis) / ties.sum(axis=axis, keepdims=True).astype(dtype=g.dtype)
+        return ties.astype(dtype=g.dtype) * share
 
     return Op(
         name,
@@ -279,7 +282,7 @@ _add_reduce: Callable[..., Any] = np.add.reduce
 
 
 def _count(x_shape: Shape, axis: Any) -> int:
-    return math.prod(x_shape[k] for k in axes_tuple("mean", axis, x_shape))
+    return math.prod([x_shape[k] for k in (axis if type(axis) is tuple else axes_tuple("mean", axis, x_shape))])
 
 
 def _over(n: Any, less: float, dtype: Any) -> Any:

@@ -6,14 +6,21 @@ keeps, and checks for later in-place updates, exactly the values that the rules 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 
+from ..context import grad_is_off
+from ..interpreter import interpreter_stack
+from ..library import MISS, SmallCalls
 from ..tensor import Tensor, like
 from .tape import Node, kept_by, kept_source, parent_source, parents_of, part, stale
+
+_MOVING = ("movement", "gather", "creation", "contraction", "convolution")  # pulls that are views, or one kernel
+_WORTH = 2  # operations of a pull that take longer one by one than as a native call
 
 
 def compile_function(op: Op, name: str, lines: list[str], env: dict[str, Any]) -> Callable[..., Any]:
@@ -64,14 +71,42 @@ def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
             ]
         else:
             lines += [f"    {kept} = {at[kept]}"]
+    if op.kind not in _MOVING:
+        given = ", ".join(["g", *names])
+        found = [
+            (f"({parent_source(i)}, _t[{i}])" if len(wanting) > 1 else f"({parent_source(i)}, _t)")
+            for i in range(len(wanting))
+        ]
+        lines += [
+            "    if _library.worth and _no_grad():",
+            f"        _t = _library.direct({given})",
+            "        if _t is _MISS and _mode() is None:",
+            f"            _t = _library.looked_up({given})",
+            "        if _t is not _MISS:",
+            f"            return ({', '.join(found)},)",
+        ]
     calls = [
         f"({parent_source(i)}, _rule{k}({', '.join(['g', *(f'{p}={p}' for p in op.needs[k] or ())])}))"
         for i, k in enumerate(wanting)
     ]
     lines += [f"    return ({', '.join(calls)},)"]
-    return compile_function(
-        op, name, lines, {f"_rule{k}": rule for k, rule in enumerate(op.vjp)} | {"_rebuild": _rebuild, "_stale": stale}
-    )
+    env = {
+        "_rebuild": _rebuild, "_stale": stale, "_no_grad": grad_is_off, "_mode": interpreter_stack, "_MISS": MISS,
+        "_library": SmallCalls(functools.partial(_rules, op, wanting, names), 1 + len(names), _WORTH),
+    }  # fmt: skip
+    return compile_function(op, name, lines, env | {f"_rule{k}": rule for k, rule in enumerate(op.vjp)})
+
+
+def _rules(op: Op, wanting: tuple[int, ...], names: Sequence[str]) -> Callable[..., Any]:
+    """The rules of these inputs as one function of the cotangent and of what they keep."""
+
+    def rules(g: Tensor, *kept: Any) -> Any:
+        known = dict(zip(names, kept, strict=True))
+        found = tuple([op.vjp[k](g, **{need: known[need] for need in op.needs[k] or ()}) for k in wanting])
+        return found if len(found) > 1 else found[0]
+
+    rules.__name__ = f"pull_{op.name}"
+    return rules
 
 
 def _rebuild(g: Tensor, kept: tuple[Any, Any], node: Node) -> Tensor:

@@ -44,11 +44,13 @@ def _failed(status: int, *given: Any) -> Any:
     return MISS
 
 
-def native_of(program: Program, given: Given, args: Given | None = None, places: Sequence[int] = ()) -> Native:
+def native_of(
+    program: Program, given: Given, args: Given | None = None, places: Sequence[int] = (), any_history: bool = False
+) -> Native:
     """The program as one call with the values of its inputs, of the types, shapes and memory that these have.
 
     With `args` it is a call with these arguments, of which those in `places` are its inputs; if they have no history,
-    for tensors without one.
+    for tensors without one, unless the caller records it.
     """
     from hybridml_compiler.targets.cpu.python_entry import spec
     from hybridml_compiler.targets.cpu.python_entry.entry import build_entry
@@ -56,7 +58,7 @@ def native_of(program: Program, given: Given, args: Given | None = None, places:
     executable = program.executable
     if not is_native(executable):
         return missed
-    recorded = args is not None and any(type(v) is Tensor and v._node is not None for v in given)
+    recorded = args is not None and not any_history and any(type(v) is Tensor and v._node is not None for v in given)
     contexts: tuple[Any, ...] = ((_no_grad, grad_is_off()),) if recorded else ()
     layouts = [layout_of(v._array, order) for v, order in zip(given, program.orders, strict=True) if type(v) is Tensor]
     values = [_laid(v, order) for v, order in zip(given, program.orders, strict=True)]
@@ -93,7 +95,7 @@ def native_of(program: Program, given: Given, args: Given | None = None, places:
             fallback=missed,
             on_status=_failed,
             slot_defaults={"_node": None, "_version": 0},
-            require_none_slots=() if args is None or contexts else ("_node",),
+            require_none_slots=() if args is None or contexts or any_history else ("_node",),
             arena=arena,
             sizes=sizes,
             epochs=((watchers, _NOBODY), (dtypes.default_bits, ctypes.c_int64(dtypes.default_bits.value))),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...core import aliasing
-from ...core.autodiff.tape import Node, kept_by, make_node, parents_of, part, stale
-from ...core.context import grad_is_off
+from ...core.autodiff.tape import Node, kept_by, make_node, node_source, parents_of, part, stale
+from ...core.context import clock, grad_is_off
 from ...core.library import MISS
 from ...core.source_location import here
 from ...core.tensor import Tensor, like, wrap
@@ -65,28 +67,39 @@ class Recorded:
         self.program, self.run, self.wanting, self.captured = program, run, wanting, captured
         self.name = program.name
         self.recorded = program.differentiable()  # results
+        self.several = len(program.executable.fresh) > 1
         self.kept = program.vjp(self.recorded).used
         self.pulls: dict[tuple[int, ...], Pull] = {}  # by the results whose cotangents there are
 
     def direct(self, native: Native, places: list[int]) -> Native:
         """The call with the arguments of its function, of which those in these places are inputs. MISS where a gradient
         is wanted of others than before."""
-        wanting, kept = [places[k] for k in self.wanting], [places[k] for k in self.kept]
-        others = [k for k in places if k not in wanting]
-
-        def call(*args: Any, **names: Any) -> Any:
-            out = native(*args, **names)
-            if out is not MISS:
-                parents = [args[k]._node for k in wanting]
-                if None in parents:
-                    return MISS
-                for k in others:
-                    if type(args[k]) is Tensor and args[k]._node is not None:
-                        return MISS
-                out._node = make_node(_pull, out._array.shape, parents, self, here(), *[args[k] for k in kept])
-            return out
-
-        return call
+        wanting = [places[k] for k in self.wanting]
+        kept = [f"args[{places[k]}]" for k in self.kept]
+        others = [f"type(args[{k}]) is Tensor and args[{k}]._node is not None" for k in places if k not in wanting]
+        env = {
+            "native": native, "call": self, "MISS": MISS, "_clock": clock, "pull": self.of_result, "here": here,
+            "several": self.of_results, "part": part, "Tensor": Tensor,
+        }  # fmt: skip
+        node = partial(node_source, parents=[f"p{k}" for k in wanting], kept=["call", "here()", *kept])
+        if self.several:
+            history = [f"    joint = {node('several', 'None')}"]
+            history += [f"    out[{k}]._node = part(joint, {k}, out[{k}]._array.shape)" for k in self.recorded]
+        else:
+            history = [f"    out._node = {node('pull', 'out._array.shape')}"]
+        lines = [
+            "def direct(*args, **names):",
+            "    out = native(*args, **names)",
+            "    if out is MISS:",
+            "        return MISS",
+            *[f"    p{k} = args[{k}]._node" for k in wanting],
+            f"    if {' or '.join([*(f'p{k} is None' for k in wanting), *others])}:",
+            "        return MISS",
+            *history,
+            "    return out",
+        ]
+        exec(compile("\n".join(lines), f"<{self.name}>", "exec"), env)
+        return env["direct"]
 
     def __call__(self, *given: Any) -> Any:
         if type(self.run) is Stateful:
@@ -97,26 +110,34 @@ class Recorded:
         if out is not MISS:
             parents = [given[k]._node for k in self.wanting]
             kept = [inputs[k] for k in self.kept]
-            if type(out) is Tensor:
-                out._node = make_node(_pull, out._array.shape, parents, self, here(), *kept)
+            if not self.several:
+                out._node = make_node(self.of_result, out._array.shape, parents, self, here(), *kept)
             else:
-                joint = make_node(_pull_several, None, parents, self, here(), *kept)
+                joint = make_node(self.of_results, None, parents, self, here(), *kept)
                 for k in self.recorded:
                     out[k]._node = part(joint, k, out[k]._array.shape)
         return out
 
-    def pull(self, cotangents: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-        """The gradients of the inputs, with their nodes."""
+    def of_result(self, g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
+        """The gradients of the inputs, with their nodes, for the cotangent of the only result."""
+        return self.pull(self.recorded, (g,), node)
+
+    def of_results(self, cotangents: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+        """The gradients of the inputs, with their nodes, for the cotangents of some results."""
+        mask = tuple(sorted(cotangents))
+        return self.pull(mask, [cotangents[k] for k in mask], node)
+
+    def pull(self, mask: tuple[int, ...], cotangents: Sequence[Tensor], node: Node) -> list[tuple[Any, Tensor]]:
         _, place, *kept = kept_by(node)
         for k, t in zip(self.kept, kept, strict=True):
             if type(t) is Tensor and t._version:
                 stale(self.program.name, f"input {self.program.nodes[k].name}", t._version, node, place)
-        mask = tuple(sorted(cotangents))
         pull = self.pulls.get(mask)
         if pull is None:
             pull = self.pulls[mask] = Pull(self.program.vjp(mask), self.kept, self.wanting)
-        found = pull.gradients(kept, [cotangents[k] for k in mask])
-        return [(p, found[k]) for p, k in zip(parents_of(node), pull.order, strict=True) if k >= 0]
+        found = pull.gradients(kept, cotangents)
+        parents = parents_of(node)
+        return [(parents[k], g) for k, g in zip(pull.order, found, strict=True)]
 
 
 class Pull:
@@ -126,32 +147,27 @@ class Pull:
         self.program = backward.program
         self.used = [kept.index(k) for k in backward.used]
         self.held = [as_tensor(i.real) for i in backward.held]
-        self.order = [backward.wanted.index(k) if k in backward.wanted else -1 for k in wanting]
+        self.order = [wanting.index(k) for k in backward.wanted]  # places of the parents that the gradients are for
         self.native: Native | None = None
 
-    def gradients(self, kept: list[Any], cotangents: list[Tensor]) -> Any:
+    def gradients(self, kept: Sequence[Any], cotangents: Sequence[Tensor]) -> Sequence[Tensor]:
         """One for each input that the program gives one for."""
-        operands = [*[kept[k] for k in self.used], *self.held, *cotangents]
-        if grad_is_off():
-            # The cotangent of a sum is one number, seen as many.
-            given = [g if g._array.flags.c_contiguous else like(g, np.ascontiguousarray(g._array)) for g in cotangents]
-            operands[len(operands) - len(given) :] = given
-            if self.native is None:
-                self.native = native_of(self.program, operands)
-            found = self.native(*operands)
-            if found is not MISS:
-                return (found,) if type(found) is Tensor else found
+        operands = [kept[k] for k in self.used]
+        if self.held:
+            operands += self.held
+        if not grad_is_off():
+            return self.program.apply([*operands, *cotangents])
+        operands += map(contiguous, cotangents)  # that of a sum is one number, seen as many
+        if self.native is None:
+            self.native = native_of(self.program, operands)
+        found = self.native(*operands)
+        if found is not MISS:
+            return (found,) if type(found) is Tensor else found
         return self.program.apply(operands)
 
 
-def _pull(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
-    call: Recorded = kept_by(node)[0]
-    return call.pull({call.recorded[0]: g}, node)
-
-
-def _pull_several(cotangents: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    call: Recorded = kept_by(node)[0]
-    return call.pull(cotangents, node)
+def contiguous(t: Tensor) -> Tensor:
+    return t if t._array.flags.c_contiguous else like(t, np.ascontiguousarray(t._array))
 
 
 def as_tensor(value: Any) -> Any:
