@@ -55,6 +55,10 @@ _GETITEM: Any = _Getitem()
 def pull_getitem(g: Tensor, node: Node) -> Any:
     """The reverse step of an eager `x[key]` (see tape.py): zeros with the cotangent at `key`."""
     key, shape, dtype = kept_by(node)
+    if type(g._array) is _ndarray and grad_is_off() and interpreter_stack() is None:
+        array = np.zeros(shape, dtype)
+        array[_keep_array(key)] = g._array
+        return ((parents_of(node)[0], wrap(array)),)
     return ((parents_of(node)[0], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
 
 

@@ -100,9 +100,11 @@ def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
 def _rules(op: Op, wanting: tuple[int, ...], names: Sequence[str]) -> Callable[..., Any]:
     """The rules of these inputs as one function of the cotangent and of what they keep."""
 
+    wanted = [(rule, op.needs[k] or ()) for k in wanting if (rule := op.vjp[k]) is not None]
+
     def rules(g: Tensor, *kept: Any) -> Any:
         known = dict(zip(names, kept, strict=True))
-        found = tuple([op.vjp[k](g, **{need: known[need] for need in op.needs[k] or ()}) for k in wanting])
+        found = tuple([rule(g, **{need: known[need] for need in needs}) for rule, needs in wanted])
         return found if len(found) > 1 else found[0]
 
     rules.__name__ = f"pull_{op.name}"

@@ -77,7 +77,7 @@ class Recorded:
         wanting = [places[k] for k in self.wanting]
         kept = [f"args[{places[k]}]" for k in self.kept]
         others = [f"type(args[{k}]) is Tensor and args[{k}]._node is not None" for k in places if k not in wanting]
-        env = {
+        env: dict[str, Any] = {
             "native": native, "call": self, "MISS": MISS, "_clock": clock, "pull": self.of_result, "here": here,
             "several": self.of_results, "part": part, "Tensor": Tensor,
         }  # fmt: skip
@@ -99,7 +99,8 @@ class Recorded:
             "    return out",
         ]
         exec(compile("\n".join(lines), f"<{self.name}>", "exec"), env)
-        return env["direct"]
+        direct: Native = env["direct"]
+        return direct
 
     def __call__(self, *given: Any) -> Any:
         if type(self.run) is Stateful:
