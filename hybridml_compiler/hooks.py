@@ -23,6 +23,8 @@ class Hooks:
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
     # __init__.py: targets/cpu/eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    # An array of one number seen as many -> one that owns its memory. eager/large.py.
+    materialized: Callable[[np.ndarray], np.ndarray]
     # Text of a graph -> shapes and dtypes of its inputs and outputs, and the function that computes it. pipeline.py,
     # for runtime/host_callback.py.
     read_graph: Callable[[str], Any]
@@ -35,4 +37,4 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
 
 
-hooks = Hooks(_unset, _unset, np.matmul, _unset, _unset)
+hooks = Hooks(_unset, _unset, np.matmul, np.array, _unset, _unset)

@@ -92,6 +92,6 @@ class SmallCalls:
             if self.calls < _FEW:
                 return MISS
             self._function = factories[0](self.operation(), False, 1, True, True, self.count, self.least)
-        out = self._function.of_small(args)
+        out = self._function.of_row(args)
         self.direct, self.worth = self._function.direct, self._function.worth
         return out

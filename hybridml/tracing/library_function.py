@@ -23,12 +23,14 @@ from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import MOST, known_or_made
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
 
 from ..core import pytree
 from ..core.autodiff.tape import Leaf
 from ..core.context import beside, current_interpreter, grad_is_off, place_var
 from ..core.library import MISS, missed
-from ..core.tensor import Tensor, place_of, wrap
+from ..core.tensor import Tensor, like, place_of, wrap
 from .capture.memory_order import memory_order
 from .function import Call, TracedFunction
 from .run.native_program import Given, Native, arenas, is_plain, native_of
@@ -37,7 +39,8 @@ from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 
 _MOST_KNOWN = 1 << 12  # signatures of one function; a program with more starts over
 _MOST_BYTES = 1 << 24  # of arenas of their calls, which they keep; backwards take as much again, or twice
-_WORTH = 16  # calls from which a signature is compiled, where that changes no bits
+# Calls from which a signature is compiled, where that changes no bits; of pulls of large arrays.
+_WORTH, _WORTH_LARGE = 16, 3
 _NAMES = {True: "yes", False: "no"}  # 1 equals True
 _TILED = ("contraction", "convolution")  # whose sums are in another order where sizes are symbols
 _EMPTY = inspect.Parameter.empty
@@ -138,7 +141,9 @@ class LibraryFunction:
                     key += (array.shape, array.dtype, True)
                     recorded = True
                 if not array.flags.c_contiguous:
-                    strided.append((len(given), memory_order(array)))
+                    one = self.is_one(value)
+                    strided.append((len(given), "one" if one else memory_order(array)))
+                    value = like(value, array[(0,) * array.ndim + (...,)]) if one else value
                 given.append(value)
             elif kind is float:
                 if self.looks or value is default:  # a default is a constant: programs for it are simpler
@@ -174,9 +179,9 @@ class LibraryFunction:
         self.direct = self.directs.get(key, self.direct)
         return call(*given)
 
-    def of_small(self, args: Given) -> Any:
-        """The result of a call with small tensors, or MISS: for rows and their pulls, which know what else to do."""
-        found = None if self.is_large(args) or self.is_strided_row(args) else self.signature(args)
+    def of_row(self, args: Given) -> Any:
+        """The result of a call, or MISS: for rows of small tensors, and for pulls, which know what else to do."""
+        found = None if (not self.least and self.is_large(args)) or self.is_strided_row(args) else self.signature(args)
         return MISS if found is None else self.tried(found[0], args, args, found[1])
 
     def waits(self, key: Any, values: Sequence[Any]) -> bool:
@@ -185,7 +190,7 @@ class LibraryFunction:
         if len(self.waiting) >= _MOST_KNOWN:
             self.waiting.clear()
         self.waiting[key] += 1
-        return self.waiting[key] < _WORTH and not self.is_large(values)
+        return self.waiting[key] < (_WORTH if not self.is_large(values) else _WORTH_LARGE if self.least else 1)
 
     def unpacked(self, args: Given, kwargs: dict[str, Any], values: Sequence[Any]) -> Any:
         """A call with lists and tuples, as one with their items."""
@@ -238,9 +243,19 @@ class LibraryFunction:
         """Whether an argument comes with the call, and is no part of its signature."""
         return type(value) is Tensor or (type(value) is float and not self.looks and value is not default)
 
+    def is_one(self, value: Any) -> bool:
+        """Whether a tensor is one number seen as many, as the cotangent of a sum is; pulls are given the number."""
+        return self.least > 0 and type(value) is Tensor and value._array.ndim > 0 and not any(value._array.strides)
+
+    def static(self, value: Any, default: Any) -> Any:
+        """The part of an argument that a program is made for."""
+        if not self.is_input(value, default):
+            return value
+        return _Seen(value._array.shape) if self.is_one(value) else _GIVEN
+
     def program(self, values: Sequence[Any]) -> TracedFunction[Any, Any] | None:
         """The function of tensors and floats that these other arguments make of it; None where it has too many."""
-        statics = tuple([_GIVEN if self.is_input(v, d) else v for v, d in zip(values, self.defaults, strict=True)])
+        statics = tuple([self.static(v, d) for v, d in zip(values, self.defaults, strict=True)])
         large = self.is_large(values)
         key = (large, *[(type(v), repr(v)) for v in statics])
         return known_or_made(self.traced, key, MOST, lambda: self.traced_of(statics, self.dynamic or not large))
@@ -251,7 +266,9 @@ class LibraryFunction:
         @functools.wraps(fn)
         def over(*given: Any) -> Any:
             rest = iter(given)
-            every = [next(rest) if v is _GIVEN else v for v in statics]
+            every = [
+                next(rest) if v is _GIVEN else v.of(next(rest)) if type(v) is _Seen else v for v in statics
+            ]  # fmt: skip
             return fn(*every[:positional], **dict(zip(names, every[positional:], strict=True)))
 
         del over.__wrapped__
@@ -291,6 +308,8 @@ class LibraryFunction:
         found = self.native(call, inputs, given, off) or (missed if self.is_large(values) else _by_operation)
         self.known[key] = found
         recorded = type(found) is Recorded and type(found.run) is not Stateful and not found.captured
+        if any(map(self.is_one, values)):
+            args = None
         if args is not None and (recorded or is_plain(found)):
             places = [k for k, (a, d) in enumerate(zip(args, self.defaults, strict=False)) if self.is_input(a, d)]
             direct = native_of(call.path.program, given, args, places, self.row)
@@ -371,6 +390,17 @@ class _Given:
 
 
 _GIVEN = _Given()
+
+
+@record
+class _Seen:
+    """Stands for a number that comes with the call, seen as a tensor of a shape."""
+
+    shape: tuple[int, ...]
+
+    def of(self, number: Tensor) -> Tensor:
+        seen: Tensor = OPS["broadcast_to"].fn(number, self.shape)
+        return seen
 
 
 def _stand_in(value: Any, off: bool) -> Any:

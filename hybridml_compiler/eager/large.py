@@ -15,6 +15,8 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..compile_policy import MOST, known_or_made
+from ..compile_policy import OPERATION as LARGE
+from ..hooks import hooks
 from ..once import once
 from ..ops.conversion import convert
 from ..ops.elementwise import astype as _astype
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ..graph.ir import Node
     from ..targets.cpu.eager.pointwise import Pointwise
 
+_positive = OPS["positive"]
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
@@ -39,15 +42,29 @@ def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> 
     if op.kind in _KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
-            found = _of_signature(op, arrays, params)
+            found = _of_signature(op, [np.ascontiguousarray(a) for a in arrays], params)
         if found is not None:
             return found
     return op.run(arrays, params)
 
 
+def materialized(array: np.ndarray) -> np.ndarray:
+    """A copy of an array, on all cores where it is one number seen as many."""
+    if array.size < LARGE or not _is_uniform(array) or array.dtype.kind == "c" or not _compiler():
+        return array.copy(order="K")
+    found = _pointwise(_positive, [array])
+    assert found is not None
+    return found
+
+
 def _is_plain(array: np.ndarray) -> bool:
     """Whether generated code can read the array."""
-    return array.flags.c_contiguous and array.dtype.kind != "c"
+    return (array.flags.c_contiguous or _is_uniform(array)) and array.dtype.kind != "c"
+
+
+def _is_uniform(array: np.ndarray) -> bool:
+    """Whether all elements are one in memory, as those of the gradient of a sum."""
+    return not any(array.strides)
 
 
 @once
@@ -65,14 +82,17 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
 
     shape = arrays[0].shape
     kinds, single = [], []
+    read = []
     for a in arrays:
         if a.shape != shape and (a.size != 1 or a.ndim > len(shape)):
             return None
+        one = a.size == 1 or _is_uniform(a)
         kinds.append(a.dtype)
-        single.append(a.size == 1)
+        single.append(one)
+        read.append(a[(0,) * a.ndim + (...,)] if one else a)
     kernel, result = _kernel(op.name, tuple(kinds), tuple(single))
     out = empty(shape, result)
-    kernel(*arrays, out)
+    kernel(*read, out)
     return out
 
 
@@ -147,3 +167,6 @@ def _program(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) ->
         out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in inputs], params)
         out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
     return compile(Graph(inputs, (out,), op.name))
+
+
+hooks.materialized = materialized

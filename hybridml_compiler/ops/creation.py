@@ -13,7 +13,9 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
+from ..compile_policy import OPERATION
 from ..errors import ArgumentError, ShapeError
+from ..hooks import hooks
 from ..sizes.dims import Dim, hint, is_dim
 from .conversion import cast, convert
 from .indexing import Index, Load, Scalar
@@ -60,6 +62,8 @@ def _full_canon(shape: Any, value: Any, dtype: Any) -> dict[str, Any]:
 def _full_eager(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     if not isinstance(dtype, np.dtype):
         shape, value, dtype = _full_canon(shape, value, dtype).values()
+    if math.prod(shape) >= OPERATION:
+        return hooks.materialized(np.broadcast_to(np.array(value, dtype), shape))
     found = np.empty(shape, dtype)
     found.fill(value)  # a third of the time of np.full
     return found

@@ -26,6 +26,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from hybridml_compiler.eager.large import materialized
 from hybridml_compiler.errors import DeviceError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
@@ -339,7 +340,7 @@ def own(g: Tensor) -> Tensor:
         base = array.base
         shared = base is not None and not _is_all_of(array, base)
         if shared or sys.getrefcount(array) > VARIABLE + 1 or sys.getrefcount(g) > ARGUMENT:
-            array = array.copy(order="K")  # as it lies: a gradient lies as its weight does
+            array = materialized(array)  # as it lies: a gradient lies as its weight does
     return like(g, array, g._node)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.eager.large import materialized
+
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, node_source, parents_of, part, stale
 from ...core.context import clock, grad_is_off
@@ -168,7 +170,10 @@ class Pull:
 
 
 def contiguous(t: Tensor) -> Tensor:
-    return t if t._array.flags.c_contiguous else like(t, np.ascontiguousarray(t._array))
+    array = t._array
+    if array.flags.c_contiguous:
+        return t
+    return like(t, np.ascontiguousarray(array) if any(array.strides) else materialized(array))
 
 
 def as_tensor(value: Any) -> Any:
