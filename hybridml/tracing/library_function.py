@@ -22,14 +22,15 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import MOST, known_or_made
 from hybridml_compiler.errors import HybridmlError
-from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 
 from ..core import pytree
-from ..core.autodiff.tape import Leaf
-from ..core.context import beside, current_interpreter, grad_is_off, place_var
+from ..core.autodiff.tape import Leaf, Node, is_node, kept_by, make_node, parents_of, stale
+from ..core.context import beside, current_interpreter, enable_grad, grad_is_off, place_var
 from ..core.library import MISS, missed
+from ..core.source_location import here
 from ..core.tensor import Tensor, like, place_of, wrap
 from .capture.memory_order import memory_order
 from .function import Call, TracedFunction
@@ -117,7 +118,33 @@ class LibraryFunction:
         if out is not MISS:
             return out
         call = self.known.get(key)
-        return self.eager(values) if call is None or call is _by_operation else self.general(values, given)
+        if call is None or call is _by_operation:
+            out = self.eager(values)
+            return out if call is not None or self.row else self.guarded(out, key, values, given)
+        return self.general(values, given)
+
+    def guarded(self, out: Any, key: Any, values: Sequence[Any], given: Given) -> Any:
+        """The result of a call that came before its program: its history refuses what that of the program will.
+
+        Operation by operation a leaky_relu keeps a mask, and its program the input. Without this, an input that is
+        overwritten before the backward would be an error from the 16th call on only.
+        """
+        if type(out) is not Tensor or not is_node(out._node) or out._version or any(out is v for v in given):
+            return out
+        out._node = make_node(_pull_guarded, out._array.shape, [out._node], self, here(), key, values, given)
+        return out
+
+    def refuse_overwritten(self, node: Node) -> None:
+        """Raises where an input was written to that the program of the call keeps."""
+        _, place, key, values, given = kept_by(node)
+        written = [k for k, t in enumerate(given) if type(t) is Tensor and t._version]
+        if not written:
+            return
+        with enable_grad():  # a backward runs without, and the call did not
+            call = self.known.get(key) or self.make(key, None, values, given)
+        for k in written:
+            if isinstance(call, Recorded) and k in call.kept:
+                stale(self.name, f"input {self.names[k]}", given[k]._version, node, place)
 
     def is_strided_row(self, values: Sequence[Any]) -> bool:
         """Whether a call is one operation on memory with gaps or in another order, which NumPy does as it is."""
@@ -379,10 +406,15 @@ def _is_shape(value: Any) -> bool:
     return type(value) is tuple and all(type(n) is int for n in value)
 
 
-def _has_other_bits(node: Node) -> bool:
+def _has_other_bits(node: ir.Node) -> bool:
     """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
     op = node.op
     return op is not None and (node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT))
+
+
+def _pull_guarded(g: Tensor, node: Node) -> Any:
+    kept_by(node)[0].refuse_overwritten(node)
+    return ((parents_of(node)[0], g),)
 
 
 class _Given:

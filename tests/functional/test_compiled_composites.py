@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import hybridml as hm
 from hybridml import functional as F
 from hybridml.core import library as compiled
 from hybridml.tracing import library_function
+from hybridml_compiler.errors import GradientError
 from tests.support.by_operation import by_operation
 from tests.support.torch_layers import FUNCTIONS as LAYERS
 
@@ -402,3 +404,35 @@ def test_a_result_shows_the_function_that_made_it() -> None:
     for out, name in ((F.softmax(x), "softmax"), (F.max_pool2d(x, 2), "max_pool2d"), (x + hm.arange(2), "add")):
         assert f"grad_fn=<{name}>" in repr(out)
     assert "grad_fn=<function>" in repr(hm.trace(lambda x: x * 2)(x))
+
+
+@pytest.mark.parametrize(
+    ("fn", "refused"),
+    [(F.relu, False), (hm.tanh, False), (lambda x: x * 3.0, False), (lambda x: hm.roll(x, 1), False),
+     (F.leaky_relu, True), (F.gelu, True), (hm.square, True)],
+)  # fmt: skip
+def test_an_overwritten_input_is_refused_from_the_first_call_on_or_never(fn: Callable[..., Any], refused: bool) -> None:
+    """As in PyTorch: relu and tanh keep their result, gelu its input. The programs come at the 16th call or later."""
+    for _ in range(40):
+        w = hm.ones((3, 5), requires_grad=True)
+        x = w * 2.0
+        x += fn(x)
+        with pytest.raises(GradientError, match="overwritten in place") if refused else nullcontext():
+            x.sum().backward()
+
+
+def test_pulls_have_the_same_bits_before_and_after_they_are_native() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.uniform(0.5, 2, shape).astype("f4") for shape in ((5, 7), (5, 7), (1, 7)))
+    for fn in (
+        lambda x, y: (x * y).sum(), lambda x, y: hm.where(x > y, x, y).sum(), lambda x, y: x.max(axis=1).sum(),
+        lambda x, y: (x**2 + hm.atan(y)).mean(), lambda x, y: (x / y).sum(axis=0)[2],
+        lambda x, y: hm.clip(x, 1, y).sum(),
+    ):  # fmt: skip
+        for second in (b, c):
+            found = []
+            for _ in range(30):
+                x, y = hm.tensor(a, requires_grad=True), hm.tensor(second, requires_grad=True)
+                fn(x, y).backward()
+                found.append([None if t.grad is None else t.grad.numpy().tobytes() for t in (x, y)])
+            assert all(f == found[0] for f in found)

@@ -391,8 +391,8 @@ def many_error(op: Op, dtype: str) -> float:
 # ---------------------------------------------------------------- rows that do not round
 
 EXACT = frozenset({
-    "positive", "negative", "abs", "relu", "sign", "floor", "ceil", "trunc", "round", "maximum", "minimum", "clip", "where",
-    "after", "copysign", "real", "imag", "conj", "nextafter", "max", "min", "max_pool", "cumulative_max",
+    "positive", "negative", "abs", "relu", "sign", "floor", "ceil", "trunc", "round", "maximum", "minimum", "clip",
+    "where", "after", "copysign", "real", "imag", "conj", "nextafter", "max", "min", "max_pool", "cumulative_max",
     "cumulative_min", "sort", "scatter_set", "scatter_min", "scatter_max", "frexp", "full", "eye",
 })  # fmt: skip
 HALF = frozenset({"astype", "ldexp"})
