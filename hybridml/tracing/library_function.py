@@ -352,6 +352,7 @@ class LibraryFunction:
         if entry.root is not path or asks or path.effects or path.own or path.cut or path.grads or path.views:
             return None
         if self.waiting is not None and any(map(_has_other_bits, program.graph.nodes())):
+            self.worth = not self.least  # those of other shapes will have other bits, too
             return None
         (whole,) = path.structure.children
         outputs = [r.index for r in path.results if r.kind == "output"]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -218,6 +219,12 @@ def _slices(ranges: Iterable[Positions]) -> tuple[builtins.slice, ...]:
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def _key(starts: Shape, stops: Shape, steps: Shape | None) -> tuple[builtins.slice, ...]:
+    """NumPy's key for parameters that have been checked."""
+    return _slices(map(positions, starts, stops, (1,) * len(starts) if steps is None else steps))
+
+
 def _slice_lower(s: Any, i: Index, x: Load, starts: Shape, stops: Shape, steps: Shape) -> Scalar:
     def position(k: Scalar, start: int, step: int) -> Scalar:
         scaled = k if step == 1 else s.mul(k, step)
@@ -234,7 +241,7 @@ slice = Op(
     params={"starts": REQUIRED, "stops": REQUIRED, "steps": None},
     canon=lambda x, starts, stops, steps: _slice_canon("slice", x, starts, stops, steps),
     infer=lambda x, starts, stops, steps: Aval(tuple(map(count, _ranges("slice", x, starts, stops, steps))), x.dtype),
-    eager=lambda x, starts, stops, steps: x[_slices(_ranges("slice", x.shape, starts, stops, steps))],
+    eager=lambda x, starts, stops, steps: x[_key(starts, stops, steps)],
     lower=_slice_lower,
     vjp=(
         lambda g, x_shape, x_dtype, starts, stops, steps: slice_update(
@@ -486,8 +493,8 @@ def _concat_lower(s: Any, i: Index, xs: Sequence[Load], axis: int) -> Scalar:
 
 
 def _concat_vjp(g: Any, k: int, xs_shapes: Sequence[Shape], axis: Any) -> Any:
-    along = axis_index("concat", axis, xs_shapes[k])
-    begin = sum(shape[along] for shape in xs_shapes[:k])
+    along = axis % len(xs_shapes[k])  # it has been checked
+    begin = sum([shape[along] for shape in xs_shapes[:k]])
     starts = [0] * len(xs_shapes[k])
     stops = list(xs_shapes[k])
     starts[along], stops[along] = begin, begin + stops[along]
