@@ -55,10 +55,7 @@ def generate(op: Op) -> Callable[..., Any]:
         "_library": SmallCalls(functools.partial(operation, op, False), len(op.inputs)), "_MISS": MISS,
         "_frame": sys._getframe, "_users": users, "_outer": outer,
     }  # fmt: skip
-    one = not op.variadic and not op.results
-    rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if one else []
-    for wanting in (*((k,) for k in rules), tuple(rules)):
-        env[_pull_name(wanting)] = _lazy_pull(op, wanting, env)
+    _expect_pulls(op, env)
     fn = _unwritten(op, env)
     spaces.append(env)
     fn.__doc__ = op.doc
@@ -73,6 +70,7 @@ def generate(op: Op) -> Callable[..., Any]:
 def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The same code as an operator slot: a foreign operand gives NotImplemented, so that its own class is asked."""
     env = {**fn.__globals__, "_slow": slow_operator}
+    _expect_pulls(env["_op"], env)
     spaces.append(env)
     copy = _unwritten(env["_op"], env)
     copy.__doc__ = fn.__doc__
@@ -315,6 +313,14 @@ def _recording(op: Op) -> list[str]:
 
 def _pull_name(wanting: tuple[int, ...]) -> str:
     return f"_pull_{digits(wanting)}"
+
+
+def _expect_pulls(op: Op, env: dict[str, Any]) -> None:
+    """Gives the globals of a row's function its pulls, which are generated when they are first needed."""
+    one = not op.variadic and not op.results
+    rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if one else []
+    for wanting in (*((k,) for k in rules), tuple(rules)):
+        env[_pull_name(wanting)] = _lazy_pull(op, wanting, env)
 
 
 def _lazy_pull(op: Op, wanting: tuple[int, ...], env: dict[str, Any]) -> Callable[..., Any]:

@@ -139,7 +139,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     A tensor, or a tuple of them where the row has several results.
     """
     if op is _pow and _is_square(*args):
-        op, args = _square, args[:1]
+        return _square.fn(args[0])
     if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
         if not op.differentiable or not _has_history(args) or grad_is_off():
             return by_native_call(op, arithmetic)(*args)
