@@ -38,6 +38,7 @@ from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
+_NATIVE_KINDS = ("movement", "reduction", "scan", "gather", "scatter")
 _KEYED = frozenset((tuple, float, complex))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
@@ -153,8 +154,11 @@ def _uses_cache(op: Op) -> bool:
 
 
 def _has_native_calls(op: Op) -> bool:
-    """Whether a native call of small tensors takes less than the row's own kernel: those of NumPy are native."""
-    return is_plain_elementwise(op) and not op.results and not isinstance(op.eager, np.ufunc)
+    """Whether a native call of small tensors takes less than the row's own kernel, with the same bits: NumPy's ufuncs
+    are native, and views are made in no time."""
+    if op.results or op.variadic or op.is_view or op.reorders or isinstance(op.eager, np.ufunc):
+        return False
+    return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS
 
 
 def _forward(op: Op) -> list[str]:
@@ -184,7 +188,7 @@ def _forward(op: Op) -> list[str]:
         return [*lines, *again]
     if _has_native_calls(op):
         lines += [
-            f"    _t = _library.direct({', '.join(inputs)})",
+            f"    _t = _library.direct({', '.join([*inputs, *params])})",
             "    if _t is not _MISS:",
             "        return _t",
         ]
@@ -192,7 +196,7 @@ def _forward(op: Op) -> list[str]:
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
     if _has_native_calls(op):
         lines += [
-            f"    _t = _library.of_tensors({', '.join(inputs)})",
+            f"    _t = _library.of_tensors({', '.join([*inputs, *params])})",
             "    if _t is not _MISS:",
             "        return _t",
         ]

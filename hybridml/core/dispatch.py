@@ -15,6 +15,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.compile_policy import COMPOSITE
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
@@ -151,8 +152,9 @@ def by_native_call(op: Op, arithmetic: bool) -> Callable[..., Any]:
 
 
 def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
-    names = ", ".join(op.inputs)
-    source = f"lambda {names}: general(op, ({names},), {{}}, arithmetic)"
+    names, params = ", ".join(op.inputs), "".join(f", {p}" for p in op.params)
+    given = ", ".join(f"{p!r}: {p}" for p in op.params)
+    source = f"lambda {names}{params}: general(op, ({names},), {{{given}}}, arithmetic)"
     code = compile(source, f"<dispatch {op.name}>", "eval")  # no file of the user's, whose lines errors tell
     run: Callable[..., Any] = eval(code, {"general": general, "op": op, "arithmetic": arithmetic})
     run.__name__ = op.name
@@ -160,21 +162,29 @@ def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
 
 
 class RowLibrary:
-    """The native calls of a row of small tensors of one dtype, which are looked for once the row has been called some
-    times: until then there is no tracer in memory."""
+    """The native calls of a row of small tensors, which are looked for once the row has been called some times: until
+    then there is no tracer in memory."""
 
     def __init__(self, op: Op) -> None:
         self.op, self.calls, self.direct = op, 0, missed
+        self.plain = is_plain_elementwise(op)
         self._function: Any = None
 
-    def of_tensors(self, *args: Tensor) -> Any:
-        """The result of a call, or MISS."""
+    def of_tensors(self, *args: Any) -> Any:
+        """The result of a call with these operands and parameters, or MISS.
+
+        Elementwise rows alone have native histories: those of others are the rules' own.
+        """
+        for t in args[: len(self.op.inputs)]:
+            array = t._array
+            if array.size >= COMPOSITE or not array.flags.c_contiguous or not (self.plain or t._node is None):
+                return MISS
         if self._function is None:
             self.calls += 1
             if self.calls < _FEW:
                 return MISS
             self._function = factories[0](_operation(self.op, False), False, 1, True, True)
-        out = self._function.of_tensors(*args)
+        out = self._function.of_row(args)
         self.direct = self._function.direct
         return out
 

@@ -170,9 +170,9 @@ class LibraryFunction:
         self.direct = self.directs.get(key, self.direct)
         return call(*given)
 
-    def of_tensors(self, *args: Tensor) -> Any:
-        """The result of a call with small tensors, or MISS: for rows, which know what else to do."""
-        found = None if self.is_large(args) or self.is_strided_row(args) else self.signature(args)
+    def of_row(self, args: Sequence[Any]) -> Any:
+        """The result of a call, or MISS: for rows, which know what else to do."""
+        found = self.signature(args)
         return MISS if found is None else self.tried(found[0], args, args, found[1])
 
     def waits(self, key: Any, values: Sequence[Any]) -> bool:
