@@ -29,7 +29,17 @@ from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
 from .context import clock, grad_is_off, place_var
-from .dispatch import RowLibrary, checked, hash_key, is_plain_elementwise, of_list, record, slow, slow_operator
+from .dispatch import (
+    RowLibrary,
+    checked,
+    hash_key,
+    is_plain_elementwise,
+    libraries,
+    of_list,
+    record,
+    slow,
+    slow_operator,
+)
 from .eager import recover
 from .interpreter import interpreter_stack
 from .library import MISS
@@ -56,6 +66,8 @@ def generate(op: Op) -> Callable[..., Any]:
         "_library": RowLibrary(op), "_MISS": MISS,
         "_frame": sys._getframe, "_users": users, "_outer": outer,
     }  # fmt: skip
+    if _has_native_calls(op) and not is_plain_elementwise(op):
+        libraries[op] = env["_library"]
     one = not op.variadic and not op.results
     rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if one else []
     for wanting in (*((k,) for k in rules), tuple(rules)):
@@ -156,7 +168,7 @@ def _uses_cache(op: Op) -> bool:
 def _has_native_calls(op: Op) -> bool:
     """Whether a native call of small tensors takes less than the row's own kernel, with the same bits: NumPy's ufuncs
     are native, and views are made in no time."""
-    if op.results or op.variadic or op.is_view or op.reorders or isinstance(op.eager, np.ufunc):
+    if op.results or op.is_view or op.reorders or isinstance(op.eager, np.ufunc):
         return False
     return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS
 
@@ -194,9 +206,9 @@ def _forward(op: Op) -> list[str]:
         ]
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
-    if _has_native_calls(op):
+    if _has_native_calls(op) and is_plain_elementwise(op):
         lines += [
-            f"    _t = _library.of_tensors({', '.join([*inputs, *params])})",
+            f"    _t = _library.of_tensors({', '.join(inputs)})",
             "    if _t is not _MISS:",
             "        return _t",
         ]
@@ -213,7 +225,19 @@ def _forward(op: Op) -> list[str]:
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
     key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
     run = _run(op, kernel, _tuple(inputs), _dict(params))
-    return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
+    if not _has_native_calls(op):
+        return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
+    lines += _known("_s = ", key)
+    lines += [
+        f"        if {' and '.join(f'{v}._node is None' for v in inputs)}:",
+        f"            _f = _s.native or _library.find(_s, {_tuple(inputs)}, {_tuple(params)})",
+        "            if _f is not None:",
+        f"                _t = _f({', '.join(inputs)})",
+        "                if _t is not _MISS:",
+        "                    _library.direct = _s.direct",
+        "                    return _t",
+    ]
+    return [*lines, f"        {found}= _s.params", *_inner(run), *again]
 
 
 def _known(found: str, key: str) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.compile_policy import COMPOSITE
+from hybridml_compiler.compile_policy import COMPOSITE, WORTH
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
@@ -30,7 +30,7 @@ from .context import current_interpreter, grad_is_off, place_var
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
-from .library import MISS, compiled, factories, missed
+from .library import FEW, MISS, compiled, factories, missed
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -42,14 +42,14 @@ _astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
 _SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
 _OPERANDS = (*_ARRAYS, *_SCALARS)
-_FEW = 8  # calls of a row that come before its native ones
 _NATIVE = frozenset((Tensor, float, int, bool))
 _STANDING = (Tensor, IntProxy, ScalarProxy)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
 
-# What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters. Read by the hot path.
-checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
+# What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters, or the `Signature` where
+# there may be native calls. Read by the hot path.
+checked: dict[Op, dict[Any, Any]] = {}
 
 
 def hash_key(value: Any) -> Any:
@@ -151,10 +151,14 @@ def by_native_call(op: Op, arithmetic: bool) -> Callable[..., Any]:
     return compiled(_operation(op, arithmetic), exact=True, row=True)
 
 
-def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
-    names, params = ", ".join(op.inputs), "".join(f", {p}" for p in op.params)
+def _operation(op: Op, arithmetic: bool, count: int = 0) -> Callable[..., Any]:
+    """The row as a function of its operands, of so many where they are a list, and its parameters."""
+    names = [f"{op.inputs[0]}{k}" for k in range(count)] if op.variadic else list(op.inputs)
+    operands = "".join(f"{name}, " for name in names)
     given = ", ".join(f"{p!r}: {p}" for p in op.params)
-    source = f"lambda {names}{params}: general(op, ({names},), {{{given}}}, arithmetic)"
+    source = f"lambda {', '.join([*names, *op.params])}: general(op, ({operands}), {{{given}}}, arithmetic)"
+    if op.variadic:
+        source = source.replace(f"({operands})", f"(({operands}),)")
     code = compile(source, f"<dispatch {op.name}>", "eval")  # no file of the user's, whose lines errors tell
     run: Callable[..., Any] = eval(code, {"general": general, "op": op, "arithmetic": arithmetic})
     run.__name__ = op.name
@@ -162,31 +166,60 @@ def _operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
 
 
 class RowLibrary:
-    """The native calls of a row of small tensors, which are looked for once the row has been called some times: until
-    then there is no tracer in memory."""
+    """The native calls of a row of small tensors. Until the row has been called some times there is no tracer in
+    memory."""
 
     def __init__(self, op: Op) -> None:
         self.op, self.calls, self.direct = op, 0, missed
-        self.plain = is_plain_elementwise(op)
-        self._function: Any = None
+        self.directs: dict[int, Callable[..., Any]] = {}  # of a row over a list, by its length
+        self._functions: dict[int, Any] = {}
 
-    def of_tensors(self, *args: Any) -> Any:
-        """The result of a call with these operands and parameters, or MISS.
-
-        Elementwise rows alone have native histories: those of others are the rules' own.
-        """
-        for t in args[: len(self.op.inputs)]:
+    def of_tensors(self, *args: Tensor) -> Any:
+        """The result of a call of an elementwise row, or MISS."""
+        for t in args:
             array = t._array
-            if array.size >= COMPOSITE or not array.flags.c_contiguous or not (self.plain or t._node is None):
+            if array.size >= COMPOSITE or not array.flags.c_contiguous:
                 return MISS
-        if self._function is None:
+        if not self._functions:
             self.calls += 1
-            if self.calls < _FEW:
+            if self.calls < FEW:
                 return MISS
-            self._function = factories[0](_operation(self.op, False), False, 1, True, True)
-        out = self._function.of_row(args)
-        self.direct = self._function.direct
+        function = self._function(0)
+        out = function.of_row(args)
+        self.direct = function.direct
         return out
+
+    def find(self, signature: Signature, tensors: Sequence[Tensor], params: Sequence[Any]) -> Callable[..., Any] | None:
+        """The native call of a signature, of its tensors; None until it has come often enough to be worth a program."""
+        signature.calls += 1
+        if signature.calls < WORTH or not all([t._array.flags.c_contiguous for t in tensors]):
+            return None
+        signature.native = missed
+        if all([t._array.size < COMPOSITE for t in tensors]):
+            function = self._function(len(tensors) if self.op.variadic else 0)
+            signature.native, signature.direct = function.made((*tensors, *params))
+        return signature.native
+
+    def _function(self, count: int) -> Any:
+        function = self._functions.get(count)
+        if function is None:
+            function = factories[0](_operation(self.op, False, count), False, 1, True, True)
+            self._functions[count] = function
+        return function
+
+
+class Signature:
+    """Shapes, dtypes and parameters of a row that its checks have accepted."""
+
+    __slots__ = ("calls", "direct", "native", "params")
+
+    def __init__(self, params: tuple[Any, ...]) -> None:
+        self.params, self.calls = params, 0  # canonical ones
+        self.native: Callable[..., Any] | None = None
+        self.direct: Callable[..., Any] = missed
+
+
+libraries: dict[Op, RowLibrary] = {}  # of rows whose signatures have native calls
 
 
 def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
@@ -336,7 +369,9 @@ def _canonical(
         if not avals:  # their classes decide the dtype: True equals 1
             key = (dtypes.default_float(), *(params[p].__class__ for p in op.params))
         try:
-            cache[(*key, *(hash_key(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
+            accepted = tuple(canonical[p] for p in op.params)
+            found = Signature(accepted) if op in libraries else accepted
+            cache[(*key, *(hash_key(params[p]) for p in op.params))] = found
         except TypeError:  # a list as axis: canonical every time
             pass
     return canonical
@@ -346,18 +381,33 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
     """The hot path of a row over a list: tensors whose shapes and dtypes have come before (3 us, 12 in general)."""
     if type(xs) is not list and type(xs) is not tuple:
         return None
+    library, given = libraries[op], params.values()
+    direct = library.directs.get(len(xs))
+    if direct is not None:
+        out: Tensor = direct(*xs, *given)
+        if out is not MISS:
+            return out
     key: list[Any] = []
+    recorded = False
     for x in xs:
         if type(x) is not Tensor:
             return None
         key += (x._array.shape, x._array.dtype)
+        recorded = recorded or x._node is not None
     try:
-        found = checked[op][(*key, *map(hash_key, params.values()))]
+        found = checked[op][(*key, *map(hash_key, given))]
     except (KeyError, TypeError):
         return None
-    known_params = dict(zip(params, found, strict=True))
+    if not recorded:
+        native = found.native or library.find(found, xs, tuple(given))
+        if native is not None:
+            out = native(*xs)
+            if out is not MISS:
+                library.directs[len(xs)] = found.direct
+                return out
+    known_params = dict(zip(params, found.params, strict=True))
     out = wrap(op.run([x._array for x in xs], known_params))
-    if not grad_is_off() and any([x._node is not None for x in xs]):
+    if recorded and not grad_is_off():
         record(op, (out,), list(xs), known_params)
     return out
 

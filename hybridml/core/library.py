@@ -14,6 +14,7 @@ from .tracebacks import shorten
 P = ParamSpec("P")
 R = TypeVar("R")
 
+FEW = 8  # calls of what is as fast operation by operation that come before its native ones
 MISS = object()  # what a native call returns for arguments that it does not take
 
 
@@ -27,23 +28,32 @@ factories: list[Callable[..., Any]] = []
 
 
 def compiled(
-    fn: Callable[P, R], dynamic: bool = False, work: int = 1, exact: bool = False, row: bool = False
+    fn: Callable[P, R],
+    dynamic: bool = False,
+    work: int = 1,
+    exact: bool = False,
+    row: bool = False,
+    small: bool = False,
 ) -> Callable[P, R]:
     """Decorator of a function of tensors: its calls are native ones, made at the first call of each signature.
 
     `dynamic`: sizes that change become symbols also where arrays are large. `work`: what an element of an argument
     counts for where arrays are told to be large. `exact`: operation by operation the function has the same bits, so
     that its first calls may run so, and only signatures that come again are compiled. `row`: it is one operation, which
-    NumPy does on memory with gaps as well.
+    NumPy does on memory with gaps as well. `small`: calls with large arrays run operation by operation.
     """
     library: Any = None
+    first = FEW if small else 0
 
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> R:
-        nonlocal library
+        nonlocal library, first
         try:
             if library is None:
-                library = factories[0](fn, dynamic, work, exact, row)
+                if first:  # until then there is no tracer in memory
+                    first -= 1
+                    return fn(*args, **kwargs)
+                library = factories[0](fn, dynamic, work, exact, row, small)
             result: R = library.direct(*args, **kwargs)
             if result is not MISS:
                 return result
@@ -68,3 +78,8 @@ def compiled_for_pairs(fn: Callable[P, R]) -> Callable[P, R]:
 def compiled_when_repeated(fn: Callable[P, R]) -> Callable[P, R]:
     """`compiled`, for a function that has the same bits operation by operation."""
     return compiled(fn, exact=True)
+
+
+def compiled_when_small(fn: Callable[P, R]) -> Callable[P, R]:
+    """`compiled_when_repeated`, for a function that is as fast operation by operation where arrays are large."""
+    return compiled(fn, exact=True, small=True)

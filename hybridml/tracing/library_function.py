@@ -20,12 +20,13 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
-from hybridml_compiler.compile_policy import MOST, known_or_made
+from hybridml_compiler.compile_policy import MOST, WORTH, known_or_made
 from hybridml_compiler.errors import HybridmlError
 
 from ..core import pytree
 from ..core.autodiff.tape import Leaf
 from ..core.context import beside, current_interpreter, grad_is_off, place_var
+from ..core.interpreter import interpreter_stack
 from ..core.library import MISS, missed
 from ..core.tensor import Tensor, place_of, wrap
 from .capture.memory_order import memory_order
@@ -36,7 +37,6 @@ from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 
 _MOST_KNOWN = 1 << 12  # signatures of one function; a program with more starts over
 _MOST_BYTES = 1 << 24  # of arenas of their calls, which they keep; backwards take as much again, or twice
-_WORTH = 16  # calls from which a signature is compiled, where that changes no bits
 _NAMES = {True: "yes", False: "no"}  # 1 equals True
 _TILED = ("contraction", "convolution")  # whose sums are in another order where sizes are symbols
 _EMPTY = inspect.Parameter.empty
@@ -58,10 +58,11 @@ class LibraryFunction:
         work: int = 1,
         exact: bool = False,
         row: bool = False,
+        small: bool = False,
         count: int | None = None,
     ) -> None:
         """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it."""
-        self.fn, self.dynamic, self.work, self.row = fn, dynamic, work, row
+        self.fn, self.dynamic, self.work, self.row, self.small = fn, dynamic, work, row, small
         self.waiting: Counter[Any] | None = Counter() if exact else None  # calls of signatures that have none yet
         self.name = getattr(fn, "__name__", "")
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
@@ -76,6 +77,7 @@ class LibraryFunction:
         self.direct: Native = missed  # the last call, if it has nothing but native code
         self.traced: dict[Any, TracedFunction[Any, Any]] = {}
         self.inner: dict[pytree.Structure, LibraryFunction] = {}  # by the lists and tuples among the arguments
+        self.lists: dict[Any, LibraryFunction] = {}  # those of one list and scalars after it, by its class and lengths
         self.whole: TracedFunction[Any, Any] | None = None  # for large arrays beside what native code does not take
 
     def values(self, args: Given, kwargs: dict[str, Any]) -> Sequence[Any] | None:
@@ -146,7 +148,7 @@ class LibraryFunction:
                 key.append(value)
             elif kind is bool:
                 key.append(_NAMES[value])
-            elif _is_shape(value) or issubclass(kind, np.dtype):
+            elif _is_static(value) or issubclass(kind, np.dtype):
                 key.append(value)
             else:
                 return None
@@ -175,13 +177,27 @@ class LibraryFunction:
         found = self.signature(args)
         return MISS if found is None else self.tried(found[0], args, args, found[1])
 
+    def made(self, args: Sequence[Any]) -> tuple[Native, Native]:
+        """For a signature of a row: the native call of its tensors, and that of its arguments."""
+        self.looks = True  # at its parameters
+        found = self.signature(args)
+        if found is None:
+            return missed, missed
+        key, given = found
+        call = self.known.get(key) or self.make(key, args, args, given)
+        assert call is not None
+        return call, self.directs.get(key, missed)
+
     def waits(self, key: Any, values: Sequence[Any]) -> bool:
         """Whether a signature has not come often enough to be worth a program."""
         assert self.waiting is not None
+        large = self.is_large(values)
+        if large and self.small:
+            return True
         if len(self.waiting) >= _MOST_KNOWN:
             self.waiting.clear()
         self.waiting[key] += 1
-        return self.waiting[key] < _WORTH and not self.is_large(values)
+        return self.waiting[key] < WORTH and not large
 
     def unpacked(self, args: Given, kwargs: dict[str, Any], values: Sequence[Any]) -> Any:
         """A call with lists and tuples, as one with their items."""
@@ -195,17 +211,40 @@ class LibraryFunction:
             def over(*leaves: Any) -> Any:
                 return self.eager(pytree.unflatten(structure, leaves))
 
-            over.__name__ = self.name
-            inner = LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, count=len(leaves))
-            self.inner[structure] = inner
+            inner = self.inner[structure] = self.of_leaves(over, len(leaves))
+            first, *rest = structure.children
+            scalars = all(child is pytree.LEAF for child in (*first.children, *rest))
+            if scalars and first.kind in (list, tuple) and not kwargs and self.waiting is not None:
+                self.lists[type(args[0]), len(args[0]), len(args)] = inner
+                self.direct = self.of_list
         return inner.call(leaves, {})
+
+    def of_leaves(self, over: Callable[..., Any], count: int) -> LibraryFunction:
+        over.__name__ = self.name
+        return LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
+
+    def of_list(self, *args: Any, **kwargs: Any) -> Any:
+        """A call of a list of as many tensors, and of scalars, as one that came before; or MISS."""
+        if kwargs or not args or not isinstance(args[0], list | tuple) or interpreter_stack() is not None:
+            return MISS
+        inner = self.lists.get((type(args[0]), len(args[0]), len(args)))
+        if inner is None:
+            return MISS
+        leaves = (*args[0], *args[1:], *self.defaults[len(args) :])
+        out = inner.direct(*leaves)
+        if out is not MISS:
+            return out
+        found = inner.signature(leaves)
+        if found is not None:
+            out = inner.tried(found[0], leaves, leaves, found[1])
+        return self.fn(*args) if out is MISS else out
 
     def beside(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """A call with an argument that native code does not take."""
         for a in args:
             if issubclass(type(a), Tensor) and type(a) is not Tensor and place_of(a) != place_var.get():
                 return beside((a,), lambda: self.fn(*args, **kwargs))
-        if current_interpreter() is None and self.is_large(args):
+        if current_interpreter() is None and not self.small and self.is_large(args):
             if self.whole is None:
                 self.whole = TracedFunction(self.fn, most=MOST, silent=True, dynamic=self.dynamic)
             return self.whole(*args, **kwargs)
@@ -350,6 +389,11 @@ def _packed(call: Native, kind: Any, present: list[bool], *given: Any) -> Any:
 
 def _is_shape(value: Any) -> bool:
     return type(value) is tuple and all(type(n) is int for n in value)
+
+
+def _is_static(value: Any) -> bool:
+    """Whether a value is a tuple of integers, or of such tuples."""
+    return type(value) is tuple and all(type(n) is int or _is_static(n) for n in value)
 
 
 class _Given:

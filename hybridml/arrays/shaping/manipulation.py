@@ -17,7 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
 from ...core.device_tensor import transfer
-from ...core.library import compiled_when_repeated
+from ...core.library import compiled_when_repeated, compiled_when_small
 from ...core.tensor import Device, Tensor
 from ..creation import asarray
 
@@ -110,6 +110,7 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return _reshape.fn(x, tuple(n for k, n in enumerate(x.shape) if k not in axes))
 
 
+@compiled_when_small
 def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 
