@@ -20,7 +20,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
-from hybridml_compiler.eager.large import compute, deciding
+from hybridml_compiler.eager.large import LARGE_KINDS, compute, deciding
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -32,6 +32,7 @@ from .context import clock, grad_is_off, place_var
 from .dispatch import (
     RowLibrary,
     checked,
+    has_no_dtype,
     hash_key,
     is_plain_elementwise,
     libraries,
@@ -49,7 +50,7 @@ from .tracebacks import shorten
 
 _ndarray = np.ndarray
 _NATIVE_KINDS = ("movement", "reduction", "scan", "gather", "scatter")
-_KEYED = frozenset((tuple, float, complex))  # classes of parameters that equality alone does not tell apart
+_KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
@@ -185,7 +186,9 @@ def _forward(op: Op) -> list[str]:
     if op.variadic and not op.results:
         fast = f"_of_list(_op, {inputs[0]}, {_dict(params)}) if _mode() is None else None"
         return [*lines, f"    _t = {fast}", "    if _t is not None:", "        return _t", *again]
-    keyed = [f"_hash_key({p}) if {p}.__class__ in _keyed else {p}" for p in params]
+    # A tuple with its classes, as `hash_key` has it, without the call.
+    other = "_hash_key({0}) if {0}.__class__ in _keyed else {0}"
+    keyed = [f"({p}, *map(type, {p})) if {p}.__class__ is tuple else {other.format(p)}" for p in params]
     found = "".join(f"{p}, " for p in params)
     if op.kind == "creation" and not inputs:
         lines += ["    if _mode() is not None or _place() is not None:", *_inner(again)]
@@ -215,7 +218,9 @@ def _forward(op: Op) -> list[str]:
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
-    kernel = f"_kernel({call}) if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
+    kernel = f"_kernel({call})"
+    if op.kind in LARGE_KINDS:
+        kernel = f"{kernel} if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
@@ -223,7 +228,7 @@ def _forward(op: Op) -> list[str]:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
-    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
+    key = ", ".join([*(f"_{v}.shape" if has_no_dtype(op) else f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
     run = _run(op, kernel, _tuple(inputs), _dict(params))
     if not _has_native_calls(op):
         return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]

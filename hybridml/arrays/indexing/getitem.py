@@ -62,9 +62,10 @@ def pull_getitem(g: Tensor, node: Node) -> Any:
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
     eager = interpreter_stack() is None and type(self) is Tensor
-    if eager and is_basic(key):
+    plain = type(key) is int or type(key) is slice
+    if eager and (plain or is_basic(key)):
         try:
-            array = self._array[_keep_array(key)]
+            array = self._array[(key, ...) if plain else _keep_array(key)]
         except (IndexError, TypeError, ValueError):
             plan(key, Aval(self.shape, self.dtype))
             raise
