@@ -54,7 +54,10 @@ def compiled(
                     first -= 1
                     return fn(*args, **kwargs)
                 library = factories[0](fn, dynamic, work, exact, row, small)
-            result: R = library.direct(*args, **kwargs)
+            if kwargs:
+                result: R = library.forms.get((len(args), *kwargs), missed)(*args, *kwargs.values())
+            else:
+                result = library.direct(*args)
             if result is not MISS:
                 return result
             return library.call(args, kwargs) if interpreter_stack() is None else library.beside(args, kwargs)

@@ -5,7 +5,6 @@ compiled call where it is large, and the rejection loop.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
@@ -64,7 +63,8 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         given: Any = kwargs
         if "size" in given and "shape" not in given:
             given["shape"] = given.pop("size")
-        place = _place(given.pop("device", None), (*args, *given.values()))
+        device = given.pop("device", None) if given else None
+        place = _place(device, (*args, *given.values()) if given else args)
         if place is None:
             return fn(*args, **kwargs)
         here: Any = [_on_cpu(a) for a in args]
@@ -83,8 +83,12 @@ def _place(device: Any, params: Iterable[Any]) -> str | None:
     """The device that numbers are moved to; None for where they are drawn."""
     if device is not None:
         return Device(device).type
-    found = next(filter(None, (place_of(p) for p in params if issubclass(type(p), Tensor))), None)
-    return found or place_var.get()
+    for p in params:
+        if type(p) is not Tensor and issubclass(type(p), Tensor):
+            found = place_of(p)
+            if found is not None:
+                return found
+    return place_var.get()
 
 
 def _on_cpu(value: Any) -> Any:
@@ -105,16 +109,20 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
 
         @functools.wraps(fn)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-            for key, value in itertools.chain(zip(positional, args, strict=False), kwargs.items()):
+            given = dict(zip(positional, args, strict=False))
+            for key, value in {**given, **kwargs}.items():
                 if key in domains:
                     domains[key].check(name, key, value)
-                elif key in ("shape", "num_samples") and isinstance(value, float | Tensor | np.ndarray):
+                elif (key == "shape" or key == "num_samples") and isinstance(value, _NO_SIZES):
                     raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
             return draw(*args, **kwargs)
 
         return drawn(checked)
 
     return decorate
+
+
+_NO_SIZES = (float, Tensor, np.ndarray)
 
 
 def is_tensor(value: Any) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from ..core.tensor import Tensor, place_of, wrap
 from .capture.memory_order import memory_order
 from .function import Call, TracedFunction
 from .run.native_program import Given, Native, arenas, is_plain, native_of
+from .run.program import Program
 from .run.recorded_call import Recorded, Stateful, as_tensor
 from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 
@@ -63,7 +63,7 @@ class LibraryFunction:
     ) -> None:
         """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it."""
         self.fn, self.dynamic, self.work, self.row, self.small = fn, dynamic, work, row, small
-        self.waiting: Counter[Any] | None = Counter() if exact else None  # calls of signatures that have none yet
+        self.waiting: dict[Any, int] | None = {} if exact else None  # calls of signatures that have none yet
         self.name = getattr(fn, "__name__", "")
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
         self.names = [p.name for p in parameters] if count is None else [""] * count
@@ -73,8 +73,10 @@ class LibraryFunction:
         self.looks = False  # at the values of its floats
         self.known: dict[Any, Native] = {}
         self.bytes = 0  # of the arenas of these
-        self.directs: dict[Any, Native] = {}
-        self.direct: Native = missed  # the last call, if it has nothing but native code
+        self.programs: dict[Any, Program] = {}  # of these
+        self.directs: dict[Any, Native] = {}  # their calls with the arguments as given, by signature and form
+        self.direct: Native = missed  # the last of them, of a call without keywords
+        self.forms: dict[Any, Native] = {}  # and of each form of a call with keywords, (arguments by place, *names)
         self.traced: dict[Any, TracedFunction[Any, Any]] = {}
         self.inner: dict[pytree.Structure, LibraryFunction] = {}  # by the lists and tuples among the arguments
         self.lists: dict[Any, LibraryFunction] = {}  # those of one list and scalars after it, by its class and lengths
@@ -95,6 +97,7 @@ class LibraryFunction:
     def call(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """The result of a call. Not `__call__`: what a decorator's function keeps and can call counts as the user's."""
         values = args
+        form = (len(args), *kwargs)
         if kwargs or len(args) != len(self.names):
             found = self.values(args, kwargs)
             if found is None:
@@ -108,7 +111,7 @@ class LibraryFunction:
             lists = any(kind is list or (issubclass(kind, tuple)) for kind in kinds)
             return self.unpacked(args, kwargs, values) if lists else self.beside(args, kwargs)
         key, given = found
-        out = self.tried(key, args if not kwargs else None, values, given)
+        out = self.tried(key, (*args, *kwargs.values()) if kwargs else args, values, given, form)
         if out is not MISS:
             return out
         call = self.known.get(key)
@@ -158,24 +161,50 @@ class LibraryFunction:
             key.append(tuple(strided))
         return tuple(key), given
 
-    def tried(self, key: tuple[Any, ...], args: Given | None, values: Sequence[Any], given: Given) -> Any:
+    def tried(self, key: tuple[Any, ...], args: Given, values: Sequence[Any], given: Given, form: Any) -> Any:
         """The result of the native call of a signature; MISS where there is none, or it takes no such call now."""
         call = self.known.get(key)
         if call is None:
             if self.waiting is not None and self.waits(key, values):
                 return MISS
-            call = self.make(key, args, values, given)
+            call = self.make(key, values, given)
             if call is None:
                 again = self.signature(values)
                 assert again is not None
-                return self.tried(again[0], args, values, again[1])
-        self.direct = self.directs.get(key, self.direct)
+                return self.tried(again[0], args, values, again[1], form)
+        if call is missed or call is _by_operation:
+            return MISS
+        direct = self.directs.get((key, form))
+        if direct is None:
+            direct = self.directs[key, form] = self.direct_of(key, args, given, form)
+        if direct is not missed:
+            if len(form) == 1:
+                self.direct = direct
+            else:
+                self.forms[form] = direct
         return call(*given)
+
+    def direct_of(self, key: Any, args: Given, given: Given, form: Any) -> Native:
+        """The native call of a signature with the arguments in the form of a call; `missed` where it takes more."""
+        found, program = self.known[key], self.programs.get(key)
+        order = [*range(form[0]), *map(self.names.index, form[1:])]
+        if program is None or order != sorted(order):
+            return missed
+        places = [k for k, (a, j) in enumerate(zip(args, order, strict=True)) if self.is_input(a, self.defaults[j])]
+        if type(found) is Stateful:
+            return found.direct(program, given, args, places)
+        if type(found) is Recorded and type(found.run) is not Stateful and not found.captured:
+            native = native_of(program, given, args, places)
+            return found.direct(native, places) if is_plain(native) else missed
+        if not is_plain(found):
+            return missed
+        native = native_of(program, given, args, places)
+        return native if is_plain(native) else missed
 
     def of_row(self, args: Sequence[Any]) -> Any:
         """The result of a call, or MISS: for rows, which know what else to do."""
         found = self.signature(args)
-        return MISS if found is None else self.tried(found[0], args, args, found[1])
+        return MISS if found is None else self.tried(found[0], args, args, found[1], (len(args),))
 
     def made(self, args: Sequence[Any]) -> tuple[Native, Native]:
         """For a signature of a row: the native call of its tensors, and that of its arguments."""
@@ -184,20 +213,21 @@ class LibraryFunction:
         if found is None:
             return missed, missed
         key, given = found
-        call = self.known.get(key) or self.make(key, args, args, given)
+        call = self.known.get(key) or self.make(key, args, given)
         assert call is not None
-        return call, self.directs.get(key, missed)
+        if call is missed or call is _by_operation:
+            return missed, missed
+        return call, self.direct_of(key, args, given, (len(args),))
 
     def waits(self, key: Any, values: Sequence[Any]) -> bool:
         """Whether a signature has not come often enough to be worth a program."""
         assert self.waiting is not None
-        large = self.is_large(values)
-        if large and self.small:
-            return True
         if len(self.waiting) >= _MOST_KNOWN:
             self.waiting.clear()
-        self.waiting[key] += 1
-        return self.waiting[key] < WORTH and not large
+        calls = self.waiting[key] = self.waiting.get(key, 0) + 1
+        if self.small:
+            return calls < WORTH or self.is_large(values)
+        return calls < WORTH and not self.is_large(values)
 
     def unpacked(self, args: Given, kwargs: dict[str, Any], values: Sequence[Any]) -> Any:
         """A call with lists and tuples, as one with their items."""
@@ -205,27 +235,32 @@ class LibraryFunction:
         structure = pytree.flatten(tuple(values), leaves, {})
         if any(isinstance(leaf, list | tuple) for leaf in leaves):
             return self.beside(args, kwargs)
-        inner = self.inner.get(structure)
+        inner = known_or_made(self.inner, structure, MOST, lambda: self.of_leaves(structure, len(leaves)))
         if inner is None:
-
-            def over(*leaves: Any) -> Any:
-                return self.eager(pytree.unflatten(structure, leaves))
-
-            inner = self.inner[structure] = self.of_leaves(over, len(leaves))
-            first, *rest = structure.children
-            scalars = all(child is pytree.LEAF for child in (*first.children, *rest))
-            if scalars and first.kind in (list, tuple) and not kwargs and self.waiting is not None:
-                self.lists[type(args[0]), len(args[0]), len(args)] = inner
+            return self.beside(args, kwargs)
+        first, *rest = structure.children
+        one = first.kind in (list, tuple) and all(child is pytree.LEAF for child in (*first.children, *rest))
+        named = self.names[len(args) : self.positional]
+        if one and self.waiting is not None and [*kwargs] == named[: len(kwargs)]:
+            self.lists[first.kind, len(first.children), len(args) + len(kwargs)] = inner
+            if kwargs:
+                self.forms[(len(args), *kwargs)] = self.of_list
+            else:
                 self.direct = self.of_list
         return inner.call(leaves, {})
 
-    def of_leaves(self, over: Callable[..., Any], count: int) -> LibraryFunction:
+    def of_leaves(self, structure: pytree.Structure, count: int) -> LibraryFunction:
+        """The function of what lists and tuples of this structure hold."""
+
+        def over(*leaves: Any) -> Any:
+            return self.eager(pytree.unflatten(structure, leaves))
+
         over.__name__ = self.name
         return LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
 
-    def of_list(self, *args: Any, **kwargs: Any) -> Any:
+    def of_list(self, *args: Any) -> Any:
         """A call of a list of as many tensors, and of scalars, as one that came before; or MISS."""
-        if kwargs or not args or not isinstance(args[0], list | tuple) or interpreter_stack() is not None:
+        if not args or not isinstance(args[0], list | tuple) or interpreter_stack() is not None:
             return MISS
         inner = self.lists.get((type(args[0]), len(args[0]), len(args)))
         if inner is None:
@@ -236,7 +271,7 @@ class LibraryFunction:
             return out
         found = inner.signature(leaves)
         if found is not None:
-            out = inner.tried(found[0], leaves, leaves, found[1])
+            out = inner.tried(found[0], leaves, leaves, found[1], (len(leaves),))
         return self.fn(*args) if out is MISS else out
 
     def beside(self, args: Given, kwargs: dict[str, Any]) -> Any:
@@ -292,13 +327,13 @@ class LibraryFunction:
         del over.__wrapped__
         return TracedFunction(over, most=MOST, silent=True, dynamic=dynamic)
 
-    def make(self, key: Any, args: Given | None, values: Sequence[Any], given: Given) -> Native | None:
+    def make(self, key: Any, values: Sequence[Any], given: Given) -> Native | None:
         """The call for a signature, looked up from now on; None where floats are part of the signature from now on."""
         if current_interpreter() is not None:
             return missed
         if len(self.known) >= _MOST_KNOWN or self.bytes > _MOST_BYTES:
-            self.known.clear()
-            self.directs.clear()
+            for kept in (self.known, self.programs, self.directs, self.forms):
+                kept.clear()
             self.bytes = 0
         before = arenas[0]
         traced, off = self.program(values), grad_is_off()
@@ -316,17 +351,12 @@ class LibraryFunction:
             traced.keep_sizes()
         if call.entry.root is not call.path and not self.looks and float in map(type, given):
             self.looks = True
-            self.known.clear()
-            self.traced.clear()
+            for kept in (self.known, self.programs, self.directs, self.forms, self.traced):
+                kept.clear()
             return None
         found = self.native(call, inputs, given, off) or (missed if self.is_large(values) else _by_operation)
         self.known[key] = found
-        recorded = type(found) is Recorded and type(found.run) is not Stateful and not found.captured
-        if args is not None and (recorded or is_plain(found)):
-            places = [k for k, (a, d) in enumerate(zip(args, self.defaults, strict=False)) if self.is_input(a, d)]
-            direct = native_of(call.path.program, given, args, places)
-            if is_plain(direct):
-                self.directs[key] = found.direct(direct, places) if isinstance(found, Recorded) else direct
+        self.programs[key] = call.path.program
         self.bytes += arenas[0] - before
         return found
 

@@ -32,8 +32,8 @@ _builtin = len  # of the class of native calls
 
 
 def is_plain(native: Native) -> bool:
-    """Whether a call is native code alone, without Python around it."""
-    return type(native) is type(_builtin)
+    """Whether a call is native code alone, but for the order of memory."""
+    return type(native) is type(_builtin) or type(native) is Laid
 
 
 def _failed(status: int, *given: Any) -> Any:
@@ -105,15 +105,35 @@ def native_of(program: Program, given: Given, args: Given | None = None, places:
     orders = [program.output_orders[k] for k in executable.fresh]
     if not any(layouts) and not any(orders):
         return entry
+    layout = iter(layouts)
+    own = [None if type(v) is not Tensor else next(layout) for v in given]
+    at = range(len(given)) if args is None else places
+    relaid = [(k, order) for k, order, how in zip(at, program.orders, own, strict=True) if how is not None]
+    return Laid(entry, relaid, orders)
 
-    def laid(*given: Any) -> Any:
-        out: Any = entry(*[_laid(v, order) for v, order in zip(given, program.orders, strict=True)])
-        if out is not MISS:
-            for t, order in zip((out,) if type(out) is Tensor else out, orders, strict=True):
+
+class Laid:
+    """A native call of tensors in another order of memory, or with such results."""
+
+    __slots__ = ("entry", "orders", "relaid")
+
+    def __init__(self, entry: Native, relaid: list[tuple[int, Order | None]], orders: list[Order | None]) -> None:
+        self.entry, self.relaid, self.orders = entry, relaid, orders  # arguments by their place; results
+
+    def __call__(self, *args: Any) -> Any:
+        operands: Any = args
+        if self.relaid:
+            operands = [*args]
+            for k, order in self.relaid:
+                if k < len(operands):
+                    operands[k] = _laid(operands[k], order)
+        out: Any = self.entry(*operands)
+        if type(out) is Tensor:
+            out._array = as_seen(out._array, self.orders[0])
+        elif out is not MISS:
+            for t, order in zip(out, self.orders, strict=True):
                 t._array = as_seen(t._array, order)
         return out
-
-    return laid
 
 
 def layout_of(array: np.ndarray, order: Order | None = None) -> Order | str | None:
@@ -127,4 +147,6 @@ def _laid(value: Any, order: Order | None) -> Any:
     """A tensor as native code reads it."""
     if type(value) is not Tensor or (order is None and value._array.flags.c_contiguous):
         return value
-    return like(value, dense(in_memory(value._array, order)))
+    if order is not None and len(order) != value._array.ndim:  # of another call
+        return value
+    return like(value, dense(in_memory(value._array, order)), value._node)
