@@ -49,7 +49,7 @@ from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
-_NATIVE_KINDS = ("movement", "reduction", "scan", "gather", "scatter")
+_NATIVE_KINDS = ("creation", "movement", "reduction", "scan", "gather", "scatter")
 _KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
@@ -169,7 +169,8 @@ def _uses_cache(op: Op) -> bool:
 def _has_native_calls(op: Op) -> bool:
     """Whether a native call of small tensors takes less than the row's own kernel, with the same bits: NumPy's ufuncs
     are native, and views are made in no time."""
-    if op.results or op.is_view or op.reorders or isinstance(op.eager, np.ufunc):
+    reorders = op.reorders and op.kind != "scatter"  # scatters combine in the order of their indices
+    if op.results or op.is_view or reorders or isinstance(op.eager, np.ufunc):
         return False
     return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS
 
@@ -193,20 +194,13 @@ def _forward(op: Op) -> list[str]:
     if op.kind == "creation" and not inputs:
         lines += ["    if _mode() is not None or _place() is not None:", *_inner(again)]
         call = ", ".join(f"{p}={p}" for p in params)
-        return [
-            *lines,
-            *_known(f"{found}= ", ", ".join(["_default()", *(f"{p}.__class__" for p in params), *keyed])),
-            *_inner(_run(op, f"_kernel({call})", "()", _dict(params))),
-            *again,
-        ]
+        key = ", ".join(["_default()", *(f"{p}.__class__" for p in params), *keyed])
+        lines += _direct(params)
+        return [*lines, *_by_signature(op, key, _run(op, f"_kernel({call})", "()", _dict(params))), *again]
     if op.results or not inputs:
         return [*lines, *again]
     if _has_native_calls(op):
-        lines += [
-            f"    _t = _library.direct({', '.join([*inputs, *params])})",
-            "    if _t is not _MISS:",
-            "        return _t",
-        ]
+        lines += _direct([*inputs, *params])
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
     if _has_native_calls(op) and is_plain_elementwise(op):
@@ -232,17 +226,29 @@ def _forward(op: Op) -> list[str]:
     run = _run(op, kernel, _tuple(inputs), _dict(params))
     if not _has_native_calls(op):
         return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
-    lines += _known("_s = ", key)
-    lines += [
-        f"        if {' and '.join(f'{v}._node is None' for v in inputs)}:",
-        f"            _f = _s.native or _library.find(_s, {_tuple(inputs)}, {_tuple(params)})",
-        "            if _f is not None:",
-        f"                _t = _f({', '.join(inputs)})",
-        "                if _t is not _MISS:",
-        "                    _library.direct = _s.direct",
-        "                    return _t",
+    return [*lines, *_by_signature(op, key, run), *again]
+
+
+def _direct(given: Sequence[str]) -> list[str]:
+    """Source of the last native call."""
+    return [f"    _t = _library.direct({', '.join(given)})", "    if _t is not _MISS:", "        return _t"]
+
+
+def _by_signature(op: Op, key: str, run: Sequence[str]) -> list[str]:
+    """Source that looks a signature up, and takes its native call or the kernel."""
+    inputs, params = list(op.inputs), _parameters(op)
+    native = [
+        f"_f = _s.native or _library.find(_s, {_tuple(inputs)}, {_tuple(params)})",
+        "if _f is not None:",
+        f"    _t = _f({', '.join(inputs)})",
+        "    if _t is not _MISS:",
+        "        _library.direct = _s.direct",
+        "        return _t",
     ]
-    return [*lines, f"        {found}= _s.params", *_inner(run), *again]
+    if inputs:
+        native = [f"if {' and '.join(f'{v}._node is None' for v in inputs)}:", *_inner(native)]
+    found = "".join(f"{p}, " for p in params)
+    return [*_known("_s = ", key), *_inner(_inner(native)), f"        {found}= _s.params", *_inner(run)]
 
 
 def _known(found: str, key: str) -> list[str]:

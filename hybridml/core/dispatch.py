@@ -195,7 +195,8 @@ class RowLibrary:
         if signature.calls < WORTH or not all([t._array.flags.c_contiguous for t in tensors]):
             return None
         signature.native = missed
-        if all([t._array.size < COMPOSITE for t in tensors]):
+        made = self.op.infer(**dict(zip(self.op.params, signature.params, strict=True))).size if not tensors else 0
+        if made < COMPOSITE and all([t._array.size < COMPOSITE for t in tensors]):
             function = self._function(len(tensors) if self.op.variadic else 0)
             signature.native, signature.direct = function.made((*tensors, *params))
         return signature.native

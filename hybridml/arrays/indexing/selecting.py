@@ -110,6 +110,7 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
     return _coordinates("where", _tensor(condition))
 
 
+@compiled_when_small
 def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Tensor:
     """The elements of x at `indices` along an axis, one for each index; all other axes broadcast. Source: array API.
 

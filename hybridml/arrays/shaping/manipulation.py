@@ -170,7 +170,8 @@ def split(x: Tensor, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Ten
             raise ShapeError(f"split: sizes {sizes} do not add up to {n}, the size of axis {axis}")
     lead, at, pieces = (slice(None),) * axis, 0, []
     for size in sizes:
-        pieces.append(x[(*lead, slice(at, at + size))])
+        piece = slice(at, at + size)
+        pieces.append(x[(*lead, piece) if axis else piece])
         at += size
     return tuple(pieces)
 
