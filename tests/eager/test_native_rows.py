@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml import functional as F
 from hybridml.core.dispatch import checked, libraries
 from hybridml.tracing import library_function
 from hybridml_compiler.compile_policy import COMPOSITE, WORTH
@@ -110,3 +111,77 @@ def test_traced_programs_see_the_rows() -> None:
     traced = hm.trace(lambda t: hm.cumulative_sum(t, axis=1) + hm.stack([t, t])[0])
     assert traced(x).tolist() == [[2.0, 11.0], [6.0, 7.0]]
     assert len(traced.ir.splitlines()) > 2
+
+
+def test_created_tensors_are_their_own() -> None:
+    for make in (lambda: hm.zeros((3, 2)), lambda: hm.arange(6), lambda: hm.linspace(0, 1, 6), lambda: hm.eye(3, 2)):
+        first, *rest = often(make)
+        expected = first.tolist()
+        first += 1
+        assert all(t.tolist() == expected for t in [*rest, make()])
+    assert hm.zeros((2, 3)).shape == (2, 3) and hm.zeros((3, 2), dtype=hm.int8).dtype is hm.int8
+
+
+def test_created_tensors_have_the_default_float_and_device_of_the_call() -> None:
+    often(lambda: hm.zeros((3,)))
+    hm.set_default_dtype(hm.float64)
+    try:
+        assert all(t.dtype is hm.float64 for t in often(lambda: hm.zeros((3,))))
+    finally:
+        hm.set_default_dtype(hm.float32)
+    assert hm.zeros((3,)).dtype is hm.float32
+    assert str(hm.full((2,), -0.0)) != str(hm.full((2,), 0.0)) and hm.full((2,), True).dtype is hm.bool
+
+
+def test_calls_by_keyword_and_with_tuples() -> None:
+    x, w = hm.asarray(np.arange(6.0, dtype="f4").reshape(2, 3)), hm.ones((3,))
+    softmax, norm = F.softmax(x, -1).tolist(), F.layer_norm(x, (3,), w).tolist()
+    for _ in range(3):
+        assert F.softmax(x, dim=-1).tolist() == softmax
+        assert F.softmax(input=x, dim=-1).tolist() == softmax
+        assert F.softmax(dim=-1, input=x).tolist() == softmax
+        assert F.softmax(x, dim=0).tolist() != softmax
+        for size in (3, 3):
+            assert F.layer_norm(x, (size,), weight=w).tolist() == norm
+    with pytest.raises(TypeError):
+        F.softmax(x, -1, dim=-1)
+
+
+def test_draws_by_native_calls_follow_the_generator() -> None:
+    def draws() -> list[Any]:
+        hm.manual_seed(3)
+        return [hm.randn(2, 3).tolist(), hm.randint(0, 9, (4,)).tolist(), hm.rand(3).tolist()]
+
+    first, *rest = often(draws)
+    assert all(drawn == first for drawn in rest)
+    assert first[0] != hm.randn(2, 3).tolist()
+
+
+def test_assigned_parts_are_copies_and_seen_by_histories() -> None:
+    x, row_ = hm.zeros((3, 2)), hm.asarray([1.0, 2.0])
+    view = x[1]
+    x[1] = row_
+    x[2, 0] = hm.asarray([7.0])
+    assert view.tolist() == [1.0, 2.0] and x.tolist() == [[0.0, 0.0], [1.0, 2.0], [7.0, 0.0]]
+    x[1] += row_
+    assert x[1].tolist() == [2.0, 4.0] and row_.tolist() == [1.0, 2.0]
+    w = hm.tensor([3.0, 4.0], requires_grad=True)
+    product = w * x[1]
+    x[1] = row_
+    with pytest.raises(hm.errors.GradientError):
+        product.sum().backward()
+    x[0] = w
+    assert x.requires_grad
+    with pytest.raises(OutOfBoundsError):
+        hm.zeros((2, 2))[2] = row_
+    with pytest.raises(hm.errors.ShapeError):
+        hm.zeros((2, 2))[0] = hm.ones((3,))
+
+
+def test_lists_of_numbers_of_one_kind() -> None:
+    assert hm.asarray([1.0, 2.5]).dtype is hm.float32 and hm.asarray([1, 2]).dtype is hm.int64
+    assert hm.asarray([True, 1]).dtype is hm.int64 and hm.asarray([1, 2.0]).dtype is hm.float32
+    assert hm.asarray([1e300, -1e300]).tolist() == [np.inf, -np.inf]
+    assert hm.asarray([1.0, 2.0], dtype=hm.int32).dtype is hm.int32
+    assert hm.asarray([0.1], dtype=hm.float64).tolist() == [0.1]
+    assert hm.asarray([2**63]).dtype is hm.uint64
