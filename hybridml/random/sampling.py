@@ -26,6 +26,7 @@ from ..core.tensor import CPU, Device, Tensor, place_of
 from .generator import Generator, open_unit, shape_of, unit
 
 P = ParamSpec("P")
+_HERE = frozenset((Tensor, Generator, tuple, list, int, float, bool, type(None)))  # of what is on no other device
 Parameter = float | Tensor | np.ndarray | Sequence[Any]  # of a distribution: its tensors broadcast
 
 
@@ -64,6 +65,8 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         if "size" in given and "shape" not in given:
             given["shape"] = given.pop("size")
         device = given.pop("device", None) if given else None
+        if device is None and place_var.get() is None and _HERE.issuperset(map(type, (*args, *given.values()))):
+            return fn(*args, **kwargs)
         place = _place(device, (*args, *given.values()) if given else args)
         if place is None:
             return fn(*args, **kwargs)
@@ -107,14 +110,21 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
         hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
         draw = compiled_when_repeated(fn)
 
+        unchecked = {"dtype", "generator"}
+
+        def check(key: str, value: Any) -> None:
+            if key in domains:
+                domains[key].check(name, key, value)
+            elif (key == "shape" or key == "num_samples") and isinstance(value, _NO_SIZES):
+                raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
+
         @functools.wraps(fn)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-            given = dict(zip(positional, args, strict=False))
-            for key, value in {**given, **kwargs}.items():
-                if key in domains:
-                    domains[key].check(name, key, value)
-                elif (key == "shape" or key == "num_samples") and isinstance(value, _NO_SIZES):
-                    raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
+            for key, value in zip(positional, args, strict=False):
+                check(key, value)
+            if not unchecked.issuperset(kwargs):
+                for key, named in kwargs.items():
+                    check(key, named)
             return draw(*args, **kwargs)
 
         return drawn(checked)
