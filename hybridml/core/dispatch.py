@@ -15,7 +15,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.compile_policy import COMPOSITE, WORTH
+from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
@@ -196,7 +196,7 @@ class RowLibrary:
             return None
         signature.native = missed
         made = self.op.infer(**dict(zip(self.op.params, signature.params, strict=True))).size if not tensors else 0
-        if made < COMPOSITE and all([t._array.size < COMPOSITE for t in tensors]):
+        if made < COMPOSITE and len(tensors) < LISTED and all([t._array.size < COMPOSITE for t in tensors]):
             function = self._function(len(tensors) if self.op.variadic else 0)
             signature.native, signature.direct = function.made((*tensors, *params))
         return signature.native

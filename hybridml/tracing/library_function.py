@@ -19,7 +19,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
-from hybridml_compiler.compile_policy import MOST, WORTH, known_or_made
+from hybridml_compiler.compile_policy import LISTED, MOST, WORTH, known_or_made
 from hybridml_compiler.errors import HybridmlError
 
 from ..core import pytree
@@ -103,7 +103,9 @@ class LibraryFunction:
             if found is None:
                 return self.fn(*args, **kwargs)  # with Python's own error
             values = found
-        if self.is_strided_row(values):
+        if self.is_strided_row(values) or (
+            self.small and any(type(v) in (list, tuple) and len(v) >= LISTED for v in values)
+        ):
             return self.eager(values)
         found = self.signature(values)
         if found is None:
@@ -176,7 +178,9 @@ class LibraryFunction:
             return MISS
         direct = self.directs.get((key, form))
         if direct is None:
+            before = arenas[0]
             direct = self.directs[key, form] = self.direct_of(key, args, given, form)
+            self.bytes += arenas[0] - before
         if direct is not missed:
             if len(form) == 1:
                 self.direct = direct

@@ -12,7 +12,7 @@ import hybridml as hm
 from hybridml import functional as F
 from hybridml.core.dispatch import checked, libraries
 from hybridml.tracing import library_function
-from hybridml_compiler.compile_policy import COMPOSITE, WORTH
+from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 
@@ -185,3 +185,12 @@ def test_lists_of_numbers_of_one_kind() -> None:
     assert hm.asarray([1.0, 2.0], dtype=hm.int32).dtype is hm.int32
     assert hm.asarray([0.1], dtype=hm.float64).tolist() == [0.1]
     assert hm.asarray([2**63]).dtype is hm.uint64
+
+
+def test_long_lists_are_not_compiled() -> None:
+    xs = [hm.full((2,), float(k)) for k in range(LISTED)]
+    before = len(natives(row("concat")))
+    for _ in range(OFTEN):
+        assert hm.concat(xs).shape == (2 * LISTED,)
+        assert hm.stack(xs).tolist() == [[float(k)] * 2 for k in range(LISTED)]
+    assert len(natives(row("concat"))) == before
