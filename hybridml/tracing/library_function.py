@@ -103,9 +103,7 @@ class LibraryFunction:
             if found is None:
                 return self.fn(*args, **kwargs)  # with Python's own error
             values = found
-        if self.is_strided_row(values) or (
-            self.small and any(type(v) in (list, tuple) and len(v) >= LISTED for v in values)
-        ):
+        if self.is_strided_row(values) or self.is_long_list(values):
             return self.eager(values)
         found = self.signature(values)
         if found is None:
@@ -124,6 +122,10 @@ class LibraryFunction:
         if not self.row or len(values) > 2:
             return False
         return any(type(v) is Tensor and not v._array.flags.c_contiguous for v in values)
+
+    def is_long_list(self, values: Sequence[Any]) -> bool:
+        """Whether a call is of more tensors than it is worth to make a program for."""
+        return self.small and any(type(v) in (list, tuple) and len(v) >= LISTED for v in values)
 
     def signature(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]] | None:
         """The key of a call, and what is no part of it; None where there is an argument of another kind."""
