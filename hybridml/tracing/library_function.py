@@ -338,9 +338,7 @@ class LibraryFunction:
         if current_interpreter() is not None:
             return missed
         if len(self.known) >= _MOST_KNOWN or self.bytes > _MOST_BYTES:
-            for kept in (self.known, self.programs, self.directs, self.forms):
-                kept.clear()
-            self.bytes = 0
+            self.forget()
         before = arenas[0]
         traced, off = self.program(values), grad_is_off()
         if traced is None:
@@ -357,14 +355,22 @@ class LibraryFunction:
             traced.keep_sizes()
         if call.entry.root is not call.path and not self.looks and float in map(type, given):
             self.looks = True
-            for kept in (self.known, self.programs, self.directs, self.forms, self.traced):
-                kept.clear()
+            self.forget()
+            self.traced.clear()
             return None
         found = self.native(call, inputs, given, off) or (missed if self.is_large(values) else _by_operation)
         self.known[key] = found
         self.programs[key] = call.path.program
         self.bytes += arenas[0] - before
         return found
+
+    def forget(self) -> None:
+        """Lets go of all native calls."""
+        self.known.clear()
+        self.programs.clear()
+        self.directs.clear()
+        self.forms.clear()
+        self.direct, self.bytes = missed, 0
 
     def native(self, call: Call, inputs: Given, given: Given, off: bool) -> Native | None:
         """A path as one native call, with a node of the tape where a gradient is wanted; None if it takes more."""

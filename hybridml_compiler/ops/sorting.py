@@ -57,8 +57,9 @@ def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 
 def _order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     if descending:  # Equal elements keep their order: sorted from the end, and read from the end.
-        back = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
-        return (x.shape[axis] - 1 - _order(x[back], axis, False))[back]
+        back: Any = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
+        found: np.ndarray = (x.shape[axis] - 1 - _order(x[back], axis, False))[back]
+        return found
     keys = _keys(x) if x.size >= PACKED and x.shape[axis] < 1 << 31 else None
     if keys is None:
         return np.argsort(x, axis, kind="stable")
