@@ -12,11 +12,11 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..core.aliasing import is_python_float
-from ..core.context import current_interpreter, lift, literal, place_var
+from ..core.context import FLOAT_FLAGS, current_interpreter, lift, literal, place_var
 from ..core.device_tensor import on_device, transfer
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
-from ..core.tensor import Device, Tensor, adopt, place_of
+from ..core.tensor import Device, Tensor, adopt, place_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -44,6 +44,10 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
         return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
+    if type(obj) is list and interp is None:
+        numbers = _of_numbers(obj, wanted)
+        if numbers is not None:
+            return numbers
     obj = tensor_of(obj)
     if isinstance(obj, Tensor):
         t = lift(obj)
@@ -71,6 +75,24 @@ def _has_tensor(obj: Any) -> bool:
     if isinstance(obj, list | tuple):
         return any(map(_has_tensor, obj))
     return isinstance(obj, Tensor) or type(obj) is ScalarProxy
+
+
+def _of_numbers(obj: list[Any], dtype: np.dtype | None) -> Tensor | None:
+    """A tensor of a list of floats, or of integers, in a fifth of the time; None for any other, and where one does not
+    fit."""
+    kinds = set(map(type, obj))
+    if kinds == {float}:
+        dtype = dtypes.default_float() if dtype is None else dtype
+        plain = dtype.kind == "f"
+    else:
+        dtype = dtypes.int64 if dtype is None else dtype
+        plain = kinds == {int} and dtype is dtypes.int64
+    if not plain or place_var.get() is not None:
+        return None
+    try:
+        return wrap(np.array(obj, dtype))
+    except (*FLOAT_FLAGS, OverflowError):
+        return None
 
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
@@ -182,13 +204,22 @@ def full(
     >>> hm.full((2,), 7).tolist()
     [7, 7]
     """
-    fill_value = tensor_of(fill_value)
+    if type(fill_value) is not float:
+        fill_value = tensor_of(fill_value)
     if device is not None and not isinstance(fill_value, Tensor):
         return on_device(device, lambda: full(shape, fill_value, dtype, requires_grad=requires_grad))
     if isinstance(fill_value, Tensor):
         t = OPS["broadcast_to"].fn(asarray(fill_value, dtype, device=device), shape).clone()
     else:
         t = _full.fn(shape=shape, value=fill_value, dtype=dtype)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _filled(shape: Any, value: float, dtype: Any, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`full` with a number."""
+    if device is not None:
+        return on_device(device, lambda: _filled(shape, value, dtype, None, requires_grad))
+    t: Tensor = _full.fn(shape, value, dtype)
     return t.requires_grad_() if requires_grad else t
 
 
@@ -201,7 +232,7 @@ def zeros(
     >>> hm.zeros((2, 1)).tolist()
     [[0.0], [0.0]]
     """
-    return full(shape, 0.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
+    return _filled(shape, 0.0, _float(dtype), device, requires_grad)
 
 
 def ones(
@@ -213,7 +244,7 @@ def ones(
     >>> hm.ones((2,), dtype=hm.int8).tolist()
     [1, 1]
     """
-    return full(shape, 1.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
+    return _filled(shape, 1.0, _float(dtype), device, requires_grad)
 
 
 def empty(
@@ -230,7 +261,7 @@ def empty(
 
 def _as(x: Tensor, device: Any) -> Any:
     """The device of what is made like a tensor; None for where it is made anyway."""
-    if device is not None or place_of(x) == place_var.get():
+    if device is not None or (type(x) is Tensor and place_var.get() is None) or place_of(x) == place_var.get():
         return device
     return x.device
 
@@ -252,7 +283,7 @@ def zeros_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = No
     >>> hm.zeros_like(hm.ones((2,))).tolist()
     [0.0, 0.0]
     """
-    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
+    return _filled(x.shape, 0.0, x.dtype if dtype is None else dtype, _as(x, device))
 
 
 def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
@@ -262,7 +293,7 @@ def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = Non
     >>> hm.ones_like(hm.zeros((2,))).tolist()
     [1.0, 1.0]
     """
-    return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
+    return _filled(x.shape, 1.0, x.dtype if dtype is None else dtype, _as(x, device))
 
 
 def empty_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
@@ -317,7 +348,7 @@ def linspace(
         real = _linspace.fn(start=start.real, stop=stop.real, **parts)
         imag = _linspace.fn(start=start.imag, stop=stop.imag, **parts)
         return _astype.fn(real + imag * 1j, wanted)
-    return _linspace.fn(start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
+    return _linspace.fn(start, stop, num, endpoint, dtype)
 
 
 def logspace(

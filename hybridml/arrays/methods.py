@@ -108,6 +108,8 @@ def reshape(self: Tensor, *sizes: Any, shape: Any = None, order: str = "C") -> T
     """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`; read and placed in Fortran's order
     with `order="F"`.
     """
+    if order == "C" and shape is None:
+        return _reshape.fn(self, sizes[0] if len(sizes) == 1 else sizes)
     wanted = _sizes("reshape", sizes, shape)
     if order == "C":
         return _reshape.fn(self, wanted)
@@ -123,7 +125,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 @method
 def permute(self: Tensor, *dims: Any, axes: Any = None) -> Tensor:
     """Axes in the given order: `permute(2, 0, 1)`."""
-    return _permute.fn(self, _sizes("permute", dims, axes))
+    return _permute.fn(self, _sizes("permute", dims, axes) if axes is not None or len(dims) == 1 else dims)
 
 
 @method

@@ -83,7 +83,7 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
     view._view = (parent, op, params)
     cell.append(ref(view))
-    if len(cell) % 64 == 0:
+    if not len(cell) & 63:
         cell[1:] = [r for r in cell[1:] if r() is not None]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
-from hybridml_compiler.eager.large import compute, deciding
+from hybridml_compiler.eager.large import LARGE_KINDS, compute, deciding
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -29,16 +29,28 @@ from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
 from .context import clock, grad_is_off, place_var
-from .dispatch import checked, hash_key, is_plain_elementwise, of_list, operation, record, slow, slow_operator
+from .dispatch import (
+    RowLibrary,
+    checked,
+    has_no_dtype,
+    hash_key,
+    is_plain_elementwise,
+    libraries,
+    of_list,
+    record,
+    slow,
+    slow_operator,
+)
 from .eager import recover
 from .interpreter import interpreter_stack
-from .library import MISS, SmallCalls
+from .library import MISS
 from .source_location import outer, users
 from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
-_KEYED = frozenset((tuple, float, complex))  # classes of parameters that equality alone does not tell apart
+_NATIVE_KINDS = ("creation", "movement", "reduction", "scan", "gather", "scatter")
+_KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
@@ -52,9 +64,11 @@ def generate(op: Op) -> Callable[..., Any]:
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         "_default": dtypes.default_float, "_place": place_var.get,
-        "_library": SmallCalls(functools.partial(operation, op, False), len(op.inputs)), "_MISS": MISS,
+        "_library": RowLibrary(op), "_MISS": MISS,
         "_frame": sys._getframe, "_users": users, "_outer": outer,
     }  # fmt: skip
+    if _has_native_calls(op) and not is_plain_elementwise(op):
+        libraries[op] = env["_library"]
     _expect_pulls(op, env)
     fn = _unwritten(op, env)
     spaces.append(env)
@@ -151,8 +165,12 @@ def _uses_cache(op: Op) -> bool:
 
 
 def _has_native_calls(op: Op) -> bool:
-    """Whether a native call of small tensors takes less than the row's own kernel: those of NumPy are native."""
-    return is_plain_elementwise(op) and not op.results and not isinstance(op.eager, np.ufunc)
+    """Whether a native call of small tensors takes less than the row's own kernel, with the same bits: NumPy's ufuncs
+    are native, and views are made in no time."""
+    reorders = op.reorders and op.kind != "scatter"  # scatters combine in the order of their indices
+    if op.results or op.is_view or reorders or isinstance(op.eager, np.ufunc):
+        return False
+    return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS
 
 
 def _forward(op: Op) -> list[str]:
@@ -167,29 +185,30 @@ def _forward(op: Op) -> list[str]:
     if op.variadic and not op.results:
         fast = f"_of_list(_op, {inputs[0]}, {_dict(params)}) if _mode() is None else None"
         return [*lines, f"    _t = {fast}", "    if _t is not None:", "        return _t", *again]
-    keyed = [f"_hash_key({p}) if {p}.__class__ in _keyed else {p}" for p in params]
+    # A tuple with its classes, as `hash_key` has it, without the call.
+    other = "_hash_key({0}) if {0}.__class__ in _keyed else {0}"
+    keyed = [f"({p}, *map(type, {p})) if {p}.__class__ is tuple else {other.format(p)}" for p in params]
     found = "".join(f"{p}, " for p in params)
     if op.kind == "creation" and not inputs:
         lines += ["    if _mode() is not None or _place() is not None:", *_inner(again)]
         call = ", ".join(f"{p}={p}" for p in params)
-        return [
-            *lines,
-            *_known(f"{found}= ", ", ".join(["_default()", *(f"{p}.__class__" for p in params), *keyed])),
-            *_inner(_run(op, f"_kernel({call})", "()", _dict(params))),
-            *again,
-        ]
+        key = ", ".join(["_default()", *(f"{p}.__class__" for p in params), *keyed])
+        lines += _native(op, f"_library.direct({', '.join(params)})")
+        return [*lines, *_by_signature(op, key, _run(op, f"_kernel({call})", "()", _dict(params))), *again]
     if op.results or not inputs:
         return [*lines, *again]
     if _has_native_calls(op):
-        lines += _by_native_call(op, "direct")
+        lines += _native(op, f"_library.direct({', '.join([*inputs, *params])})")
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
-    if _has_native_calls(op):
-        lines += _by_native_call(op, "looked_up")
+    if _has_native_calls(op) and is_plain_elementwise(op):
+        lines += _native(op, f"_library.of_tensors({', '.join(inputs)})")
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
-    kernel = f"_kernel({call}) if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
+    kernel = f"_kernel({call})"
+    if op.kind in LARGE_KINDS:
+        kernel = f"{kernel} if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
@@ -197,17 +216,48 @@ def _forward(op: Op) -> list[str]:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
-    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
+    key = ", ".join([*(f"_{v}.shape" if has_no_dtype(op) else f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
     run = _run(op, kernel, _tuple(inputs), _dict(params))
-    return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
+    if not _has_native_calls(op):
+        return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
+    return [*lines, *_by_signature(op, key, run), *again]
 
 
-def _by_native_call(op: Op, call: str) -> list[str]:
-    """Source that returns the result of a native call, with its history, if there is one."""
-    found = [f"    _t = _library.{call}({', '.join(op.inputs)})", "    if _t is not _MISS:"]
-    recording = _inner(_recording(op))
-    read = [f"        _{v} = {v}._array" for v in op.inputs if any(f"_{v}." in line for line in recording)]
-    return [*found, "        _o = _t._array", *read, *recording, "        return _t"]
+def _native(op: Op, call: str) -> list[str]:
+    """Source that returns the result of a native call, with its history. Without one where a rule needs a parameter in
+    its canonical form, which is not known yet: there the call takes no tensors that have a history."""
+    recording = _inner(_recording(op)) if not op.params else []
+    return [
+        f"    _t = {call}",
+        "    if _t is not _MISS:",
+        *_inner(_read(op, recording)),
+        *recording,
+        "        return _t",
+    ]
+
+
+def _read(op: Op, recording: Sequence[str]) -> list[str]:
+    """Source of the arrays that a history names."""
+    result = ["    _o = _t._array"] if recording else []
+    return [*result, *(f"    _{v} = {v}._array" for v in op.inputs if any(f"_{v}." in line for line in recording))]
+
+
+def _by_signature(op: Op, key: str, run: Sequence[str]) -> list[str]:
+    """Source that looks a signature up, and takes its native call or the kernel."""
+    inputs, params = list(op.inputs), _parameters(op)
+    found = "".join(f"{p}, " for p in params)
+    native = [
+        f"_f = _s.native or _library.find(_s, {_tuple(inputs)}, {_tuple(params)})",
+        f"{found}= _s.params",
+        "if _f is not None:",
+        f"    _t = _f({', '.join(inputs)})",
+        "    if _t is not _MISS:",
+        "        _library.direct = _s.direct",
+        "        _o = _t._array",
+        *_inner(_recording(op)),
+        "        return _t",
+    ]
+    return [*_known("_s = ", key), *_inner(_inner(native)), *_inner(run)]
 
 
 def _known(found: str, key: str) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
@@ -29,7 +30,7 @@ from .context import current_interpreter, grad_is_off, place_var
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
-from .library import compiled
+from .library import FEW, MISS, compiled, factories, missed
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -46,8 +47,9 @@ _STANDING = (Tensor, IntProxy, ScalarProxy)  # for something else, inside a trac
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
 
-# What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters. Read by the hot path.
-checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
+# What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters, or the `Signature` where
+# there may be native calls. Read by the hot path.
+checked: dict[Op, dict[Any, Any]] = {}
 
 
 def hash_key(value: Any) -> Any:
@@ -164,16 +166,79 @@ def _has_history(args: tuple[Any, ...]) -> bool:
 @functools.cache
 def by_native_call(op: Op, arithmetic: bool) -> Callable[..., Any]:
     """The row as a library function: of tensors of several dtypes, and of numbers beside them."""
-    return compiled(operation(op, arithmetic), exact=True, row=True)
+    return compiled(_operation(op, arithmetic), exact=True, row=True)
 
 
-def operation(op: Op, arithmetic: bool) -> Callable[..., Any]:
-    names = ", ".join(op.inputs)
-    source = f"lambda {names}: general(op, ({names},), {{}}, arithmetic)"
+def _operation(op: Op, arithmetic: bool, count: int = 0) -> Callable[..., Any]:
+    """The row as a function of its operands, of so many where they are a list, and its parameters."""
+    names = [f"{op.inputs[0]}{k}" for k in range(count)] if op.variadic else list(op.inputs)
+    operands = "".join(f"{name}, " for name in names)
+    given = ", ".join(f"{p!r}: {p}" for p in op.params)
+    source = f"lambda {', '.join([*names, *op.params])}: general(op, ({operands}), {{{given}}}, arithmetic)"
+    if op.variadic:
+        source = source.replace(f"({operands})", f"(({operands}),)")
     code = compile(source, f"<dispatch {op.name}>", "eval")  # no file of the user's, whose lines errors tell
     run: Callable[..., Any] = eval(code, {"general": general, "op": op, "arithmetic": arithmetic})
     run.__name__ = op.name
     return run
+
+
+class RowLibrary:
+    """The native calls of a row of small tensors. Until the row has been called some times there is no tracer in
+    memory."""
+
+    def __init__(self, op: Op) -> None:
+        self.op, self.calls, self.direct = op, 0, missed
+        self.directs: dict[int, Callable[..., Any]] = {}  # of a row over a list, by its length
+        self._functions: dict[int, Any] = {}
+
+    def of_tensors(self, *args: Tensor) -> Any:
+        """The result of a call of an elementwise row, or MISS."""
+        for t in args:
+            array = t._array
+            if array.size >= COMPOSITE or not array.flags.c_contiguous:
+                return MISS
+        if not self._functions:
+            self.calls += 1
+            if self.calls < FEW:
+                return MISS
+        function = self._function(0)
+        out = function.of_row(args)
+        self.direct = function.direct
+        return out
+
+    def find(self, signature: Signature, tensors: Sequence[Tensor], params: Sequence[Any]) -> Callable[..., Any] | None:
+        """The native call of a signature, of its tensors; None until it has come often enough to be worth a program."""
+        signature.calls += 1
+        if signature.calls < WORTH or not all([t._array.flags.c_contiguous for t in tensors]):
+            return None
+        signature.native = missed
+        made = self.op.infer(**dict(zip(self.op.params, signature.params, strict=True))).size if not tensors else 0
+        if made < COMPOSITE and len(tensors) < LISTED and all([t._array.size < COMPOSITE for t in tensors]):
+            function = self._function(len(tensors) if self.op.variadic else 0)
+            signature.native, signature.direct = function.made((*tensors, *params))
+        return signature.native
+
+    def _function(self, count: int) -> Any:
+        function = self._functions.get(count)
+        if function is None:
+            function = factories[0](_operation(self.op, False, count), False, 1, True, True)
+            self._functions[count] = function
+        return function
+
+
+class Signature:
+    """Shapes, dtypes and parameters of a row that its checks have accepted."""
+
+    __slots__ = ("calls", "direct", "native", "params")
+
+    def __init__(self, params: tuple[Any, ...]) -> None:
+        self.params, self.calls = params, 0  # canonical ones
+        self.native: Callable[..., Any] | None = None
+        self.direct: Callable[..., Any] = missed
+
+
+libraries: dict[Op, RowLibrary] = {}  # of rows whose signatures have native calls
 
 
 def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
@@ -311,6 +376,11 @@ def _plain(t: Tensor) -> Any:
     return float(t) if type(t).is_number else t.item()
 
 
+def has_no_dtype(op: Op) -> bool:
+    """Whether the checks of a row look at shapes alone: views are of any dtype."""
+    return op.is_view and op.accepts == "any"
+
+
 def _canonical(
     op: Op, avals: list[Aval], values: Sequence[Any], tensors: list[Tensor], params: dict[str, Any]
 ) -> dict[str, Any]:
@@ -322,10 +392,14 @@ def _canonical(
         if len(cache) >= _CACHE_LIMIT:
             cache.clear()
         key: tuple[Any, ...] = tuple(x for a in avals for x in (a.shape, a.dtype))
+        if has_no_dtype(op):
+            key = tuple(a.shape for a in avals)
         if not avals:  # their classes decide the dtype: True equals 1
             key = (dtypes.default_float(), *(params[p].__class__ for p in op.params))
         try:
-            cache[(*key, *(hash_key(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
+            accepted = tuple(canonical[p] for p in op.params)
+            found = Signature(accepted) if op in libraries else accepted
+            cache[(*key, *(hash_key(params[p]) for p in op.params))] = found
         except TypeError:  # a list as axis: canonical every time
             pass
     return canonical
@@ -335,18 +409,33 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
     """The hot path of a row over a list: tensors whose shapes and dtypes have come before (3 us, 12 in general)."""
     if type(xs) is not list and type(xs) is not tuple:
         return None
+    library, given = libraries[op], params.values()
+    direct = library.directs.get(len(xs))
+    if direct is not None:
+        out: Tensor = direct(*xs, *given)
+        if out is not MISS:
+            return out
     key: list[Any] = []
+    recorded = False
     for x in xs:
         if type(x) is not Tensor:
             return None
         key += (x._array.shape, x._array.dtype)
+        recorded = recorded or x._node is not None
     try:
-        found = checked[op][(*key, *map(hash_key, params.values()))]
+        found = checked[op][(*key, *map(hash_key, given))]
     except (KeyError, TypeError):
         return None
-    known_params = dict(zip(params, found, strict=True))
+    if not recorded:
+        native = found.native or library.find(found, xs, tuple(given))
+        if native is not None:
+            out = native(*xs)
+            if out is not MISS:
+                library.directs[len(xs)] = found.direct
+                return out
+    known_params = dict(zip(params, found.params, strict=True))
     out = wrap(op.run([x._array for x in xs], known_params))
-    if not grad_is_off() and any([x._node is not None for x in xs]):
+    if recorded and not grad_is_off():
         record(op, (out,), list(xs), known_params)
     return out
 

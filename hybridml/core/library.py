@@ -11,11 +11,10 @@ from hybridml_compiler.compile_policy import PAIRS, STEPS
 from .interpreter import interpreter_stack
 from .tracebacks import shorten
 
-_FEW = 8  # calls of a row that come before its native ones
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
+FEW = 8  # calls of what is as fast operation by operation that come before its native ones
 MISS = object()  # what a native call returns for arguments that it does not take
 
 
@@ -29,24 +28,36 @@ factories: list[Callable[..., Any]] = []
 
 
 def compiled(
-    fn: Callable[P, R], dynamic: bool = False, work: int = 1, exact: bool = False, row: bool = False
+    fn: Callable[P, R],
+    dynamic: bool = False,
+    work: int = 1,
+    exact: bool = False,
+    row: bool = False,
+    small: bool = False,
 ) -> Callable[P, R]:
     """Decorator of a function of tensors: its calls are native ones, made at the first call of each signature.
 
     `dynamic`: sizes that change become symbols also where arrays are large. `work`: what an element of an argument
     counts for where arrays are told to be large. `exact`: operation by operation the function has the same bits, so
     that its first calls may run so, and only signatures that come again are compiled. `row`: it is one operation, which
-    NumPy does on memory with gaps as well.
+    NumPy does on memory with gaps as well. `small`: calls with large arrays run operation by operation.
     """
     library: Any = None
+    first = FEW if small else 0
 
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> R:
-        nonlocal library
+        nonlocal library, first
         try:
             if library is None:
-                library = factories[0](fn, dynamic, work, exact, row)
-            result: R = library.direct(*args, **kwargs)
+                if first:  # until then there is no tracer in memory
+                    first -= 1
+                    return fn(*args, **kwargs)
+                library = factories[0](fn, dynamic, work, exact, row, small)
+            if kwargs:
+                result: R = library.forms.get((len(args), *kwargs), missed)(*args, *kwargs.values())
+            else:
+                result = library.direct(*args)
             if result is not MISS:
                 return result
             return library.call(args, kwargs) if interpreter_stack() is None else library.beside(args, kwargs)
@@ -72,26 +83,6 @@ def compiled_when_repeated(fn: Callable[P, R]) -> Callable[P, R]:
     return compiled(fn, exact=True)
 
 
-class SmallCalls:
-    """The native calls of a row, or of its gradient, of small tensors.
-
-    They are looked for once there have been some calls: until then there is no tracer in memory. History is the
-    caller's affair.
-    """
-
-    def __init__(self, operation: Callable[[], Callable[..., Any]], count: int, least: int = 0) -> None:
-        """`operation` makes the function, of `count` arguments; `least`: operations in it that are worth a program."""
-        self.operation, self.count, self.least = operation, count, least
-        self.calls, self.worth, self.direct = 0, True, missed
-        self._function: Any = None
-
-    def looked_up(self, *args: Any) -> Any:
-        """The result of a call, or MISS."""
-        if self._function is None:
-            self.calls += 1
-            if self.calls < _FEW:
-                return MISS
-            self._function = factories[0](self.operation(), False, 1, True, True, self.count, self.least)
-        out = self._function.of_row(args)
-        self.direct, self.worth = self._function.direct, self._function.worth
-        return out
+def compiled_when_small(fn: Callable[P, R]) -> Callable[P, R]:
+    """`compiled_when_repeated`, for a function that is as fast operation by operation where arrays are large."""
+    return compiled(fn, exact=True, small=True)

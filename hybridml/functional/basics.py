@@ -11,7 +11,7 @@ from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
 from ..autograd import Function
 from ..core.context import placed
-from ..core.library import compiled
+from ..core.library import compiled, compiled_when_small
 from ..core.tensor import Tensor
 
 
@@ -94,6 +94,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     return xp.where(xp.equal(input, index)[..., None], rows.detach(), rows)
 
 
+@compiled_when_small
 @placed
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Indices as rows of zeros and a 1: integer (...) -> int64 (..., num_classes). -1 takes the largest index + 1.

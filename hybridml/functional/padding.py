@@ -8,14 +8,13 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..arrays.shaping.padding import padded_axis
-from ..core.library import compiled, compiled_when_repeated
+from ..core.library import compiled_when_repeated
 from ..core.tensor import Tensor
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @compiled_when_repeated
-@compiled
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements around the last axes: `pad` is (before, after) of the last axis, then of the one before it, ...
 

@@ -5,7 +5,6 @@ compiled call where it is large, and the rejection loop.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
@@ -27,6 +26,7 @@ from ..core.tensor import CPU, Device, Tensor, place_of
 from .generator import Generator, open_unit, shape_of, unit
 
 P = ParamSpec("P")
+_HERE = frozenset((Tensor, Generator, tuple, list, int, float, bool, type(None)))  # of what is on no other device
 Parameter = float | Tensor | np.ndarray | Sequence[Any]  # of a distribution: its tensors broadcast
 
 
@@ -64,7 +64,10 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         given: Any = kwargs
         if "size" in given and "shape" not in given:
             given["shape"] = given.pop("size")
-        place = _place(given.pop("device", None), (*args, *given.values()))
+        device = given.pop("device", None) if given else None
+        if device is None and place_var.get() is None and _HERE.issuperset(map(type, (*args, *given.values()))):
+            return fn(*args, **kwargs)
+        place = _place(device, (*args, *given.values()) if given else args)
         if place is None:
             return fn(*args, **kwargs)
         here: Any = [_on_cpu(a) for a in args]
@@ -83,8 +86,12 @@ def _place(device: Any, params: Iterable[Any]) -> str | None:
     """The device that numbers are moved to; None for where they are drawn."""
     if device is not None:
         return Device(device).type
-    found = next(filter(None, (place_of(p) for p in params if issubclass(type(p), Tensor))), None)
-    return found or place_var.get()
+    for p in params:
+        if type(p) is not Tensor and issubclass(type(p), Tensor):
+            found = place_of(p)
+            if found is not None:
+                return found
+    return place_var.get()
 
 
 def _on_cpu(value: Any) -> Any:
@@ -103,18 +110,29 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
         hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
         draw = compiled_when_repeated(fn)
 
+        unchecked = {"dtype", "generator"}
+
+        def check(key: str, value: Any) -> None:
+            if key in domains:
+                domains[key].check(name, key, value)
+            elif (key == "shape" or key == "num_samples") and isinstance(value, _NO_SIZES):
+                raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
+
         @functools.wraps(fn)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-            for key, value in itertools.chain(zip(positional, args, strict=False), kwargs.items()):
-                if key in domains:
-                    domains[key].check(name, key, value)
-                elif key in ("shape", "num_samples") and isinstance(value, float | Tensor | np.ndarray):
-                    raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
+            for key, value in zip(positional, args, strict=False):
+                check(key, value)
+            if not unchecked.issuperset(kwargs):
+                for key, named in kwargs.items():
+                    check(key, named)
             return draw(*args, **kwargs)
 
         return drawn(checked)
 
     return decorate
+
+
+_NO_SIZES = (float, Tensor, np.ndarray)
 
 
 def is_tensor(value: Any) -> bool:

@@ -13,10 +13,10 @@ from ..core.library import compiled, factories
 from ..core.tensor import Tensor
 
 
-def _library_function(fn: Callable[..., Any], *options: Any) -> Any:
+def _library_function(fn: Callable[..., Any], *how: Any) -> Any:
     from .library_function import LibraryFunction  # with the first call: it imports the tracer
 
-    return LibraryFunction(fn, *options)
+    return LibraryFunction(fn, *how)
 
 
 @compiled

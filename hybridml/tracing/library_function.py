@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
-from hybridml_compiler.compile_policy import MOST, known_or_made
+from hybridml_compiler.compile_policy import LISTED, MOST, WORTH, known_or_made
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
@@ -29,20 +28,21 @@ from hybridml_compiler.record import record
 from ..core import pytree
 from ..core.autodiff.tape import Leaf, Node, is_node, kept_by, make_node, parents_of, stale
 from ..core.context import beside, current_interpreter, enable_grad, grad_is_off, place_var
+from ..core.interpreter import interpreter_stack
 from ..core.library import MISS, missed
 from ..core.source_location import here
 from ..core.tensor import Tensor, like, place_of, wrap
 from .capture.memory_order import memory_order
 from .function import Call, TracedFunction
 from .run.native_program import Given, Native, arenas, is_plain, native_of
+from .run.program import Program
 from .run.recorded_call import Recorded, Stateful, as_tensor
 from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 
 _MOST_RECENT = 8  # signatures that are tried one after the other, 0.1 us each, before one is looked up in 2 us
+_WORTH_LARGE = 3  # calls from which a pull of large arrays is compiled
 _MOST_KNOWN = 1 << 12  # signatures of one function; a program with more starts over
 _MOST_BYTES = 1 << 24  # of arenas of their calls, which they keep; backwards take as much again, or twice
-# Calls from which a signature is compiled, where that changes no bits; of pulls of large arrays.
-_WORTH, _WORTH_LARGE = 16, 3
 _NAMES = {True: "yes", False: "no"}  # 1 equals True
 _TILED = ("contraction", "convolution")  # whose sums are in another order where sizes are symbols
 _EMPTY = inspect.Parameter.empty
@@ -77,13 +77,14 @@ class LibraryFunction:
         work: int = 1,
         exact: bool = False,
         row: bool = False,
+        small: bool = False,
         count: int | None = None,
         least: int = 0,
     ) -> None:
         """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it. `least`:
         operations that are worth a program."""
-        self.fn, self.dynamic, self.work, self.row = fn, dynamic, work, row
-        self.waiting: Counter[Any] | None = Counter() if exact else None  # calls of signatures that have none yet
+        self.fn, self.dynamic, self.work, self.row, self.small = fn, dynamic, work, row, small
+        self.waiting: dict[Any, int] | None = {} if exact else None  # calls of signatures that have none yet
         self.least, self.worth = least, True
         self.name = getattr(fn, "__name__", "")
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
@@ -94,11 +95,14 @@ class LibraryFunction:
         self.looks = False  # at the values of its floats
         self.known: dict[Any, Native] = {}
         self.bytes = 0  # of the arenas of these
-        self.directs: dict[Any, Native] = {}
-        self.recent: tuple[Native, ...] = ()  # of these
-        self.direct: Native = missed  # one of them
+        self.programs: dict[Any, Program] = {}  # of these
+        self.directs: dict[Any, Native] = {}  # their calls with the arguments as given, by signature and form
+        self.recent: tuple[Native, ...] = ()  # of them, of calls without keywords
+        self.direct: Native = missed  # one of these
+        self.forms: dict[Any, Native] = {}  # and of each form of a call with keywords, (arguments by place, *names)
         self.traced: dict[Any, TracedFunction[Any, Any]] = {}
         self.inner: dict[pytree.Structure, LibraryFunction] = {}  # by the lists and tuples among the arguments
+        self.lists: dict[Any, LibraryFunction] = {}  # those of one list and scalars after it, by its class and lengths
         self.whole: TracedFunction[Any, Any] | None = None  # for large arrays beside what native code does not take
 
     def values(self, args: Given, kwargs: dict[str, Any]) -> Sequence[Any] | None:
@@ -116,12 +120,13 @@ class LibraryFunction:
     def call(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """The result of a call. Not `__call__`: what a decorator's function keeps and can call counts as the user's."""
         values = args
+        form = (len(args), *kwargs)
         if kwargs or len(args) != len(self.names):
             found = self.values(args, kwargs)
             if found is None:
                 return self.fn(*args, **kwargs)  # with Python's own error
             values = found
-        if self.is_strided_row(values):
+        if self.is_strided_row(values) or self.is_long_list(values):
             return self.eager(values)
         found = self.signature(values)
         if found is None:
@@ -129,7 +134,7 @@ class LibraryFunction:
             lists = any(kind is list or (issubclass(kind, tuple)) for kind in kinds)
             return self.unpacked(args, kwargs, values) if lists else self.beside(args, kwargs)
         key, given = found
-        out = self.tried(key, args if not kwargs else None, values, given)
+        out = self.tried(key, (*args, *kwargs.values()) if kwargs else args, values, given, form)
         if out is not MISS:
             return out
         call = self.known.get(key)
@@ -156,16 +161,20 @@ class LibraryFunction:
         if not written:
             return
         with enable_grad():  # a backward runs without, and the call did not
-            call = self.known.get(key) or self.make(key, None, values, given)
+            call = self.known.get(key) or self.make(key, values, given)
         for k in written:
             if isinstance(call, Recorded) and k in call.kept:
                 stale(self.name, f"input {self.names[k]}", given[k]._version, node, place)
 
     def is_strided_row(self, values: Sequence[Any]) -> bool:
         """Whether a call is one operation on memory with gaps or in another order, which NumPy does as it is."""
-        if not self.row or self.least or len(values) > 2:
+        if not self.row or len(values) > 2:
             return False
         return any(type(v) is Tensor and not v._array.flags.c_contiguous for v in values)
+
+    def is_long_list(self, values: Sequence[Any]) -> bool:
+        """Whether a call is of more tensors than it is worth to make a program for."""
+        return self.small and any(type(v) in (list, tuple) and len(v) >= LISTED for v in values)
 
     def signature(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]] | None:
         """The key of a call, and what is no part of it; None where there is an argument of another kind."""
@@ -197,7 +206,7 @@ class LibraryFunction:
                 key.append(value)
             elif kind is bool:
                 key.append(_NAMES[value])
-            elif _is_shape(value) or issubclass(kind, np.dtype):
+            elif _is_static(value) or issubclass(kind, np.dtype):
                 key.append(value)
             else:
                 return None
@@ -207,35 +216,80 @@ class LibraryFunction:
             key.append(tuple(strided))
         return tuple(key), given
 
-    def tried(self, key: tuple[Any, ...], args: Given | None, values: Sequence[Any], given: Given) -> Any:
+    def tried(self, key: tuple[Any, ...], args: Given, values: Sequence[Any], given: Given, form: Any) -> Any:
         """The result of the native call of a signature; MISS where there is none, or it takes no such call now."""
         call = self.known.get(key)
         if call is None:
             if self.waiting is not None and self.waits(key, values):
                 return MISS
-            call = self.make(key, args, values, given)
+            call = self.make(key, values, given)
             if call is None:
                 again = self.signature(values)
                 assert again is not None
-                return self.tried(again[0], args, values, again[1])
-        direct = self.directs.get(key)
-        if direct is not None and direct not in self.recent:
-            self.recent = (direct, *self.recent[: _MOST_RECENT - 1])
-            self.direct = direct if len(self.recent) == 1 else _first_of(self.recent)
+                return self.tried(again[0], args, values, again[1], form)
+        if call is missed or call is _by_operation:
+            return MISS
+        direct = self.directs.get((key, form))
+        if direct is None:
+            before = arenas[0]
+            direct = self.directs[key, form] = self.direct_of(key, args, given, form)
+            self.bytes += arenas[0] - before
+        if direct is not missed:
+            if len(form) > 1:
+                self.forms[form] = direct
+            elif direct not in self.recent:
+                self.recent = (direct, *self.recent[: _MOST_RECENT - 1])
+                self.direct = direct if len(self.recent) == 1 else _first_of(self.recent)
         return call(*given)
 
-    def of_row(self, args: Given) -> Any:
-        """The result of a call, or MISS: for rows of small tensors, and for pulls, which know what else to do."""
-        found = None if (not self.least and self.is_large(args)) or self.is_strided_row(args) else self.signature(args)
-        return MISS if found is None else self.tried(found[0], args, args, found[1])
+    def direct_of(self, key: Any, args: Given, given: Given, form: Any) -> Native:
+        """The native call of a signature with the arguments in the form of a call; `missed` where it takes more."""
+        found, program = self.known[key], self.programs.get(key)
+        if any(map(self.is_one, args)):
+            return missed
+        order = [*range(form[0]), *map(self.names.index, form[1:])]
+        if program is None or order != sorted(order):
+            return missed
+        places = [k for k, (a, j) in enumerate(zip(args, order, strict=True)) if self.is_input(a, self.defaults[j])]
+        # Of a row its caller records the history, where that needs no parameters in their canonical form.
+        histories = self.least > 0 or len(places) == len(args) if self.row else None
+        if type(found) is Stateful:
+            return found.direct(program, given, args, places)
+        if type(found) is Recorded and type(found.run) is not Stateful and not found.captured:
+            native = native_of(program, given, args, places, histories)
+            return found.direct(native, places) if is_plain(native) else missed
+        if not is_plain(found):
+            return missed
+        native = native_of(program, given, args, places, histories)
+        return native if is_plain(native) else missed
+
+    def of_row(self, args: Sequence[Any]) -> Any:
+        """The result of a call, or MISS: for rows, which know what else to do."""
+        found = self.signature(args)
+        return MISS if found is None else self.tried(found[0], args, args, found[1], (len(args),))
+
+    def made(self, args: Sequence[Any]) -> tuple[Native, Native]:
+        """For a signature of a row: the native call of its tensors, and that of its arguments."""
+        self.looks = True  # at its parameters
+        found = self.signature(args)
+        if found is None:
+            return missed, missed
+        key, given = found
+        call = self.known.get(key) or self.make(key, args, given)
+        assert call is not None
+        if call is missed or call is _by_operation:
+            return missed, missed
+        return call, self.direct_of(key, args, given, (len(args),))
 
     def waits(self, key: Any, values: Sequence[Any]) -> bool:
         """Whether a signature has not come often enough to be worth a program."""
         assert self.waiting is not None
         if len(self.waiting) >= _MOST_KNOWN:
             self.waiting.clear()
-        self.waiting[key] += 1
-        return self.waiting[key] < (_WORTH if not self.is_large(values) else _WORTH_LARGE if self.least else 1)
+        calls = self.waiting[key] = self.waiting.get(key, 0) + 1
+        if self.small:
+            return calls < WORTH or self.is_large(values)
+        return calls < (WORTH if not self.is_large(values) else _WORTH_LARGE if self.least else 1)
 
     def unpacked(self, args: Given, kwargs: dict[str, Any], values: Sequence[Any]) -> Any:
         """A call with lists and tuples, as one with their items."""
@@ -243,23 +297,51 @@ class LibraryFunction:
         structure = pytree.flatten(tuple(values), leaves, {})
         if any(isinstance(leaf, list | tuple) for leaf in leaves):
             return self.beside(args, kwargs)
-        inner = self.inner.get(structure)
+        inner = known_or_made(self.inner, structure, MOST, lambda: self.of_leaves(structure, len(leaves)))
         if inner is None:
-
-            def over(*leaves: Any) -> Any:
-                return self.eager(pytree.unflatten(structure, leaves))
-
-            over.__name__ = self.name
-            inner = LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, count=len(leaves))
-            self.inner[structure] = inner
+            return self.beside(args, kwargs)
+        first, *rest = structure.children
+        one = first.kind in (list, tuple) and all(child is pytree.LEAF for child in (*first.children, *rest))
+        named = self.names[len(args) : self.positional]
+        if one and self.waiting is not None and [*kwargs] == named[: len(kwargs)]:
+            self.lists[first.kind, len(first.children), len(args) + len(kwargs)] = inner
+            if kwargs:
+                self.forms[(len(args), *kwargs)] = self.of_list
+            else:
+                self.direct = self.of_list
         return inner.call(leaves, {})
+
+    def of_leaves(self, structure: pytree.Structure, count: int) -> LibraryFunction:
+        """The function of what lists and tuples of this structure hold."""
+
+        def over(*leaves: Any) -> Any:
+            return self.eager(pytree.unflatten(structure, leaves))
+
+        over.__name__ = self.name
+        return LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
+
+    def of_list(self, *args: Any) -> Any:
+        """A call of a list of as many tensors, and of scalars, as one that came before; or MISS."""
+        if not args or not isinstance(args[0], list | tuple) or interpreter_stack() is not None:
+            return MISS
+        inner = self.lists.get((type(args[0]), len(args[0]), len(args)))
+        if inner is None:
+            return MISS
+        leaves = (*args[0], *args[1:], *self.defaults[len(args) :])
+        out = inner.direct(*leaves)
+        if out is not MISS:
+            return out
+        found = inner.signature(leaves)
+        if found is not None:
+            out = inner.tried(found[0], leaves, leaves, found[1], (len(leaves),))
+        return self.fn(*args) if out is MISS else out
 
     def beside(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """A call with an argument that native code does not take."""
         for a in args:
             if issubclass(type(a), Tensor) and type(a) is not Tensor and place_of(a) != place_var.get():
                 return beside((a,), lambda: self.fn(*args, **kwargs))
-        if current_interpreter() is None and self.is_large(args):
+        if current_interpreter() is None and not self.small and self.is_large(args):
             if self.whole is None:
                 self.whole = TracedFunction(self.fn, most=MOST, silent=True, dynamic=self.dynamic)
             return self.whole(*args, **kwargs)
@@ -319,15 +401,12 @@ class LibraryFunction:
         del over.__wrapped__
         return TracedFunction(over, most=MOST, silent=True, dynamic=dynamic)
 
-    def make(self, key: Any, args: Given | None, values: Sequence[Any], given: Given) -> Native | None:
+    def make(self, key: Any, values: Sequence[Any], given: Given) -> Native | None:
         """The call for a signature, looked up from now on; None where floats are part of the signature from now on."""
         if current_interpreter() is not None:
             return missed
         if len(self.known) >= _MOST_KNOWN or self.bytes > _MOST_BYTES:
-            self.known.clear()
-            self.directs.clear()
-            self.recent, self.direct = (), missed
-            self.bytes = 0
+            self.forget()
         before = arenas[0]
         traced, off = self.program(values), self.row or grad_is_off()
         if traced is None:
@@ -348,21 +427,22 @@ class LibraryFunction:
             traced.keep_sizes()
         if call.entry.root is not call.path and not self.looks and float in map(type, given):
             self.looks = True
-            self.known.clear()
+            self.forget()
             self.traced.clear()
             return None
         found = self.native(call, inputs, given, off) or (missed if self.is_large(values) else _by_operation)
         self.known[key] = found
-        recorded = type(found) is Recorded and type(found.run) is not Stateful and not found.captured
-        if any(map(self.is_one, values)):
-            args = None
-        if args is not None and (recorded or is_plain(found)):
-            places = [k for k, (a, d) in enumerate(zip(args, self.defaults, strict=False)) if self.is_input(a, d)]
-            direct = native_of(call.path.program, given, args, places, self.row)
-            if is_plain(direct):
-                self.directs[key] = found.direct(direct, places) if isinstance(found, Recorded) else direct
+        self.programs[key] = call.path.program
         self.bytes += arenas[0] - before
         return found
+
+    def forget(self) -> None:
+        """Lets go of all native calls."""
+        self.known.clear()
+        self.programs.clear()
+        self.directs.clear()
+        self.forms.clear()
+        self.recent, self.direct, self.bytes = (), missed, 0
 
     def native(self, call: Call, inputs: Given, given: Given, off: bool) -> Native | None:
         """A path as one native call, with a node of the tape where a gradient is wanted; None if it takes more."""
@@ -426,10 +506,17 @@ def _is_shape(value: Any) -> bool:
     return type(value) is tuple and all(type(n) is int for n in value)
 
 
+def _is_static(value: Any) -> bool:
+    """Whether a value is a tuple of integers, or of such tuples."""
+    return type(value) is tuple and all(type(n) is int or _is_static(n) for n in value)
+
+
 def _has_other_bits(node: ir.Node) -> bool:
     """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
     op = node.op
-    return op is not None and (node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT))
+    if op is None or node.kind == "scatter":  # which combine in the order of their indices
+        return False
+    return node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT)
 
 
 def _pull_guarded(g: Tensor, node: Node) -> Any:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..targets.cpu.eager.pointwise import Pointwise
 
 _positive = OPS["positive"]
-_KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
+LARGE_KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
 def deciding(op: Op) -> int:
@@ -39,7 +39,7 @@ def deciding(op: Op) -> int:
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
     """`op.eager` for operands whose `deciding` one is large."""
-    if op.kind in _KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
+    if op.kind in LARGE_KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
             found = _of_signature(op, [np.ascontiguousarray(a) for a in arrays], params)

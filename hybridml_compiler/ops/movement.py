@@ -435,6 +435,15 @@ pad = Op(
     doc="x with `widths[k] = (before, after)` elements of `value` added around axis k; one number for all sides.",
 )
 
+
+@functools.lru_cache(maxsize=256)
+def _reversed(ndim: int, axis: Any) -> tuple[Any, ...]:
+    """The index that reverses axes."""
+    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    chosen = {k % ndim for k in axes}
+    return (*(builtins.slice(None, None, -1 if k in chosen else None) for k in range(ndim)), ...)
+
+
 flip: Op = Op(
     "flip",
     "movement",
@@ -442,7 +451,7 @@ flip: Op = Op(
     params={"axis": None},
     canon=lambda x, axis: {"axis": axes_tuple("flip", axis, x)},
     infer=lambda x, axis: Aval(x.shape, x.dtype) if axes_tuple("flip", axis, x) is not None else x,
-    eager=lambda x, axis: np.flip(x, axis),
+    eager=lambda x, axis: x[_reversed(x.ndim, axis)],
     lower=lambda s, i, x, axis: x(tuple(s.sub(x.shape[k] - 1, v) if k in axis else v for k, v in enumerate(i))),
     vjp=(lambda g, axis: flip(g, axis=axis),),
     is_view=True,

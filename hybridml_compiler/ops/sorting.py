@@ -57,7 +57,9 @@ def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 
 def _order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     if descending:  # Equal elements keep their order: sorted from the end, and read from the end.
-        return np.flip(x.shape[axis] - 1 - _order(np.flip(x, axis), axis, False), axis)
+        back: Any = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
+        found: np.ndarray = (x.shape[axis] - 1 - _order(x[back], axis, False))[back]
+        return found
     keys = _keys(x) if x.size >= PACKED and x.shape[axis] < 1 << 31 else None
     if keys is None:
         return np.argsort(x, axis, kind="stable")
@@ -188,13 +190,13 @@ def _argtopk_infer(x: Aval, k: Any, axis: Any, largest: Any) -> Aval:
 
 
 def _argtopk_eager(x: np.ndarray, k: int, axis: int, largest: bool) -> np.ndarray:
-    rows = np.moveaxis(x, axis, -1)
+    rows = x.swapaxes(axis, -1)
     places = _candidates(rows.reshape(-1, rows.shape[-1]), k, largest) if rows.size and k else None
     if places is None:
         found = _order(rows, -1, largest)[..., :k]
     else:
         found = places.reshape(*rows.shape[:-1], k)
-    return np.ascontiguousarray(np.moveaxis(found, -1, axis))
+    return np.ascontiguousarray(found.swapaxes(-1, axis))
 
 
 def _candidates(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:

@@ -33,6 +33,8 @@ HONEST = {
     ): "narrow floats compute by way of casts, which are none themselves",
     ("hybridml/core/dispatch.py", "checked[op]"): "a cache for each row, made with its function",
     ("hybridml/core/codegen.py", "checked[op]"): "makes that cache",
+    ("hybridml/core/dispatch.py", "libraries[op]"): "native calls of each row, made with its function",
+    ("hybridml/core/codegen.py", "libraries[op]"): "makes them",
     ("hybridml/tracing/capture/tracer.py", "op is _pow"): "a fixed power is a literal of the program",
     ("hybridml/tracing/capture/tracer.py", "op is _python_power"): "Python's own power gives a Python number",
     ("hybridml/tracing/capture/tracer.py", "op is not _astype"): "a cast is how a Python number becomes a tensor",

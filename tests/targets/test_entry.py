@@ -213,6 +213,15 @@ def test_guards_on_constants_and_floats(build: Build) -> None:
     assert missed(call(True, "mean", np.float64(1)))
 
 
+def test_guards_on_tuples(build: Build) -> None:
+    big = int("1000")
+    call = build(spec(lambda table: 0, (Constant((3, big)), Constant(())), ()))
+    assert call((3, big), ()) is None
+    for shape in ((3,), (3, big, 1), (big, 3), (3, 1001), [3, big], None, (True, big), ((3, big),)):
+        assert missed(call(shape, ()))
+    assert missed(call((3, big), (1,)))
+
+
 def test_guard_on_captured_arrays(build: Build) -> None:
     state = [tensor([k]) for k in range(50)]
     call = build(spec(lambda table: 0, (), (), captured=state))

@@ -66,9 +66,10 @@ def pull_getitem(g: Tensor, node: Node) -> Any:
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
     eager = interpreter_stack() is None and type(self) is Tensor
-    if eager and is_basic(key):
+    plain = type(key) is int or type(key) is slice
+    if eager and (plain or is_basic(key)):
         try:
-            array = self._array[_keep_array(key)]
+            array = self._array[(key, ...) if plain else _keep_array(key)]
         except (IndexError, TypeError, ValueError):
             plan(key, Aval(self.shape, self.dtype))
             raise
@@ -140,6 +141,8 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
     names an element twice the last value stays.
     """
+    if type(value) is Tensor and type(self) is Tensor and interpreter_stack() is None and _copied(self, key, value):
+        return
     x = lift(self)
     if type(x._array) is not _ndarray and place_var.get() is None and place_of(x) is not None:
         beside((x,), lambda: x.__setitem__(key, value))
@@ -156,6 +159,22 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     if type(x._array) is _ndarray and not recorded and value.dtype is x.dtype and _stored(x, key, value):
         return
     aliasing.assign(x, updated(x, key, "set", value), "x[...] = value")
+
+
+def _copied(x: Tensor, key: Any, value: Tensor) -> bool:
+    """Whether NumPy has copied a tensor into the part of a basic key, which needs no history."""
+    if not is_basic(key) or ((x._node is not None or value._node is not None) and not grad_is_off()):
+        return False
+    array, source = x._array, value._array
+    shares = type(x._version) is list and x._version is value._version  # as after `x[k] += v`
+    if source.dtype is not array.dtype or shares or not array.flags.writeable:
+        return False
+    try:
+        array[_keep_array(key)] = source
+    except (IndexError, TypeError, ValueError):
+        return False  # before it has stored anything: the rows say why
+    aliasing.stamp(x)
+    return True
 
 
 def _stored(x: Tensor, key: Any, value: Tensor) -> bool:

@@ -29,6 +29,7 @@ from .selecting import lifted, true_positions
 
 _ndarray = np.ndarray
 _BASIC = (int, Dim, slice, np.integer, type(None), type(Ellipsis))
+_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))  # of which most keys are
 _WHOLE = slice(None)
 
 
@@ -56,7 +57,7 @@ class Plan:
 def is_basic(key: Any) -> bool:
     """Whether a key makes a view."""
     if type(key) is tuple:
-        return all(isinstance(k, _BASIC) and type(k) is not bool for k in key)
+        return _PLAIN.issuperset(map(type, key)) or all(isinstance(k, _BASIC) and type(k) is not bool for k in key)
     return isinstance(key, _BASIC) and type(key) is not bool
 
 

@@ -18,6 +18,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float, update
 from ...core.context import placed
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..shaping.manipulation import broadcast_arrays
 from .at import updated
@@ -69,6 +70,7 @@ def _value(name: str, x: Tensor, value: Any, shape: tuple[int, ...]) -> Tensor:
 # -- an index an element
 
 
+@compiled_when_small
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """x[..., index[..., i, ...], ...]: for each element of `index` the element of x at that position of `axis`.
 
@@ -86,6 +88,7 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     return OPS["take_along_axis"].fn(part, index, k)
 
 
+@compiled_when_small
 def scatter(x: Tensor, axis: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Tensor:
     """x with elements of `src` (or one number) at the positions `index` of `axis`; of equal positions the last counts.
 
@@ -190,6 +193,7 @@ def index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
     return OPS["take"].fn(x, index, axis)
 
 
+@compiled_when_small
 def index_add(x: Tensor, axis: int, index: Tensor, source: Any, *, alpha: float = 1) -> Tensor:
     """x with `alpha * source` added to its slices at positions `index` of `axis`; equal ones add up. Source: PyTorch.
 
@@ -203,6 +207,7 @@ def index_add(x: Tensor, axis: int, index: Tensor, source: Any, *, alpha: float 
     return _scatter("scatter_add", x, index, source if alpha == 1 else source * alpha, k)
 
 
+@compiled_when_small
 def index_copy(x: Tensor, axis: int, index: Tensor, source: Any) -> Tensor:
     """x with the slices of `source` at positions `index` of `axis`; of equal ones the last counts. Source: PyTorch.
 
@@ -245,6 +250,7 @@ def index_put(x: Tensor, indices: Sequence[Tensor], values: Any, accumulate: boo
 # -- masks
 
 
+@compiled_when_small
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a tensor without axes, where `mask` holds, else x; both broadcast. Source: PyTorch.
 

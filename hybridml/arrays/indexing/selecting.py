@@ -16,6 +16,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core.context import at_place, current_interpreter, lift
 from ...core.interpreter import Interpreter
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor, wrap
 from ..creation import asarray
 from ..shaping.manipulation import _tensor, stack
@@ -82,6 +83,7 @@ def argwhere(x: Any, /) -> Tensor:
     return found if x.ndim else found[:, :0]
 
 
+@compiled_when_small
 def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Number of elements (along `axis`) that are not zero, as int64.
 
@@ -108,6 +110,7 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
     return _coordinates("where", _tensor(condition))
 
 
+@compiled_when_small
 def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Tensor:
     """The elements of x at `indices` along an axis, one for each index; all other axes broadcast. Source: array API.
 

@@ -17,7 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
 from ...core.device_tensor import transfer
-from ...core.library import compiled_when_repeated
+from ...core.library import compiled_when_repeated, compiled_when_small
 from ...core.tensor import Device, Tensor
 from ..creation import asarray
 
@@ -110,6 +110,7 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return _reshape.fn(x, tuple(n for k, n in enumerate(x.shape) if k not in axes))
 
 
+@compiled_when_small
 def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 
@@ -169,7 +170,8 @@ def split(x: Tensor, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Ten
             raise ShapeError(f"split: sizes {sizes} do not add up to {n}, the size of axis {axis}")
     lead, at, pieces = (slice(None),) * axis, 0, []
     for size in sizes:
-        pieces.append(x[(*lead, slice(at, at + size))])
+        piece = slice(at, at + size)
+        pieces.append(x[(*lead, piece) if axis else piece])
         at += size
     return tuple(pieces)
 

@@ -15,7 +15,7 @@ from hybridml_compiler.ops.op import Op
 
 from ..context import grad_is_off
 from ..interpreter import interpreter_stack
-from ..library import MISS, SmallCalls
+from ..library import FEW, MISS, factories, missed
 from ..tensor import Tensor, like
 from .tape import Node, kept_by, kept_source, parent_source, parents_of, part, stale
 
@@ -92,9 +92,30 @@ def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
     lines += [f"    return ({', '.join(calls)},)"]
     env = {
         "_rebuild": _rebuild, "_stale": stale, "_no_grad": grad_is_off, "_mode": interpreter_stack, "_MISS": MISS,
-        "_library": SmallCalls(functools.partial(_rules, op, wanting, names), 1 + len(names), _WORTH),
+        "_library": PullLibrary(functools.partial(_rules, op, wanting, names), 1 + len(names)),
     }  # fmt: skip
     return compile_function(op, name, lines, env | {f"_rule{k}": rule for k, rule in enumerate(op.vjp)})
+
+
+class PullLibrary:
+    """The native calls of a pull. Until it has been called some times there is no tracer in memory."""
+
+    def __init__(self, rules: Callable[[], Callable[..., Any]], count: int) -> None:
+        """`rules` makes the function, of `count` arguments."""
+        self.rules, self.count = rules, count
+        self.calls, self.worth, self.direct = 0, True, missed
+        self._function: Any = None
+
+    def looked_up(self, *args: Any) -> Any:
+        """The result of a call, or MISS."""
+        if self._function is None:
+            self.calls += 1
+            if self.calls < FEW:
+                return MISS
+            self._function = factories[0](self.rules(), False, 1, True, True, False, self.count, _WORTH)
+        out = self._function.of_row(args)
+        self.direct, self.worth = self._function.direct, self._function.worth
+        return out
 
 
 def _rules(op: Op, wanting: tuple[int, ...], names: Sequence[str]) -> Callable[..., Any]:

@@ -49,8 +49,8 @@ class Generators:
         """Writes into `start` where a draw begins; the next one begins `count`, which is (0, blocks), later."""
         array = state._array
         with drawing:
-            np.copyto(start, array)
-            np.add(array, count, out=array)
+            start[:] = array
+            np.add(array, count, array)
 
     def give_back(self, state: Tensor, count: np.ndarray, after: int) -> None:
         """Undoes `take`, which left the counter at `after`. Not if others have drawn since."""

@@ -6,6 +6,8 @@ it is: C-contiguous memory and a permutation of it, which the compiler sees. Not
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 Order = tuple[int, ...]
@@ -27,4 +29,9 @@ def in_memory(array: np.ndarray, order: Order | None) -> np.ndarray:
 
 def as_seen(array: np.ndarray, order: Order | None) -> np.ndarray:
     """The inverse of `in_memory`."""
-    return array if order is None else array.transpose(np.argsort(order))
+    return array if order is None else array.transpose(_inverse(order))
+
+
+@functools.lru_cache(maxsize=1024)
+def _inverse(order: Order) -> Order:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))

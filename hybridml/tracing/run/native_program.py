@@ -32,8 +32,8 @@ _builtin = len  # of the class of native calls
 
 
 def is_plain(native: Native) -> bool:
-    """Whether a call is native code alone, without Python around it."""
-    return type(native) is type(_builtin)
+    """Whether a call is native code alone, but for the order of memory."""
+    return type(native) is type(_builtin) or type(native) is Laid
 
 
 def _failed(status: int, *given: Any) -> Any:
@@ -45,12 +45,12 @@ def _failed(status: int, *given: Any) -> Any:
 
 
 def native_of(
-    program: Program, given: Given, args: Given | None = None, places: Sequence[int] = (), any_history: bool = False
+    program: Program, given: Given, args: Given | None = None, places: Sequence[int] = (), histories: bool | None = None
 ) -> Native:
     """The program as one call with the values of its inputs, of the types, shapes and memory that these have.
 
-    With `args` it is a call with these arguments, of which those in `places` are its inputs; if they have no history,
-    for tensors without one, unless the caller records it.
+    With `args` it is a call with these arguments, of which those in `places` are its inputs. `histories`: whether it
+    takes tensors with a history, which the caller records; if they have none without that.
     """
     from hybridml_compiler.targets.cpu.python_entry import spec
     from hybridml_compiler.targets.cpu.python_entry.entry import build_entry
@@ -58,7 +58,7 @@ def native_of(
     executable = program.executable
     if not is_native(executable):
         return missed
-    recorded = args is not None and not any_history and any(type(v) is Tensor and v._node is not None for v in given)
+    recorded = args is not None and histories is None and any(type(v) is Tensor and v._node is not None for v in given)
     contexts: tuple[Any, ...] = ((_no_grad, grad_is_off()),) if recorded else ()
     layouts = [layout_of(v._array, order) for v, order in zip(given, program.orders, strict=True) if type(v) is Tensor]
     values = [_laid(v, order) for v, order in zip(given, program.orders, strict=True)]
@@ -95,7 +95,7 @@ def native_of(
             fallback=missed,
             on_status=_failed,
             slot_defaults={"_node": None, "_version": 0},
-            require_none_slots=() if args is None or contexts or any_history else ("_node",),
+            require_none_slots=() if args is None or contexts or histories else ("_node",),
             arena=arena,
             sizes=sizes,
             epochs=((watchers, _NOBODY), (dtypes.default_bits, ctypes.c_int64(dtypes.default_bits.value))),
@@ -107,15 +107,35 @@ def native_of(
     orders = [program.output_orders[k] for k in executable.fresh]
     if not any(layouts) and not any(orders):
         return entry
+    layout = iter(layouts)
+    own = [None if type(v) is not Tensor else next(layout) for v in given]
+    at = range(len(given)) if args is None else places
+    relaid = [(k, order) for k, order, how in zip(at, program.orders, own, strict=True) if how is not None]
+    return Laid(entry, relaid, orders)
 
-    def laid(*given: Any) -> Any:
-        out: Any = entry(*[_laid(v, order) for v, order in zip(given, program.orders, strict=True)])
-        if out is not MISS:
-            for t, order in zip((out,) if type(out) is Tensor else out, orders, strict=True):
+
+class Laid:
+    """A native call of tensors in another order of memory, or with such results."""
+
+    __slots__ = ("entry", "orders", "relaid")
+
+    def __init__(self, entry: Native, relaid: list[tuple[int, Order | None]], orders: list[Order | None]) -> None:
+        self.entry, self.relaid, self.orders = entry, relaid, orders  # arguments by their place; results
+
+    def __call__(self, *args: Any) -> Any:
+        operands: Any = args
+        if self.relaid:
+            operands = [*args]
+            for k, order in self.relaid:
+                if k < len(operands):
+                    operands[k] = _laid(operands[k], order)
+        out: Any = self.entry(*operands)
+        if type(out) is Tensor:
+            out._array = as_seen(out._array, self.orders[0])
+        elif out is not MISS:
+            for t, order in zip(out, self.orders, strict=True):
                 t._array = as_seen(t._array, order)
         return out
-
-    return laid
 
 
 def layout_of(array: np.ndarray, order: Order | None = None) -> Order | str | None:
@@ -129,4 +149,6 @@ def _laid(value: Any, order: Order | None) -> Any:
     """A tensor as native code reads it."""
     if type(value) is not Tensor or (order is None and value._array.flags.c_contiguous):
         return value
-    return like(value, dense(in_memory(value._array, order)))
+    if order is not None and len(order) != value._array.ndim:  # of another call
+        return value
+    return like(value, dense(in_memory(value._array, order)), value._node)

@@ -32,7 +32,8 @@ class Draw(NamedTuple):
         Returns the counter as it is then.
         """
         source().take(self.state, self.blocks, start)
-        return int(start[1]) + int(self.blocks[1])
+        after: int = start.item(1) + self.blocks.item(1)
+        return after
 
     def give_back(self, after: int) -> None:
         """Undoes `take`, which returned `after`: the program did not run to its end. Not if others have drawn since."""

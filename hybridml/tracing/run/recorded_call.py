@@ -13,11 +13,11 @@ from hybridml_compiler.eager.large import materialized
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, node_source, parents_of, part, stale
 from ...core.context import clock, grad_is_off
-from ...core.library import MISS
+from ...core.library import MISS, missed
 from ...core.source_location import here
 from ...core.tensor import Tensor, like, wrap
 from .compiled_path import CompiledPath
-from .native_program import Given, Native, native_of
+from .native_program import Given, Native, is_plain, native_of
 from .program import Backward, Program
 
 
@@ -60,6 +60,35 @@ class Stateful:
     def __call__(self, *given: Any) -> Any:
         return self.run(given)[0]
 
+    def direct(self, program: Program, given: Given, args: Given, places: list[int]) -> Native:
+        """A call that draws and updates nothing else, with the arguments of its function, of which those in these
+        places are inputs."""
+        if self.updated or self.copies:
+            return missed
+        count, extra = len(args), len(self.captured)
+        native = native_of(
+            program, [*given, *self.captured], [*args, *self.captured], [*places, *range(count, count + extra)]
+        )
+        if not is_plain(native):
+            return missed
+        draws, captured = [(draw, draw.at - len(given)) for draw in self.draws], self.captured
+
+        def call(*args: Any) -> Any:
+            operands, taken, out = [*captured], [], MISS
+            for draw, at in draws:
+                state = np.empty(2, np.uint64)
+                taken.append(draw.take(state))
+                operands[at] = wrap(state)
+            try:
+                out = native(*args, *operands)
+            finally:
+                if out is MISS:
+                    for (draw, _), after in zip(draws, taken, strict=True):
+                        draw.give_back(after)
+            return out
+
+        return call
+
 
 class Recorded:
     """A call whose results have a history."""
@@ -90,8 +119,8 @@ class Recorded:
         else:
             history = [f"    out._node = {node('pull', 'out._array.shape')}"]
         lines = [
-            "def direct(*args, **names):",
-            "    out = native(*args, **names)",
+            "def direct(*args):",
+            "    out = native(*args)",
             "    if out is MISS:",
             "        return MISS",
             *[f"    p{k} = args[{k}]._node" for k in wanting],

@@ -9,7 +9,7 @@ HEADER = words(
     "lock", "*fallback", "*step", "*on_status", "release_gil", "*pointers",  # operands of the step
     "n_args", "*args", "n_epochs", "*epochs", "n_contexts", "*contexts", "n_places", "*places",
     "*tensor_type", "array_slot", "n_nones", "*nones", "n_captured", "*captured",
-    "n_outputs", "*outputs", "n_defaults", "*defaults", "*none", "*float_type", "*array_type",
+    "n_outputs", "*outputs", "n_defaults", "*defaults", "*none", "*float_type", "*array_type", "*tuple_type",
 )  # fmt: skip
 EPOCH = words("*address", "*seen")  # of two numbers that must be equal
 CONTEXT = words("*variable", "*expected")
@@ -18,4 +18,4 @@ PLACE = words("kind", "*owner", "key", "expected")  # see places.py
 CAPTURED = words("*tensor", "array")
 OUTPUT = words("*expected", "nd", "*dims", "*target", "*current", "*lent", "*handler")
 DEFAULT = words("offset", "*value")
-TENSOR, CONSTANT, FLOAT = 0, 1, 2
+TENSOR, CONSTANT, FLOAT, TUPLE = 0, 1, 2, 3  # a tuple of objects in `dims`

@@ -16,7 +16,7 @@ import numpy as np
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.python_entry import block as entry_block
 from hybridml_compiler.targets.cpu.python_entry import object_layout
-from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR
+from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, TUPLE
 from hybridml_compiler.targets.cpu.python_entry.portable import portable_entry
 from hybridml_compiler.targets.cpu.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
 from hybridml_compiler.targets.cpu.runtime import allocation, jit
@@ -101,6 +101,9 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         return {"nd": len(given.shape), "dims": tables.words(given.shape)}
 
     def argument(given: Argument, target: int) -> dict[str, int]:
+        if isinstance(given, Constant) and type(given.value) is tuple:
+            items = tables.words([tables.object(item) for item in given.value])
+            return {"kind": TUPLE, "nd": len(given.value), "dims": items}
         if isinstance(given, Constant):
             return {"kind": CONSTANT, "expected": tables.object(given.value)}
         if isinstance(given, FloatCell):
@@ -167,6 +170,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         "none": id(None),
         "float_type": id(float),
         "array_type": id(np.ndarray),
+        "tuple_type": id(tuple),
     }
     for name, value in header.items():
         setattr(block, name, value)

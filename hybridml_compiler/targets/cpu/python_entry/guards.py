@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..llvm.native import NULL, Label, NativeBuilder, Record
-from .block import ARG, CAPTURED, CONSTANT, CONTEXT, EPOCH, PLACE, TENSOR
+from .block import ARG, CAPTURED, CONSTANT, CONTEXT, EPOCH, PLACE, TENSOR, TUPLE
 from .object_layout import ALIGNED, C_CONTIGUOUS, layout
 from .places import PLACE_ITEMS, PLACE_KEYS, PLACE_WORD
 
@@ -79,6 +79,13 @@ def arguments_fit(c: NativeBuilder, block: Record, args: Any, slow: Label) -> No
             c.next()
         with c.if_then(kind == CONSTANT):
             c.unless(arg == row["expected"], slow)
+            c.next()
+        with c.if_then(kind == TUPLE):
+            count, items, dims = row["nd"], arg + layout().tuple_items, row["dims"]
+            c.unless(its_type == block["tuple_type"], slow)
+            c.unless((arg + layout().tuple_size).load() == count, slow)
+            with c.each(count) as k:
+                c.unless(items.item(k) == dims.item(k), slow)
             c.next()
         c.unless(its_type == block["float_type"], slow)
         row["target"].store((arg + layout().float_value).load("double"))

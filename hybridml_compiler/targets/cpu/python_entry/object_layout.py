@@ -39,6 +39,8 @@ class Layout:
     ctypes_buffer: int
     list_size: int
     list_items: int
+    tuple_size: int
+    tuple_items: int
     dict_size: int
     cell_contents: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
@@ -58,7 +60,7 @@ def measured() -> Layout | None:
     if sys.implementation.name != "cpython":
         return None
     try:
-        array, (size, items) = _array(), _list_fields()
+        array, (size, items), (length, first) = _array(), _list_fields(), _tuple_fields()
         return Layout(
             type=array.offset("type"),
             type_order=_find(Layout, id(Layout.__mro__)),
@@ -67,6 +69,8 @@ def measured() -> Layout | None:
             ctypes_buffer=_ctypes_buffer(),
             list_size=size,
             list_items=items,
+            tuple_size=length,
+            tuple_items=first,
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
             function=_function_parts(),
@@ -152,6 +156,16 @@ def _list_fields() -> tuple[int, int]:
     if list(items) != [id(item) for item in value]:
         raise _NotFound
     return size, pointers[0]
+
+
+def _tuple_fields() -> tuple[int, int]:
+    """(length, first item)."""
+    value = tuple(object() for _ in range(77))
+    first = tuple.__basicsize__
+    items = (ctypes.c_void_p * len(value)).from_address(id(value) + first)
+    if list(items) != [id(item) for item in value]:
+        raise _NotFound
+    return _find(value, len(value)), first
 
 
 def _cell_contents() -> int:

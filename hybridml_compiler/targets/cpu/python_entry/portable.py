@@ -5,6 +5,7 @@ Its outputs are always fresh: nobody's memory is used again.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -24,7 +25,11 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
 
     def fits(given: object, wanted: ArraySpec | Constant | FloatCell) -> bool:
         if isinstance(wanted, Constant):
-            return given is wanted.value
+            return given is wanted.value or (
+                type(given) is tuple is type(wanted.value)
+                and len(given) == len(wanted.value)
+                and all(map(operator.is_, given, wanted.value))
+            )
         if isinstance(wanted, FloatCell):
             return type(given) is float
         if type(given) is not spec.tensor_type:
