@@ -44,7 +44,7 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
         return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
-    if type(obj) is list and interp is None:
+    if type(obj) is list and interp is None and copy is not False:
         numbers = _of_numbers(obj, wanted)
         if numbers is not None:
             return numbers

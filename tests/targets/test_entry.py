@@ -222,6 +222,13 @@ def test_guards_on_tuples(build: Build) -> None:
     assert missed(call((3, big), (1,)))
 
 
+def test_guards_on_numbers(build: Build) -> None:
+    call = build(spec(lambda table: 0, (Constant(0.0), Constant(float("inf")), FloatCell()), ()))
+    assert call(float("0"), float("1e400"), 2.0) is None
+    for args in ((-0.0, float("inf"), 2.0), (0, float("inf"), 2.0), (0.0, 1.0, 2.0), (0.0, None, 2.0)):
+        assert missed(call(*args))
+
+
 def test_guard_on_captured_arrays(build: Build) -> None:
     state = [tensor([k]) for k in range(50)]
     call = build(spec(lambda table: 0, (), (), captured=state))

@@ -18,4 +18,5 @@ PLACE = words("kind", "*owner", "key", "expected")  # see places.py
 CAPTURED = words("*tensor", "array")
 OUTPUT = words("*expected", "nd", "*dims", "*target", "*current", "*lent", "*handler")
 DEFAULT = words("offset", "*value")
-TENSOR, CONSTANT, FLOAT, TUPLE = 0, 1, 2, 3  # a tuple of objects in `dims`
+# TUPLE: of the objects in `dims`; NUMBER: a float with the bits in `nd`.
+TENSOR, CONSTANT, FLOAT, TUPLE, NUMBER = 0, 1, 2, 3, 4

@@ -16,7 +16,7 @@ import numpy as np
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.python_entry import block as entry_block
 from hybridml_compiler.targets.cpu.python_entry import object_layout
-from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, TUPLE
+from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, NUMBER, OUTPUT, TENSOR, TUPLE
 from hybridml_compiler.targets.cpu.python_entry.portable import portable_entry
 from hybridml_compiler.targets.cpu.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
 from hybridml_compiler.targets.cpu.runtime import allocation, jit
@@ -104,6 +104,8 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         if isinstance(given, Constant) and type(given.value) is tuple:
             items = tables.words([tables.object(item) for item in given.value])
             return {"kind": TUPLE, "nd": len(given.value), "dims": items}
+        if isinstance(given, Constant) and type(given.value) is float:
+            return {"kind": NUMBER, "nd": int(np.float64(given.value).view(np.int64))}
         if isinstance(given, Constant):
             return {"kind": CONSTANT, "expected": tables.object(given.value)}
         if isinstance(given, FloatCell):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..llvm.native import NULL, Label, NativeBuilder, Record
-from .block import ARG, CAPTURED, CONSTANT, CONTEXT, EPOCH, PLACE, TENSOR, TUPLE
+from .block import ARG, CAPTURED, CONSTANT, CONTEXT, EPOCH, NUMBER, PLACE, TENSOR, TUPLE
 from .object_layout import ALIGNED, C_CONTIGUOUS, layout
 from .places import PLACE_ITEMS, PLACE_KEYS, PLACE_WORD
 
@@ -88,6 +88,9 @@ def arguments_fit(c: NativeBuilder, block: Record, args: Any, slow: Label) -> No
                 c.unless(items.item(k) == dims.item(k), slow)
             c.next()
         c.unless(its_type == block["float_type"], slow)
+        with c.if_then(kind == NUMBER):
+            c.unless((arg + layout().float_value).load() == row["nd"], slow)
+            c.next()
         row["target"].store((arg + layout().float_value).load("double"))
 
 

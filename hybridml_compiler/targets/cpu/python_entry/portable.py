@@ -25,6 +25,8 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
 
     def fits(given: object, wanted: ArraySpec | Constant | FloatCell) -> bool:
         if isinstance(wanted, Constant):
+            if type(given) is float is type(wanted.value):
+                return given.hex() == wanted.value.hex()
             return given is wanted.value or (
                 type(given) is tuple is type(wanted.value)
                 and len(given) == len(wanted.value)

@@ -36,8 +36,8 @@ class ArraySpec:
 
 @record
 class Constant:
-    """An argument that must be this very object (None, True, a small integer, an interned string), or a tuple of the
-    very objects that this one holds."""
+    """An argument that must be this very object (None, True, a small integer, an interned string), a float of the same
+    bits, or a tuple of the very objects that this one holds."""
 
     value: object
 
