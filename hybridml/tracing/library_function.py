@@ -183,11 +183,10 @@ class LibraryFunction:
             before = arenas[0]
             direct = self.directs[key, form] = self.direct_of(key, args, given, form)
             self.bytes += arenas[0] - before
-        if direct is not missed:
-            if len(form) == 1:
-                self.direct = direct
-            else:
-                self.forms[form] = direct
+        if len(form) == 1:
+            self.direct = direct
+        else:
+            self.forms[form] = direct
         return call(*given)
 
     def direct_of(self, key: Any, args: Given, given: Given, form: Any) -> Native:
