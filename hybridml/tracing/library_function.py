@@ -97,8 +97,8 @@ class LibraryFunction:
         self.bytes = 0  # of the arenas of these
         self.programs: dict[Any, Program] = {}  # of these
         self.directs: dict[Any, Native] = {}  # their calls with the arguments as given, by signature and form
-        self.recent: tuple[Native, ...] = ()  # of them, of calls without keywords
-        self.direct: Native = missed  # one of these
+        self.recent: dict[Any, tuple[Native, ...]] = {}  # the last of them, by form
+        self.direct: Native = missed  # one of these, of a call without keywords
         self.forms: dict[Any, Native] = {}  # and of each form of a call with keywords, (arguments by place, *names)
         self.traced: dict[Any, TracedFunction[Any, Any]] = {}
         self.inner: dict[pytree.Structure, LibraryFunction] = {}  # by the lists and tuples among the arguments
@@ -234,12 +234,14 @@ class LibraryFunction:
             before = arenas[0]
             direct = self.directs[key, form] = self.direct_of(key, args, given, form)
             self.bytes += arenas[0] - before
-        if direct is not missed:
-            if len(form) > 1:
-                self.forms[form] = direct
-            elif direct not in self.recent:
-                self.recent = (direct, *self.recent[: _MOST_RECENT - 1])
-                self.direct = direct if len(self.recent) == 1 else _first_of(self.recent)
+        recent = self.recent.get(form, ())
+        if direct is not missed and direct not in recent:
+            recent = self.recent[form] = (direct, *recent[: _MOST_RECENT - 1])
+            first = direct if len(recent) == 1 else _first_of(recent)
+            if len(form) == 1:
+                self.direct = first
+            else:
+                self.forms[form] = first
         return call(*given)
 
     def direct_of(self, key: Any, args: Given, given: Given, form: Any) -> Native:
@@ -442,7 +444,8 @@ class LibraryFunction:
         self.programs.clear()
         self.directs.clear()
         self.forms.clear()
-        self.recent, self.direct, self.bytes = (), missed, 0
+        self.recent.clear()
+        self.direct, self.bytes = missed, 0
 
     def native(self, call: Call, inputs: Given, given: Given, off: bool) -> Native | None:
         """A path as one native call, with a node of the tape where a gradient is wanted; None if it takes more."""
