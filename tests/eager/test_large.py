@@ -18,7 +18,11 @@ def enlarged(op: Op, arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:
     """A sample's operands repeated until they are large; a second operand of one element stays one."""
     if any(a.size == 0 for a in arrays):
         return None
-    return [a.reshape(()) if k and a.size == 1 else np.resize(a, (LARGE // 64 + 1, 64)) for k, a in enumerate(arrays)]
+    size = 64 * (LARGE // 64 + 1)
+    return [
+        a.reshape(()) if k and a.size == 1 else np.tile(a.reshape(-1), -(-size // a.size))[:size].reshape(-1, 64)
+        for k, a in enumerate(arrays)
+    ]
 
 
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
