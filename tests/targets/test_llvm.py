@@ -15,6 +15,7 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.op import Op, Sample
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
+from tests.support.rows import joined
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
 _REORDERED = ("reduction", "contraction", "convolution", "scan")
@@ -33,7 +34,7 @@ def graph_for(op: Op, sample: Sample) -> tuple[Graph, list[np.ndarray]]:
 def test_compiled_row_equals_eager(name: str) -> None:
     """At its first sample, and at all of them in one program, whose modules LLVM compiles several at a time."""
     op = OPS[name]
-    graphs = [graph_for(op, sample) for sample in op.samples(np.random.default_rng(0))]
+    graphs = [graph_for(op, sample) for sample in joined(op, op.samples(np.random.default_rng(0)))]
     check(*graphs[0], exact=op.kind not in _REORDERED, label=f"{name}, its first sample")
     inputs, outputs = zip(*((graph.inputs, graph.outputs) for graph, _ in graphs), strict=True)
     together = Graph(tuple(chain(*inputs)), tuple(chain(*outputs)), name)
