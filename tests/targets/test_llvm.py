@@ -15,6 +15,7 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.op import Op, Sample
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.targets.cpu.llvm.types import literal, literals
 from tests.support.rows import joined
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
@@ -39,6 +40,12 @@ def test_compiled_row_equals_eager(name: str) -> None:
     inputs, outputs = zip(*((graph.inputs, graph.outputs) for graph, _ in graphs), strict=True)
     together = Graph(tuple(chain(*inputs)), tuple(chain(*outputs)), name)
     check(together, [*chain(*(arrays for _, arrays in graphs))], exact=op.kind not in _REORDERED, label=name)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "c"])  # complex numbers are NumPy's
+def test_a_table_has_the_literals_of_its_numbers(dtype: np.dtype) -> None:
+    numbers = [0, 1, 0.1, 1e-45, -0.0, np.inf, np.nan, -3] if dtype.kind == "f" and dtype.itemsize > 2 else [0, 1, 2]
+    assert literals(numbers, dtype) == [literal(number, dtype) for number in numbers]
 
 
 def check(graph: Graph, arrays: list[np.ndarray], *, exact: bool, label: str) -> None:
