@@ -10,6 +10,7 @@ from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
+from tests.support.rows import joined
 
 ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise" and not op.variadic]
 
@@ -28,7 +29,7 @@ def enlarged(op: Op, arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_elementwise_rows_have_the_same_bits(op: Op) -> None:
     tried = 0
-    for sample in op.samples(np.random.default_rng(0)):
+    for sample in joined(op, op.samples(np.random.default_rng(0))):
         arrays = enlarged(op, sample.args)
         if arrays is None or tried == 6:
             continue
