@@ -111,7 +111,7 @@ def arrows(root: Path, package: str) -> list[Arrow]:
     found = []
     for module, path in modules(root, package):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
-            if not isinstance(node, ast.stmt | ast.expr):
+            if not isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
                 continue
             for target in targets(node, module.split(".")[:-1]):
                 found.append(Arrow(module, target, f"{path.relative_to(root)}:{node.lineno}"))

@@ -1,12 +1,10 @@
-"""The examples in the library's docstrings run, and everything public has a docstring."""
+"""Everything public has a docstring, which says in plain words what it does; `test_docs` runs the examples."""
 
 from __future__ import annotations
 
 import ast
-import doctest
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +15,6 @@ import pytest
 import hybridml as hm
 
 PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
-MODULES = ["fft", "io", "arrays.shaping.padding", "special", "arrays.spectral", *PACKAGES] + [
-    f"{package}.{module.name}"
-    for package in PACKAGES
-    for module in pkgutil.iter_modules(importlib.import_module(f"hybridml.{package}").__path__)
-]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_run(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"hybridml.{name}"), extraglobs={"hm": hm})
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -9,7 +9,7 @@ class AlexNet(nn.Module):
     """Images (n, 3, 224, 224) -> logits (n, classes).
 
     >>> import hybridml as hm
-    >>> AlexNet(10)(hm.zeros((1, 3, 224, 224))).shape
+    >>> AlexNet(10, hidden=64)(hm.zeros((1, 3, 64, 64))).shape
     (1, 10)
     """
 

@@ -28,7 +28,7 @@ class ResNet18(nn.Module):
     """Images (n, 3, h, w) -> logits (n, classes).
 
     >>> import hybridml as hm
-    >>> ResNet18(10)(hm.zeros((2, 3, 32, 32))).shape
+    >>> ResNet18(10, width=8)(hm.zeros((2, 3, 32, 32))).shape
     (2, 10)
     """
 

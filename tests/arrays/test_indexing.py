@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hybridml as hm
+from tests.support.examples import examples
 
 X = np.arange(24.0).reshape(2, 3, 4)
 BIG = X[:, :, 0] > 5
@@ -254,7 +255,7 @@ def keys(draw: Any, shape: tuple[int, ...]) -> Any:
     return tuple(parts)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(key=keys(shape=(2, 3, 4)))
 def test_any_key(key: Any) -> None:
     try:

@@ -25,6 +25,7 @@ from hybridml_compiler.ops.table import OPS
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.on_devices import results
+from tests.support.rows import joined
 
 DEVICE = "reference"
 ROWS = [op for op in OPS.values() if op.inputs and op.name != "transfer"]  # which only graphs have
@@ -34,7 +35,7 @@ ROWS = [op for op in OPS.values() if op.inputs and op.name != "transfer"]  # whi
 @pytest.mark.parametrize("op", ROWS, ids=str)
 def test_a_row_and_its_gradients(op: Op, graded: int) -> None:
     """At all of its samples; its gradients at the first ones."""
-    for k, sample in enumerate(op.samples(np.random.default_rng(0))):
+    for k, sample in enumerate(joined(op, op.samples(np.random.default_rng(0)))):
         with case(f"sample {k}"):
             here, there = (results(op, sample, device, grad=k < graded) for device in ("cpu", DEVICE))
             for a, b in zip(here, there, strict=True):

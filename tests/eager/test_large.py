@@ -10,6 +10,7 @@ from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
+from tests.support.rows import joined
 
 ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise" and not op.variadic]
 
@@ -18,13 +19,17 @@ def enlarged(op: Op, arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:
     """A sample's operands repeated until they are large; a second operand of one element stays one."""
     if any(a.size == 0 for a in arrays):
         return None
-    return [a.reshape(()) if k and a.size == 1 else np.resize(a, (LARGE // 64 + 1, 64)) for k, a in enumerate(arrays)]
+    size = 64 * (LARGE // 64 + 1)
+    return [
+        a.reshape(()) if k and a.size == 1 else np.tile(a.reshape(-1), -(-size // a.size))[:size].reshape(-1, 64)
+        for k, a in enumerate(arrays)
+    ]
 
 
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_elementwise_rows_have_the_same_bits(op: Op) -> None:
     tried = 0
-    for sample in op.samples(np.random.default_rng(0)):
+    for sample in joined(op, op.samples(np.random.default_rng(0))):
         arrays = enlarged(op, sample.args)
         if arrays is None or tried == 6:
             continue

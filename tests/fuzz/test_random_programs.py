@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.fuzz.programs import difference, program
 from tests.fuzz.random_programs import write
+from tests.support.examples import examples
 
-BLOCK = 10
+BLOCK = 6
 
 
 @pytest.mark.parametrize("block", range(5))
@@ -21,7 +22,7 @@ def test_compiled_programs(block: int) -> None:
         assert found is None, f"{program(seed).split('def program')[1]}\n{found}"
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.data())
 def test_interpreted_programs(data: st.DataObject) -> None:
     """By hypothesis, which looks for the shortest program that differs."""

@@ -16,6 +16,7 @@ from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cpu.llvm.kernel import emit_kernel
 from hybridml_compiler.targets.cpu.spec import host_spec
+from tests.support.rows import joined
 from tests.support.run_plan import plan_of, run_plan
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
@@ -33,7 +34,7 @@ def llvm(kernel: Kernel) -> str:
 @pytest.mark.parametrize("name", OPS)
 def test_kernels_of_a_row(name: str) -> None:
     op = OPS[name]
-    for number, sample in enumerate(op.samples(np.random.default_rng(0))):
+    for number, sample in enumerate(joined(op, op.samples(np.random.default_rng(0)))):
         args = sample.args[0] if op.variadic else sample.args
         arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in args]
         nodes = graph_of(arrays)

@@ -1,7 +1,7 @@
 """Accuracy and special values of the elementary transcendental functions, through the NumPy builder.
 
-The bound is 2 ulp in float32 and 4 ulp in float64. float32 is swept over all bit patterns with a stride, against
-float64; float64 is compared with 80-bit functions where the platform has them, and with mpmath.
+The bound is 2 ulp in float32 and 4 ulp in float64. float32 is swept over all bit patterns with a stride (a shorter one
+with --slow), against float64; float64 is compared with 80-bit functions where the platform has them, and with mpmath.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from hybridml_compiler.loops.transcendental import ELEMENTARY, TABLE
 S = NumpyBuilder()
 INF, NAN = math.inf, math.nan
 BOUND = {float32: 2.0, float64: 4.0}
-STRIDE = 16381  # a prime: a quarter of a million of the 2^32 float32
+# Primes: 40 thousand of the 2^32 float32, and a quarter of a million.
+STRIDES = [104729, pytest.param(16381, marks=pytest.mark.slow)]
+POINTS = [2000, pytest.param(8000, marks=pytest.mark.slow)]
 BINARY = ("pow", "atan2", "hypot")
 UNARY = [name for name in ELEMENTARY if name not in BINARY]
 
@@ -100,9 +102,10 @@ def edges(dtype: np.dtype) -> np.ndarray:
     return np.concatenate([x, -x])
 
 
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("name", UNARY)
-def test_float32_sweep(name: str) -> None:
-    x = np.arange(0, 2**32, STRIDE, dtype=np.int64).astype(np.uint32).view(np.float32)
+def test_float32_sweep(name: str, stride: int) -> None:
+    x = np.arange(0, 2**32, stride, dtype=np.int64).astype(np.uint32).view(np.float32)
     x = np.concatenate([x, edges(float32)])
     with np.errstate(all="ignore"):
         x = x.astype(np.float64).astype(np.float32)  # quiet the signalling nans
@@ -140,9 +143,10 @@ def in_mpmath(name: str, x: np.ndarray) -> np.ndarray:
     return out
 
 
+@pytest.mark.parametrize("points", POINTS)
 @pytest.mark.parametrize("name", [n for n in UNARY if n in NUMPY] if HAS_80_BITS else [])
-def test_float64_against_80_bits(name: str) -> None:
-    x = float64_points(8000)
+def test_float64_against_80_bits(name: str, points: int) -> None:
+    x = float64_points(points)
     with np.errstate(all="ignore"):
         exact = NUMPY[name](x.astype(np.longdouble))
     assert_within(name, (x,), exact)
@@ -230,8 +234,10 @@ SPECIAL = [
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
 def test_special_values(dtype: np.dtype) -> None:
+    xs: dict[str, list[float]] = {name: [x for n, x, _ in SPECIAL if n == name] for name, *_ in SPECIAL}
+    found = {name: iter(run(name, np.array(x, dtype)).tolist()) for name, x in xs.items()}
     for name, x, want in SPECIAL:
-        got = float(run(name, np.array([x], dtype))[0])
+        got = next(found[name])
         same = math.isnan(got) if math.isnan(want) else got == want and math.copysign(1, got) == math.copysign(1, want)
         assert same, f"{name}({x}) = {got}, want {want}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler.errors import CompileError
@@ -27,6 +27,7 @@ from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.targets.cpu.kernels import loop_schedule
 from tests.support.cases import case
+from tests.support.examples import examples
 from tests.support.run_plan import run_plan
 
 SIZE = 256
@@ -155,7 +156,7 @@ def drawn(draw: Callable[..., Any], s: LoopBuilder, kernel: Kernel) -> Kernel:
     return kernel
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(nests(), st.data())
 def test_transformations_keep_the_bits(text: str, data: st.DataObject) -> None:
     first = kernel = parse_kernel(text)
@@ -166,7 +167,7 @@ def test_transformations_keep_the_bits(text: str, data: st.DataObject) -> None:
     same_bits(first, kernel)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(nests())
 def test_schedules_keep_the_bits(text: str) -> None:
     kernel = parse_kernel(text)
@@ -176,7 +177,7 @@ def test_schedules_keep_the_bits(text: str) -> None:
         same_bits(kernel, found)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(nests())
 def test_the_interpreter_runs_nests_in_order(text: str) -> None:
     """It runs a loop as one axis of NumPy where iterations are independent."""

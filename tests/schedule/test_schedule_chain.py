@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
@@ -21,6 +21,7 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.lowering.footprint import may_overwrite, splits_evenly
 from hybridml_compiler.schedule.plan import Plan
 from hybridml_compiler.schedule.text import describe_plan
+from tests.support.examples import examples
 from tests.support.random_graphs import same_bits
 from tests.support.random_plans import arrays_for, donations
 from tests.support.run_plan import plan_of, run_plan
@@ -171,7 +172,7 @@ def test_another_row_keeps_kernels_apart() -> None:
     assert splits_evenly(row, row.buffers[1], 8) and not may_overwrite(row, *row.buffers)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_random_graphs_with_every_chain_that_can_be(seed: int, compiled: bool) -> None:
     graph, donate = donations(seed, (6, 4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
@@ -17,6 +17,7 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.memory import ALIGNMENT, Interval, plan_arena
 from hybridml_compiler.targets.cpu.llvm.kernel import emit_kernel
 from hybridml_compiler.targets.cpu.spec import host_spec
+from tests.support.examples import examples
 from tests.support.random_plans import arrays_for, check, donations, run_compiled
 from tests.support.run_plan import plan_of, run_plan
 
@@ -45,7 +46,7 @@ def test_memory_is_used_again() -> None:
 # ---------------------------------------------------------------- random graphs
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(0, 1 << 30))
 @example(97504)  # a slice past its end of padding: nothing that the mask leaves is read
 def test_plans_of_random_graphs(seed: int) -> None:
@@ -60,7 +61,7 @@ def test_plans_of_random_graphs(seed: int) -> None:
     check(got, expected, "plan")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 1 << 30))
 def test_the_text_of_a_kernel_decides_its_code(seed: int) -> None:
     """Object code is cached under this text: what is read back from it must emit the same."""
@@ -77,13 +78,13 @@ def llvm(kernel: Kernel) -> str:
     return str(module)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 1 << 30))
 def test_compiled_random_graphs(seed: int) -> None:
     run_compiled(*donations(seed))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 1 << 30))
 def test_compiled_random_graphs_in_lanes_and_threads(seed: int) -> None:
     """Sizes that no vector divides, and every kernel split over threads."""

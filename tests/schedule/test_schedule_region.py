@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
@@ -22,6 +22,7 @@ from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.targets.cpu import capabilities
 from hybridml_compiler.targets.cpu.kernels.loop_schedule import schedule
 from hybridml_compiler.targets.cpu.spec import host_spec
+from tests.support.examples import examples
 from tests.support.random_graphs import same_bits
 from tests.support.random_plans import arrays_for, donations, run_compiled
 from tests.support.run_plan import plan_of, run_plan
@@ -120,7 +121,7 @@ def test_work_is_dealt_out_evenly() -> None:
     assert cuts == ((0, 4, 4), (0, 0, 4), (0, 0, 4), (0, 4, 4))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 1 << 30))
 def test_plans_of_random_graphs_with_every_region_that_can_be(seed: int) -> None:
     graph_, donate = donations(seed, (5, 7))
@@ -129,7 +130,7 @@ def test_plans_of_random_graphs_with_every_region_that_can_be(seed: int) -> None
         check_plan(graph_, donate)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 1 << 30))
 def test_compiled_random_graphs_with_every_region_that_can_be(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
@@ -16,6 +16,7 @@ from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
+from tests.support.examples import examples
 from tests.support.random_graphs import same_bits
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op
@@ -87,7 +88,7 @@ def check(program: Graph, got: list[np.ndarray] | None) -> None:
         assert same_bits(g, e), f"{program.name}: output {k} is\n{g}\nexpected\n{e}"
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(0, 1 << 30))
 def test_plans_of_row_programs(seed: int) -> None:
     """Half of them keep every row that they can in scratch memory."""
@@ -101,7 +102,7 @@ def test_plans_of_row_programs(seed: int) -> None:
     check(random_program, run_plan(plan, arrays(random_program), len(random_program.outputs), donate))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 1 << 30))
 def test_compiled_row_programs(seed: int) -> None:
     random_program, donate = program(seed)

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
@@ -19,6 +19,7 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.targets.cpu.kernels import loop_columns
 from hybridml_compiler.targets.cpu.runtime import threads
 from tests.support.closeness import assert_close
+from tests.support.examples import examples
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op
 
@@ -82,7 +83,7 @@ def check(program: Graph, got: list[np.ndarray] | None) -> None:
         assert_close(g, e, f"{program.name}: output {k}", rtol=3e-6)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 1 << 30))
 def test_plans_of_long_reductions(seed: int) -> None:
     built = program(seed)
@@ -95,7 +96,7 @@ def test_plans_of_long_reductions(seed: int) -> None:
     check(built, run_plan(plan, data(built), len(built.outputs), {}))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 1 << 30))
 def test_compiled_long_reductions(seed: int) -> None:
     built = program(seed)

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
@@ -18,6 +18,7 @@ from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.targets.cpu.kernels import loop_tiles
 from hybridml_compiler.targets.cpu.spec import host_spec
+from tests.support.examples import examples
 from tests.support.random_graphs import same_bits
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import array, graph, op
@@ -67,7 +68,7 @@ def check(program: Graph, got: list[np.ndarray] | None) -> None:
         assert same_bits(g, e), f"{program.name}: output {k} is\n{g}\nexpected\n{e}"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 1 << 30))
 def test_plans_of_transposed_reads(seed: int) -> None:
     built = program(seed)
@@ -79,7 +80,7 @@ def test_plans_of_transposed_reads(seed: int) -> None:
     check(built, run_plan(plan, data(built), len(built.outputs), {}))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 1 << 30))
 def test_compiled_transposed_reads(seed: int) -> None:
     built = program(seed)

@@ -8,6 +8,7 @@ cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added
 convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
+examples.py            how many examples hypothesis draws
 markup.py              a check that markup is well formed
 numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
 numpy_page.py          the tables of docs/numpy.md
@@ -17,6 +18,7 @@ overridable.py         the functions of NumPy that other types may implement
 product_cases.py       matrix products with operands in memory, and runs of what is emitted for them
 random_graphs.py       random graphs, data for them, equality of bits
 random_plans.py        random graphs with donations, and runs of their compiled programs
+rows.py                samples of the operation table that one kernel computes
 run_plan.py            a plan run without code generation
 torch_cases.py         cases that PyTorch's values and gradients are recorded of
 torch_checks.py        those cases on hybridml, beside the recorded values

@@ -94,14 +94,14 @@ def to_numpy(x: Any) -> Any:
     return [to_numpy(part) for part in x] if isinstance(x, tuple | list) else x
 
 
-def check_call(sample: Sample) -> None:
+def check_call(sample: Sample, backend: str = "llvm") -> None:
     """A sample gives for tensors what it gives for arrays, eagerly and traced."""
     run = program(sample)
     expected = run(*arrays_of(sample))
     assert_same(sample, run(*map(hm.tensor, arrays_of(sample))), expected)
     strings = isinstance(expected, np.ndarray | np.generic) and expected.dtype.kind == "U"
     with pytest.warns(TraceWarning, match="ndarray") if strings else nullcontext():  # no tensor: made eagerly, and said
-        traced = hm.trace(run)(*map(hm.tensor, arrays_of(sample)))
+        traced = hm.trace(run, backend=backend)(*map(hm.tensor, arrays_of(sample)))
     assert_same(sample, traced, expected)
 
 

@@ -15,6 +15,8 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.op import Op, Sample
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.targets.cpu.llvm.types import literal, literals
+from tests.support.rows import joined
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
 _REORDERED = ("reduction", "contraction", "convolution", "scan")
@@ -33,11 +35,17 @@ def graph_for(op: Op, sample: Sample) -> tuple[Graph, list[np.ndarray]]:
 def test_compiled_row_equals_eager(name: str) -> None:
     """At its first sample, and at all of them in one program, whose modules LLVM compiles several at a time."""
     op = OPS[name]
-    graphs = [graph_for(op, sample) for sample in op.samples(np.random.default_rng(0))]
+    graphs = [graph_for(op, sample) for sample in joined(op, op.samples(np.random.default_rng(0)))]
     check(*graphs[0], exact=op.kind not in _REORDERED, label=f"{name}, its first sample")
     inputs, outputs = zip(*((graph.inputs, graph.outputs) for graph, _ in graphs), strict=True)
     together = Graph(tuple(chain(*inputs)), tuple(chain(*outputs)), name)
     check(together, [*chain(*(arrays for _, arrays in graphs))], exact=op.kind not in _REORDERED, label=name)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "c"])  # complex numbers are NumPy's
+def test_a_table_has_the_literals_of_its_numbers(dtype: np.dtype) -> None:
+    numbers = [0, 1, 0.1, 1e-45, -0.0, np.inf, np.nan, -3] if dtype.kind == "f" and dtype.itemsize > 2 else [0, 1, 2]
+    assert literals(numbers, dtype) == [literal(number, dtype) for number in numbers]
 
 
 def check(graph: Graph, arrays: list[np.ndarray], *, exact: bool, label: str) -> None:

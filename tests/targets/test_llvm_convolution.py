@@ -136,9 +136,11 @@ WINOGRAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str) -> None:
     case = Case(**WINOGRAD[name])
-    whole, parts, *others = (conv_winograd.cut(case.convolution, machine) for machine in (*one_and_many(), *machines()))
+    others = machines()[1:]  # each has the geometries in turn
+    other = others[[*WINOGRAD].index(name) % len(others)] if others else machines()[0]
+    whole, parts, turned = (conv_winograd.cut(case.convolution, machine) for machine in (*one_and_many(), other))
     first = case.winograd(whole)
-    for plan in (parts, replace(whole, lines=1, rows=5), *others):
+    for plan in (parts, replace(whole, lines=1, rows=5), turned):
         np.testing.assert_array_equal(case.winograd(plan, apart=True), first)
 
 

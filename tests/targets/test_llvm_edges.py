@@ -7,7 +7,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler import dtypes, pipeline
@@ -19,6 +19,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.targets.cpu.eager import products
 from hybridml_compiler.targets.cpu.runtime import threads
+from tests.support.examples import examples
 from tests.support.random_graphs import same_bits
 
 
@@ -109,7 +110,7 @@ def _view(node: Node, random: Random) -> Node:
     return node
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 1 << 30))
 def test_products_read_views_in_place(seed: int) -> None:
     """Strided, transposed, broadcast, flipped and vector operands; whole numbers, so that every order is exact."""

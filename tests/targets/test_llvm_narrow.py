@@ -124,7 +124,8 @@ class Case:
 def test_odd_sizes_of_every_layout(kind: str, layout: str) -> None:
     rng = np.random.default_rng(0)
     sizes = [(1, 1, 1), (5, 67, 2), (67, 1, 3), (16, 32, 64), (15, 33, 17), *map(tuple, rng.integers(1, 99, (3, 3)))]
-    for number, size in enumerate(sizes):
+    half = ([*KINDS].index(kind) + LAYOUTS.index(layout)) % 2  # the other layouts of the kind have the other sizes
+    for number, size in enumerate(sizes[half::2]):
         case = Case(KINDS[kind], tuple(map(int, size)), layout)
         able = widths(case.how)
         case.check(able[number % len(able)])

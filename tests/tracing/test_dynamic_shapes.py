@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hybridml as hm
 import hybridml.functional as F
 from hybridml import nn
 from hybridml_compiler.graph.text import parse_graph, print_graph
+from tests.support.examples import examples
 
 RNG = np.random.default_rng(7)
 SIZES = (8, 9, 10, 33, 2, 100)
@@ -189,7 +190,7 @@ _SHAPES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.sampled_from([*_UNARY, *_SHAPES]), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=3, max_size=5),

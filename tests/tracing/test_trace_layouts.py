@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hybridml as hm
+from tests.support.examples import examples
 
 X = np.arange(12.0).reshape(3, 4)
 
@@ -273,7 +274,7 @@ def run_step(step: tuple[Any, ...], xs: list[Any], where: Any) -> None:
             xs[k][xs[k] > 4] = -2
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(steps=programs())
 @example(steps=[("turn", 0), ("view", 0, 0), ("write", 0, ...), ("fresh", 2), ("flat", 3)])
 def test_random_programs(steps: list[tuple[Any, ...]]) -> None:

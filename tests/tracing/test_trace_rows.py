@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.ops.op import ErrorSample, Op, Sample
+from hybridml_compiler.ops.op import ErrorSample, Op
 from hybridml_compiler.ops.table import OPS
 from tests.support.cases import case
 
@@ -19,21 +19,21 @@ def arguments(op: Op, args: tuple[object, ...]) -> list[object]:
 
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
 def test_traced_is_eager(op: Op) -> None:
-    for k, sample in enumerate(op.samples(np.random.default_rng(0))):
+    """At all samples, in one program: most of the time of a small one is that of a capture."""
+    samples = list(op.samples(np.random.default_rng(0)))
+    given = [arguments(op, sample.args) for sample in samples]
+
+    def program(given: list[list[object]]) -> list[tuple[hm.Tensor, ...]]:
+        found = [op.fn(*args, **sample.params) for args, sample in zip(given, samples, strict=True)]
+        return found if op.results else [(out,) for out in found]
+
+    traced = hm.trace(program, backend="interpret")
+    for k, pair in enumerate(zip(program(given), traced(given), strict=True)):
         with case(f"sample {k}"):
-            check(op, sample)
-
-
-def check(op: Op, sample: Sample) -> None:
-    args = arguments(op, sample.args)
-
-    def program(*xs: object) -> tuple[hm.Tensor, ...]:
-        found = op.fn(*xs, **sample.params)
-        return found if op.results else (found,)
-
-    for eager, traced in zip(program(*args), hm.trace(program, backend="interpret")(*args), strict=True):
-        assert traced.shape == eager.shape and traced.dtype is eager.dtype
-        np.testing.assert_array_equal(np.asarray(traced), np.asarray(eager))
+            for a, b in zip(*pair, strict=True):
+                assert b.shape == a.shape and b.dtype is a.dtype
+                np.testing.assert_array_equal(np.asarray(b), np.asarray(a))
+    assert traced.cache_info().compiles == 1
 
 
 @pytest.mark.parametrize("op", [op for op in OPS.values() if list(op.error_samples())], ids=str)

@@ -16,7 +16,7 @@ from .... import dtypes
 from ....loops.transcendental import TABLE
 from ....record import record
 from . import ir
-from .types import I1, I64, Literal, constant, literal, memory_type, register_type
+from .types import I1, I64, Literal, constant, literals, memory_type, register_type
 
 
 @record
@@ -285,7 +285,7 @@ class LaneBuilder:
     def table(self, values: Sequence[float], index: Lanes, dtype: np.dtype) -> Lanes:
         """Lookup in a constant array of the module."""
         element = memory_type(dtype)
-        text = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
+        text = ", ".join([f"{element} {number}" for number in literals(values, dtype)])
         kind = ir.ArrayType(element, len(values))
         name = f"table.{hashlib.blake2b(f'{dtype}{text}'.encode(), digest_size=8).hexdigest()}"
         found = self.module.constant(name, Literal(kind, f"[{text}]"), 64)
