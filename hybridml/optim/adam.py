@@ -8,6 +8,7 @@ from typing import Any
 from .. import arrays as xp
 from ..core.tensor import Tensor
 from ..nn.parameter import Writes
+from .formulas import adam_step, moving_mean, moving_square
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .parts import parts
@@ -74,15 +75,15 @@ class Adam(Optimizer):
                 value = value * s.shrink
             elif decays:
                 g = g + value * s.weight_decay
-            mean = parts(state["exp_avg"])
-            mean = mean + (g - mean) * s.rest1
-            square = parts(state["exp_avg_sq"]) * s.beta2 + g * s.rest2 * g
+            mean = moving_mean(parts(state["exp_avg"]), g, s.rest1)
+            square = moving_square(parts(state["exp_avg_sq"]), g, s.beta2, s.rest2)
             writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
             if group["amsgrad"]:
                 square = xp.maximum(parts(state["max_exp_avg_sq"]), square)
                 writes.append((state["max_exp_avg_sq"], square))
-            denominator = xp.sqrt(square) / s.correction[k] + s.eps
-            writes.append((p, value - mean * s.step_size[k] / denominator))
+            own = slice(k, k + 1) if value.shape else k  # of the numbers that each parameter has its own of
+            step_size, correction = s.step_size[own], s.correction[own]
+            writes.append((p, adam_step(value, mean, square, step_size, correction, s.eps)))
         return writes
 
 

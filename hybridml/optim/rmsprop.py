@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .. import arrays as xp
 from ..core.tensor import Tensor
 from ..nn.parameter import Writes
+from .formulas import moving_mean, moving_square, over_root
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .parts import parts
@@ -61,14 +61,13 @@ class RMSprop(Optimizer):
                 g = -g
             if group.uses("weight_decay"):
                 g = g + value * s.weight_decay
-            square = parts(state["square_avg"]) * s.alpha + g * s.rest * g
+            square = moving_square(parts(state["square_avg"]), g, s.alpha, s.rest)
             writes.append((state["square_avg"], square))
             if group["centered"]:
-                mean = parts(state["grad_avg"])
-                mean = mean + (g - mean) * s.rest
+                mean = moving_mean(parts(state["grad_avg"]), g, s.rest)
                 writes.append((state["grad_avg"], mean))
                 square = square - mean * mean
-            direction = g / (xp.sqrt(square) + s.eps)
+            direction = over_root(g, square, s.eps)
             if group.uses("momentum"):
                 direction = parts(state["momentum_buffer"]) * s.momentum + direction
                 writes.append((state["momentum_buffer"], direction))
