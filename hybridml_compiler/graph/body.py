@@ -24,12 +24,13 @@ _INTERNED: WeakValues[str, Body] = WeakValues()
 class Body:
     """Make one with `body_of`. Calling it interprets it."""
 
-    __slots__ = ("__weakref__", "after_passes", "element_cost", "graph", "key")
+    __slots__ = ("__weakref__", "after_passes", "element_cost", "graph", "key", "seen")
 
     graph: Graph
     key: str  # the digest of the graph: equal exactly where bodies are
     after_passes: Body | None  # None where the passes have not seen it
     element_cost: float | None  # of an elementwise one, in nanoseconds; None where nobody has asked (facts.py)
+    seen: int  # as that of nodes
 
     @property
     def inputs(self) -> tuple[Aval, ...]:
@@ -85,7 +86,7 @@ def body_of(graph: Graph) -> Body:
     found = _INTERNED.get(key)
     if found is None:
         made = Body()
-        made.graph, made.key, made.after_passes, made.element_cost = graph, key, None, None
+        made.graph, made.key, made.after_passes, made.element_cost, made.seen = graph, key, None, None, 0
         found = _INTERNED.add(key, made)
     return found
 

@@ -17,7 +17,7 @@ from hybridml_compiler.graph.facts import element_cost
 from hybridml_compiler.graph.flops import node_flops
 from hybridml_compiler.graph.flops import operations as flop_operations
 from hybridml_compiler.graph.interpret import interpret
-from hybridml_compiler.graph.ir import Graph, Node, apply, constant, input_node
+from hybridml_compiler.graph.ir import Graph, apply, constant, input_node
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
