@@ -16,7 +16,7 @@ from ..ops.composite import COMPOSITE
 from ..weak import WeakValues
 from .digest import digest
 from .interpret import interpret
-from .ir import Graph, Node
+from .ir import PLAIN, Graph, Node
 
 _INTERNED: WeakValues[str, Body] = WeakValues()
 
@@ -66,6 +66,9 @@ class Body:
 
     def __repr__(self) -> str:
         return f"<body {self.key}>"
+
+
+PLAIN.add(Body)
 
 
 class _Number:

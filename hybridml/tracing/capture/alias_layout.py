@@ -138,7 +138,7 @@ class Layouts:
         view = getattr(t, "_view", None)
         if view is not None:
             parent, op, _ = view
-            return op.element_map == "flat" and self._is_dense(parent)
+            return self._is_dense(parent) if op.element_map == "flat" else bool(layout(t).flags.c_contiguous)
         pinned = self._pinned.get(id(t))
         return pinned is None or pinned[1] is None or pinned[0]() is not t
 
@@ -178,4 +178,4 @@ class Layouts:
             except ValueError:
                 return None
         found: np.ndarray = node.op.eager(operand, **params)
-        return found
+        return None if found.flags.c_contiguous else found
