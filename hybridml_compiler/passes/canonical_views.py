@@ -18,8 +18,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..graph.ir import Graph, Node, apply, constant
-from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
+from ..graph.ir import Node, apply, constant
+from ..graph.rewrite import CONSTANT, Rule, make
 from ..ops.table import OPS, WITH_BODIES
 from ..sizes.values import has_dims
 from .patterns import filled, is_op, like, op_name, sample, scalar, splat
@@ -307,9 +307,3 @@ OPERAND_RULES = (
 )
 
 VIEW_RULES = (*IDENTITY_RULES, *SIZE_ONE_RULES, *CHAIN_RULES, *OPERAND_RULES)
-_TABLE = Rules(VIEW_RULES, lasting=True)
-
-
-def canonical_views(graph: Graph) -> Graph:
-    """Bring views to the form that the module docstring describes."""
-    return rewrite(graph, _TABLE)
