@@ -131,14 +131,15 @@ class Layouts:
 
     def _is_dense(self, t: Tensor) -> bool:
         """Whether a tensor is dense in C order, and so is what its node says."""
-        if not t._array.shape:
+        size = t._array.aval.size
+        if type(size) is int and size == 1:
             return True
         if self._known(t._array) is not None:
             return False
         view = getattr(t, "_view", None)
         if view is not None:
             parent, op, _ = view
-            return self._is_dense(parent) if op.element_map == "flat" else bool(layout(t).flags.c_contiguous)
+            return op.element_map == "flat" and self._is_dense(parent)
         pinned = self._pinned.get(id(t))
         return pinned is None or pinned[1] is None or pinned[0]() is not t
 
