@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import arrays as xp
+from ..core.context import current_interpreter
 from ..core.tensor import Tensor
 from ..nn.parameter import Writes
 from .formulas import adam_step, moving_mean, moving_square
@@ -64,6 +65,8 @@ class Adam(Optimizer):
             shrink=1 - lr * group["weight_decay"],
         )
         decays = group.uses("weight_decay")
+        traced = current_interpreter() is not None
+        mean_of, square_of, stepped = moving_mean.here, moving_square.here, adam_step.here
         writes: Writes = []
         for k in ready:
             p = group["params"][k]
@@ -75,15 +78,15 @@ class Adam(Optimizer):
                 value = value * s.shrink
             elif decays:
                 g = g + value * s.weight_decay
-            mean = moving_mean(parts(state["exp_avg"]), g, s.rest1)
-            square = moving_square(parts(state["exp_avg_sq"]), g, s.beta2, s.rest2)
+            mean = mean_of(parts(state["exp_avg"]), g, s.rest1)
+            square = square_of(parts(state["exp_avg_sq"]), g, s.beta2, s.rest2)
             writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
             if group["amsgrad"]:
                 square = xp.maximum(parts(state["max_exp_avg_sq"]), square)
                 writes.append((state["max_exp_avg_sq"], square))
-            own = slice(k, k + 1) if value.shape else k  # of the numbers that each parameter has its own of
+            own = slice(k, k + 1) if traced and value.shape else k  # its numbers: a view is one operation, or two
             step_size, correction = s.step_size[own], s.correction[own]
-            writes.append((p, adam_step(value, mean, square, step_size, correction, s.eps)))
+            writes.append((p, stepped(value, mean, square, step_size, correction, s.eps)))
         return writes
 
 

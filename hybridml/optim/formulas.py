@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
-from ..tracing.capture.composite import composite
+from ..tracing.capture.composite import Composite
 
 
-@composite
+@Composite
 def moving_mean(mean: Tensor, g: Tensor, rest: Tensor) -> Tensor:
     """The running mean of gradients, in which the present one weighs `rest`."""
     return mean + (g - mean) * rest
 
 
-@composite
+@Composite
 def moving_square(square: Tensor, g: Tensor, beta: Tensor, rest: Tensor) -> Tensor:
     """The running mean of squares, in which the present one weighs `rest` and those before `beta`."""
     return square * beta + g * rest * g
 
 
-@composite
+@Composite
 def over_root(g: Tensor, square: Tensor, eps: Tensor) -> Tensor:
     """The gradient over the root of a mean square."""
     return g / (xp.sqrt(square) + eps)
 
 
-@composite
+@Composite
 def adam_step(
     value: Tensor, mean: Tensor, square: Tensor, step_size: Tensor, correction: Tensor, eps: Tensor
 ) -> Tensor:

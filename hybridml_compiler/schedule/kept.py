@@ -30,14 +30,7 @@ class Kept:
 
     def trimmed(self) -> Kept:
         """Returns itself, emptied where it held more than `_MOST` kernels."""
-        tables: tuple[dict[Any, Any], ...] = (
-            self.groups,
-            self.rebased,
-            self.specs,
-            self.calls,
-            self.moved,
-            self.verified,
-        )
+        tables: list[dict[Any, Any]] = list(vars(self).values())
         if max(map(len, tables)) > _MOST:
             for table in tables:
                 table.clear()

@@ -9,7 +9,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.optim import formulas
-from hybridml.tracing.capture.composite import composite
+from hybridml.tracing.capture.composite import Composite
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.graph.body import body_of
@@ -66,7 +66,7 @@ def operations(fn: Callable[..., hm.Tensor], *args: hm.Tensor) -> set[str]:
     return {node.op for node in traced.graph.nodes} - {"input", "const"}
 
 
-@composite
+@Composite
 def mixed(x: hm.Tensor, y: hm.Tensor) -> hm.Tensor:
     return x + (y - x) * y
 

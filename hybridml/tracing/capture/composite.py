@@ -22,32 +22,38 @@ from ...core.tensor import Tensor
 from .tracer import Tracer
 
 
-def composite(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Decorator of a function of tensors to one, which is elementwise and computed from its arguments alone.
+class Composite:
+    """A function of tensors to one, which is elementwise and computed from its arguments alone.
 
     Called by a trace it is one operation, of the same bits; everywhere else its operations one by one. So it is with a
     history to record, of tensors of several types or of narrow ones, whose operations round to them, and where somebody
     asks for the values of its variables.
     """
-    bodies: dict[np.dtype, Body] = {}
 
-    @functools.wraps(fn)
-    def call(*tensors: Tensor) -> Tensor:
+    def __init__(self, fn: Callable[..., Tensor]) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.bodies: dict[np.dtype, Body] = {}
+
+    @property
+    def here(self) -> Callable[..., Tensor]:
+        """The function for many calls at one place: bare where nothing is traced."""
+        return self.fn if current_interpreter() is None else self
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
         tracer = current_interpreter()
         if type(tracer) is not Tracer or tracer.observer is not None or not grad_is_off():
-            return fn(*tensors)
+            return self.fn(*tensors)
         dtype = tensors[0].dtype
         if dtype.kind != "f" or dtype.itemsize < 4 or any([t.dtype is not dtype for t in tensors]):
-            return fn(*tensors)
+            return self.fn(*tensors)
         lifted = [tracer.lift(t) for t in tensors]
         if any([t._array.aval.weak for t in lifted]):
-            return fn(*tensors)
-        body = bodies.get(dtype)
+            return self.fn(*tensors)
+        body = self.bodies.get(dtype)
         if body is None:
-            body = bodies[dtype] = _captured(fn, dtype, len(tensors))
+            body = self.bodies[dtype] = _captured(self.fn, dtype, len(tensors))
         return tracer.emit(COMPOSITE, lifted, {"body": body})
-
-    return call
 
 
 def _captured(fn: Callable[..., Tensor], dtype: np.dtype, count: int) -> Body:

@@ -27,7 +27,6 @@ from .grouping import Grouping, any_fails
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
-
 _WANT_MEMORY = frozenset((*TAKE_MEMORY, *LIBRARY))  # kinds of readers
 _IN_NO_ORDER = frozenset(("scan", "scatter", "gather"))
 
