@@ -82,6 +82,8 @@ def test_a_formula_is_one_operation_where_nobody_looks_into_it() -> None:
         return mixed(x, y)
 
     each = {"add", "subtract", "multiply"}
+    hm.trace(silent)(x, y)
+    assert not any(node.where for body in mixed.bodies.values() for node in body.graph.nodes())
     assert operations(silent, x, y) == {"composite"}
     assert operations(with_history, x, y) == each
     assert operations(silent, x, y.astype(hm.float64)) == each | {"astype"}

@@ -60,4 +60,7 @@ def _captured(fn: Callable[..., Tensor], dtype: np.dtype, count: int) -> Body:
     tracer = Tracer(fn.__name__)
     inputs = tuple([ir.input_node(Aval((), dtype), name) for name in fn.__code__.co_varnames[:count]])
     made: Any = tracer.run(lambda: fn(*map(tracer.wrap, inputs)))
-    return body_of(ir.Graph(inputs, (made._array,), fn.__name__))
+    graph = ir.Graph(inputs, (made._array,), fn.__name__)
+    for node in graph.nodes():
+        node.where = ""  # of whoever came first: each call has the line of its own
+    return body_of(graph)
