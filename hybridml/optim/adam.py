@@ -65,6 +65,7 @@ class Adam(Optimizer):
             shrink=1 - lr * group["weight_decay"],
         )
         decays = group.uses("weight_decay")
+        # Number k of a vector is two operations of a trace, with its axis one; alone it meets any device's tensors.
         traced = current_interpreter() is not None
         mean_of, square_of, stepped = moving_mean.here, moving_square.here, adam_step.here
         writes: Writes = []
@@ -84,7 +85,7 @@ class Adam(Optimizer):
             if group["amsgrad"]:
                 square = xp.maximum(parts(state["max_exp_avg_sq"]), square)
                 writes.append((state["max_exp_avg_sq"], square))
-            own = slice(k, k + 1) if traced and value.shape else k  # its numbers: a view is one operation, or two
+            own = slice(k, k + 1) if traced and value.shape and value.device == steps.device else k
             step_size, correction = s.step_size[own], s.correction[own]
             writes.append((p, stepped(value, mean, square, step_size, correction, s.eps)))
         return writes
