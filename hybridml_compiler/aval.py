@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,24 @@ from .sizes.values import evaluate
 from .sizes.values import parse as parse_size
 
 CPU = "cpu"
+T = TypeVar("T")
+
+
+class _fact(Generic[T]):
+    """A property of a type, which is worked out once where its sizes are numbers: the compiler asks for each twenty
+    times a node."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function, self.name = function, function.__name__
+        self.__doc__ = function.__doc__
+
+    def __get__(self, aval: Any, owner: type) -> T:
+        if aval is None:
+            return self  # type: ignore[return-value]
+        value = self.function(aval)
+        if not is_symbolic(aval.shape):
+            aval.__dict__[self.name] = value  # found before this method from now on
+        return value
 
 
 @record
@@ -41,15 +59,15 @@ class Aval:
     def ndim(self) -> int:
         return len(self.shape)
 
-    @property
+    @_fact
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @_fact
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    @property
+    @_fact
     def symbolic(self) -> bool:
         return is_symbolic(self.shape)
 

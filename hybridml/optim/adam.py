@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import arrays as xp
+from ..core.context import current_interpreter
 from ..core.tensor import Tensor
 from ..nn.parameter import Writes
+from .formulas import adam_step, moving_mean, moving_square
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .parts import parts
@@ -63,6 +65,9 @@ class Adam(Optimizer):
             shrink=1 - lr * group["weight_decay"],
         )
         decays = group.uses("weight_decay")
+        # Number k of a vector is two operations of a trace, with its axis one; alone it meets any device's tensors.
+        traced = current_interpreter() is not None
+        mean_of, square_of, stepped = moving_mean.here, moving_square.here, adam_step.here
         writes: Writes = []
         for k in ready:
             p = group["params"][k]
@@ -74,15 +79,15 @@ class Adam(Optimizer):
                 value = value * s.shrink
             elif decays:
                 g = g + value * s.weight_decay
-            mean = parts(state["exp_avg"])
-            mean = mean + (g - mean) * s.rest1
-            square = parts(state["exp_avg_sq"]) * s.beta2 + g * s.rest2 * g
+            mean = mean_of(parts(state["exp_avg"]), g, s.rest1)
+            square = square_of(parts(state["exp_avg_sq"]), g, s.beta2, s.rest2)
             writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
             if group["amsgrad"]:
                 square = xp.maximum(parts(state["max_exp_avg_sq"]), square)
                 writes.append((state["max_exp_avg_sq"], square))
-            denominator = xp.sqrt(square) / s.correction[k] + s.eps
-            writes.append((p, value - mean * s.step_size[k] / denominator))
+            own = slice(k, k + 1) if traced and value.shape and value.device == steps.device else k
+            step_size, correction = s.step_size[own], s.correction[own]
+            writes.append((p, stepped(value, mean, square, step_size, correction, s.eps)))
         return writes
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .. import arrays as xp
 from ..core.tensor import Tensor
 from ..nn.parameter import Writes
+from .formulas import moving_mean, moving_square, over_root
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .parts import parts
@@ -52,6 +52,8 @@ class RMSprop(Optimizer):
     def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
         names = ("lr", "alpha", "eps", "weight_decay", "momentum")
         scalars = Scalars(rest=1 - group["alpha"], **{name: group[name] for name in names})
+        mean_of, square_of, direction_of = moving_mean.here, moving_square.here, over_root.here
+        decays, keeps_speed = group.uses("weight_decay"), group.uses("momentum")
         writes: Writes = []
         for k in ready:
             p = group["params"][k]
@@ -59,17 +61,16 @@ class RMSprop(Optimizer):
             state, s = self.state[p], scalars.of(value.dtype)
             if group["maximize"]:
                 g = -g
-            if group.uses("weight_decay"):
+            if decays:
                 g = g + value * s.weight_decay
-            square = parts(state["square_avg"]) * s.alpha + g * s.rest * g
+            square = square_of(parts(state["square_avg"]), g, s.alpha, s.rest)
             writes.append((state["square_avg"], square))
             if group["centered"]:
-                mean = parts(state["grad_avg"])
-                mean = mean + (g - mean) * s.rest
+                mean = mean_of(parts(state["grad_avg"]), g, s.rest)
                 writes.append((state["grad_avg"], mean))
                 square = square - mean * mean
-            direction = g / (xp.sqrt(square) + s.eps)
-            if group.uses("momentum"):
+            direction = direction_of(g, square, s.eps)
+            if keeps_speed:
                 direction = parts(state["momentum_buffer"]) * s.momentum + direction
                 writes.append((state["momentum_buffer"], direction))
             writes.append((p, value - direction * s.lr))

@@ -39,7 +39,9 @@ def without_devices(graph: Graph) -> Graph:
 def _has_devices(graph: Graph) -> bool:
     """Whether it has a value that is not on the CPU, or a transfer, in a body or outside."""
     return any(
-        node.aval.device != CPU or node.kind == "transfer" or any(_has_devices(body.graph) for body in bodies_of(node))
+        node.aval.device != CPU
+        or node.kind == "transfer"
+        or (node.kind == "control" and any(_has_devices(body.graph) for body in bodies_of(node)))
         for node in graph.nodes()
     )
 

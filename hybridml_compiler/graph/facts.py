@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from .. import dtypes
+from ..ops.composite import COMPOSITE
 from ..ops.elementwise import astype
-from .body import bodies_of
+from .body import Body, bodies_of
 from .ir import Node
 
 EXPENSIVE = 0.1  # ns per element: from a division upwards
@@ -14,7 +15,14 @@ EXPENSIVE = 0.1  # ns per element: from a division upwards
 
 def element_cost(node: Node) -> float:
     """Nanoseconds of computing one element of a node from its operands; a constant or a position is there."""
-    return node.op.cost if node.op is not None and node.inputs else 0.0
+    if node.op is None or not node.inputs:
+        return 0.0
+    if node.op is not COMPOSITE:
+        return node.op.cost
+    body: Body = node.params["body"]
+    if body.element_cost is None:
+        body.element_cost = sum(map(element_cost, body.graph.nodes()))
+    return body.element_cost
 
 
 def is_expensive(node: Node) -> bool:

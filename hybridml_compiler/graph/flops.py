@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..ops.composite import COMPOSITE
 from ..sizes.dims import hint
 from .body import bodies_of
 from .ir import Node
@@ -32,7 +33,10 @@ def flops(kind: str, inputs: Sequence[Any], shape: Sequence[int]) -> int:
 def node_flops(node: Node) -> int:
     """Floating-point operations of a node; for loops and branches, see `operations`."""
     assert node.op is not None
-    return flops(node.op.kind, [n.shape for n in node.inputs], node.shape)
+    found = flops(node.op.kind, [n.shape for n in node.inputs], node.shape)
+    if node.op is not COMPOSITE:
+        return found
+    return found * sum(n.op is not None for n in node.params["body"].graph.nodes())
 
 
 def operations(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
@@ -40,7 +44,7 @@ def operations(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
     at most; for a branch those of either way."""
     known: set[Any] = set()
     for node in nodes:
-        bodies = list(bodies_of(node))
+        bodies = list(bodies_of(node)) if node.kind == "control" else []
         if not bodies:
             yield node, 1
             continue

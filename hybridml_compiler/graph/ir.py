@@ -184,7 +184,7 @@ def _text(params: Mapping[str, Any]) -> str:
 _SAYS_WHERE = ("transfer", "control")  # kinds whose rows infer the device of a result
 _KNOWN_SIZES = ("convolution",)  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
-_PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
+PLAIN: set[type] = {bool, int, float, str, type(None), tuple}  # and dtypes, and bodies: their repr says all of them
 _known: dict[Any, _Inferred] = {}
 _types: dict[Aval, Aval] = {}  # of results: equal ones are one object
 # What `canonical_params` found last: the node that a trace makes of it next need not find it again (5 us of 40).
@@ -196,7 +196,7 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     """(canonical parameters, their text, type of the result), remembered for operands and parameters seen before."""
     plain = True
     for value in params.values():
-        if type(value) not in _PLAIN and not isinstance(value, np.dtype):
+        if type(value) not in PLAIN and not isinstance(value, np.dtype):
             plain = False
         if has_dims(value):
             return _symbolic(op, avals, params)

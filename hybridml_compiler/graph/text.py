@@ -34,7 +34,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import LOCATION, ArgumentError, HybridmlError
 from ..ops.op import Op
-from ..ops.table import CONTROL, OPS
+from ..ops.table import OPS, WITH_BODIES
 from ..sizes.dims import symbol, symbols_of
 from ..sizes.guards import Guards, collecting
 from ..sizes.values import parse as parse_size
@@ -369,7 +369,7 @@ class _Parser:
             raise line.error("expected a type such as f32[4,8]") from None
 
 
-def parse_graph(text: str, ops: Mapping[str, Op] = ChainMap(OPS, CONTROL)) -> Graph:
+def parse_graph(text: str, ops: Mapping[str, Op] = ChainMap(OPS, WITH_BODIES)) -> Graph:
     """Inverse of `print_graph`. Nodes go through `apply`: shapes are checked and equal nodes become one.
 
     `ArgumentError` names the line, what was expected there, and what was found.

@@ -47,7 +47,9 @@ def verify(graph: Graph, stage: str = "") -> None:
             for message in _faults(node):
                 raise _fault(graph, node, message, stage)
             for body in bodies_of(node):
-                verify(body.graph, stage)
+                if not body.seen & VERIFIED:
+                    verify(body.graph, stage)
+                    body.seen |= VERIFIED
             node.seen |= VERIFIED
     for node in listed:
         raise _fault(graph, node, "a listed input is not an input node", stage)

@@ -6,6 +6,7 @@ from . import (
     analytic,
     comparison,
     complex,
+    composite,
     contraction,
     control,
     convolution,
@@ -42,8 +43,8 @@ _ROOMS = (
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
-# Operations of graphs alone: no public functions, `hybridml.control_flow` makes them.
-CONTROL: dict[str, Op] = {op.name: op for op in control.ROWS}
+# Operations of graphs alone: no public functions, `hybridml.control_flow` and the tracer make them.
+WITH_BODIES: dict[str, Op] = {op.name: op for op in (*control.ROWS, composite.COMPOSITE)}
 
 # Another library's name -> the row; only where the arguments mean the same. Array API names are the rows' own.
 ALIASES: dict[str, str] = {

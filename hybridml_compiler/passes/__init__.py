@@ -16,7 +16,6 @@ from ..graph.body import Body, body_of
 from ..graph.checks import alone
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
-from .canonical_views import canonical_views
 from .contractions import convolutions_as_products, transpose_products
 from .control import simplify_control
 from .fold import fold_constants
@@ -51,12 +50,11 @@ FIRST: tuple[tuple[str, Pass, str], ...] = (
     ("roll_loops", roll_loops, "a long Python loop compiles in the time of one step"),
 )
 PASSES: tuple[tuple[str, Pass, str], ...] = (
-    ("canonical_views", canonical_views, "one form a view, so that rules and fusion see through chains of them"),
+    ("simplify", simplify, "one form a view, which rules and fusion see through; less arithmetic, the same bits"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
     ("channels_last", channels_last, "between convolutions nothing is transposed"),
     ("convolutions_as_products", convolutions_as_products, "one tap or one window: the library of products is better"),
     ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
-    ("simplify", simplify, "less arithmetic, the same bits"),
     ("control_flow", control_flow, "loops and branches compute what is read of them, and bodies go through all passes"),
 )
 _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever

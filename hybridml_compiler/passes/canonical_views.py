@@ -18,9 +18,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
-from ..ops.table import OPS
+from ..graph.ir import Node, apply, constant
+from ..graph.rewrite import CONSTANT, Rule, make
+from ..ops.table import OPS, WITH_BODIES
 from ..sizes.values import has_dims
 from .patterns import filled, is_op, like, op_name, sample, scalar, splat
 
@@ -278,7 +278,8 @@ def _stretched_operands(node: Node) -> Node | None:
     operands = tuple([_unstretched(x) for x in node.inputs])
     if operands == node.inputs:
         return None
-    return like(make(op_name(node), *operands, **node.params), node)
+    assert node.op is not None
+    return like(apply(node.op, operands, node.params), node)
 
 
 def _stretched_samples() -> list[Node]:
@@ -297,7 +298,7 @@ def _stretched_samples() -> list[Node]:
     ]
 
 
-_ELEMENTWISE = tuple(name for name, op in OPS.items() if op.kind == "elementwise")
+_ELEMENTWISE = tuple(name for name, op in (OPS | WITH_BODIES).items() if op.kind == "elementwise")
 
 _STRETCHED = ("broadcast_to", "reshape", "full", CONSTANT)
 
@@ -306,9 +307,3 @@ OPERAND_RULES = (
 )
 
 VIEW_RULES = (*IDENTITY_RULES, *SIZE_ONE_RULES, *CHAIN_RULES, *OPERAND_RULES)
-_TABLE = Rules(VIEW_RULES, lasting=True)
-
-
-def canonical_views(graph: Graph) -> Graph:
-    """Bring views to the form that the module docstring describes."""
-    return rewrite(graph, _TABLE)

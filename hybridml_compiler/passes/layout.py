@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..graph.ir import Graph, Node, with_inputs
+from ..graph.ir import Graph, Node, apply, with_inputs
 from ..graph.rewrite import make
 from ..ops.movement import inverse
 from .canonical_views import permute_of_added_ones
@@ -161,7 +161,8 @@ def _agreed(node: Node, operands: Sequence[Form], wants: _Wants) -> tuple[Axes, 
 
 def _elementwise(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     agreed = _agreed(node, operands, wants)
-    return None if agreed is None else Form(make(op_name(node), *agreed[1], **node.params), agreed[0])
+    assert node.op is not None
+    return None if agreed is None else Form(apply(node.op, agreed[1], node.params), agreed[0])
 
 
 def _over_axes(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:

@@ -329,7 +329,8 @@ SCATTER_RULES = (
 )
 
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
-# Views again, for those that meet when the nodes between them are gone.
+# With the views, as those meet where the nodes between them go. One walk for all: each that changes a node near the
+# inputs makes all nodes after it anew.
 _TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES), lasting=True)
 
 

@@ -24,12 +24,13 @@ class Kept:
     groups: dict[Any, Any] = field(default_factory=dict)  # lowered, by signature (see lowering/memo.py)
     rebased: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = field(default_factory=dict)
     specs: dict[Any, KernelSpec] = field(default_factory=dict)  # by the identity of the loop nests they are made of
+    calls: dict[Any, Any] = field(default_factory=dict)  # by themselves: equal calls are one spec
     moved: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = field(default_factory=dict)  # of which, by how much
     verified: dict[int, Kernel] = field(default_factory=dict)
 
     def trimmed(self) -> Kept:
         """Returns itself, emptied where it held more than `_MOST` kernels."""
-        tables: tuple[dict[Any, Any], ...] = self.groups, self.rebased, self.specs, self.moved, self.verified
+        tables: list[dict[Any, Any]] = list(vars(self).values())
         if max(map(len, tables)) > _MOST:
             for table in tables:
                 table.clear()

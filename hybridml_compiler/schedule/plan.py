@@ -172,6 +172,8 @@ class _Planner:
             return [self._task(*opaque_of(_by_number(group)), group)]
         if group.call is not None:
             call, left, right = group.call
+            call = self.kept.calls.setdefault(call, call)
+            group.call = call, left, right
             before, operands = [], [left, right]
             for k, prepared in enumerate(self.target.prepared(call)):
                 if prepared is not None:

@@ -1,4 +1,4 @@
-"""Steps of many launches read where their operands are from a table."""
+"""Steps of many launches have these in a table."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ def test_steps_of_many_launches_compute_what_numpy_does(count: int, constants: b
     graph, arrays = products(count, constants=constants)
     found = pipeline.compile(graph, target=Cpu(host_spec()))
     assert ("@step.places" in found.llvm) == (count >= MANY) and len(found.launches) >= count
+    # A launch with a constant is code between two runs of the table's rows; all others are rows.
+    assert found.llvm.count("call void @hml_run_launches") == (count >= MANY) * ((count + 1) // 3 if constants else 1)
     value, results = arrays[0], []
     for weight in arrays[1:]:
         value = np.tanh(value @ weight)

@@ -131,7 +131,8 @@ class Layouts:
 
     def _is_dense(self, t: Tensor) -> bool:
         """Whether a tensor is dense in C order, and so is what its node says."""
-        if not t._array.shape:
+        size = t._array.aval.size
+        if type(size) is int and size == 1:
             return True
         if self._known(t._array) is not None:
             return False
@@ -178,4 +179,4 @@ class Layouts:
             except ValueError:
                 return None
         found: np.ndarray = node.op.eager(operand, **params)
-        return found
+        return None if found.flags.c_contiguous else found

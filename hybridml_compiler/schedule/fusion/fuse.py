@@ -27,6 +27,9 @@ from .grouping import Grouping, any_fails
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
+_WANT_MEMORY = frozenset((*TAKE_MEMORY, *LIBRARY))  # kinds of readers
+_IN_NO_ORDER = frozenset(("scan", "scatter", "gather"))
+
 
 @record(frozen=False)
 class Fusion:
@@ -96,20 +99,22 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
         if node.op is None:
             continue
         reading = readers[node]
-        for reader in reading:
-            if reader.kind in TAKE_MEMORY:
-                chosen.setdefault(node, TAKE_MEMORY[reader.kind])
-        for reader in reading:
-            if reader.kind in LIBRARY:
-                library = LIBRARY[reader.kind]
-                base = _memory_for(library, node, casts=target.reads_narrow(reader))
-                if base.op is not None:
-                    chosen.setdefault(base, library.reason)
-        if node.kind == "movement" and worth_turning(node, reading):
+        kinds = [reader.kind for reader in reading]
+        if not _WANT_MEMORY.isdisjoint(kinds):
+            for kind in kinds:
+                if kind in TAKE_MEMORY:
+                    chosen.setdefault(node, TAKE_MEMORY[kind])
+            for reader in reading:
+                if reader.kind in LIBRARY:
+                    library = LIBRARY[reader.kind]
+                    base = _memory_for(library, node, casts=target.reads_narrow(reader))
+                    if base.op is not None:
+                        chosen.setdefault(base, library.reason)
+        if node.kind == "movement" and "contraction" in kinds and worth_turning(node, reading):
             chosen.setdefault(node, "transposed operand of many products")
         of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
         homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
-        reason = chosen.get(node) or _reason(node, reading, weight[node])
+        reason = chosen.get(node) or _reason(node, reading, kinds, weight[node])
         if reason is None and len(homes[node]) > 1 and _moved_from(node, casts=True) not in chosen:
             # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
@@ -146,13 +151,13 @@ def _bytes_an_element(operand: Node, node: Node) -> float:
     )
 
 
-def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
+def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: float) -> str | None:
     assert node.op is not None
     if node.kind in OWN_LOOP:
         return f"{node.kind}: {'NumPy computes it' if node.kind == 'opaque' else 'a loop of its own'}"
-    if _is_view_of_memory(node):
+    if node.kind == "movement" and _is_view_of_memory(node):
         return None
-    if any(r.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
+    if weight >= 0.1 and not _IN_NO_ORDER.isdisjoint(kinds):
         return "read in no fixed order by a reader, and not cheap"
     if is_expensive(node):
         grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)

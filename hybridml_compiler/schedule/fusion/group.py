@@ -85,12 +85,12 @@ def row_aligned(
         n = stack.pop()
         for operand in n.inputs:
             inside = operand in roots
-            inlined = operand.op is not None and operand not in in_memory and not inside
-            if not inside and not (inlined and _reaches(operand, roots, in_memory)):
+            if not inside and (operand.op is None or operand in in_memory):
                 continue
             if not _keeps_rows(n, operand, space, axes):
-                return False
-            if inlined and operand not in seen:
+                if inside or _reaches(operand, roots, in_memory):
+                    return False
+            elif not inside and operand not in seen:
                 seen.add(operand)
                 stack.append(operand)
     return True

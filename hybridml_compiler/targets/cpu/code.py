@@ -14,7 +14,6 @@ from ...sizes.dims import hint, structural
 from ...sizes.guards import collecting
 from ..base import Stage
 from .llvm.modules import Module, PlanModules, modules_of
-from .llvm.registry import callee_of
 from .program import STEP, Loaded, StoredProgram, imports
 from .runtime import allocation, jit, threads
 from .runtime.linking import loader
@@ -49,7 +48,7 @@ class Code:
             return
         with self._stage("codegen"):
             # Linking wants the pool, and finds its code in the cache.
-            if self._wants_pool and callee_of(spec, self.cpu).parallel:
+            if self._wants_pool and self._specs.callee(spec).parallel:
                 self._compilation.add(threads.source())
                 self._wants_pool = False
             for module in modules:

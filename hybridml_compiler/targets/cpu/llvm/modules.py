@@ -64,11 +64,13 @@ class PlanModules:
     def __init__(self, cpu: CpuSpec) -> None:
         self.cpu = cpu
         self._known: dict[int, tuple[KernelSpec, list[Module]]] = {}  # by identity
+        self._callees: dict[int, tuple[KernelSpec, Callee]] = {}
 
     def trimmed(self) -> PlanModules:
         """Itself, with no more than so many specs from the plans before."""
         if len(self._known) > _MOST:
             self._known.clear()
+            self._callees.clear()
         return self
 
     def modules(self, spec: KernelSpec) -> list[Module]:
@@ -76,6 +78,13 @@ class PlanModules:
         found = self._known.get(id(spec))
         if found is None:
             found = self._known[id(spec)] = spec, _modules_of_spec(spec, self)
+        return found[1]
+
+    def callee(self, spec: KernelSpec) -> Callee:
+        """The function of a spec."""
+        found = self._callees.get(id(spec))
+        if found is None:
+            found = self._callees[id(spec)] = spec, callee_of(spec, self.cpu, self.modules(spec)[-1].symbol)
         return found[1]
 
 
@@ -88,9 +97,9 @@ def modules_of(plan: Plan, specs: PlanModules, *, timed: bool = False) -> list[M
         if isinstance(launch.spec, Copy):
             callees.append(None)
             continue
-        *_, own = needed = specs.modules(launch.spec)
-        found |= {module.symbol: module for module in needed}
-        callees.append(callee_of(launch.spec, cpu, own.symbol))
+        for module in specs.modules(launch.spec):
+            found.setdefault(module.symbol, module)
+        callees.append(specs.callee(launch.spec))
     lines = launch_sources(plan, callees)
     header = (
         f"{'timed ' * timed}step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"

@@ -22,7 +22,7 @@ from . import ir
 from .callee import Callee
 from .ir import i64
 from .kernel import KERNEL_TYPE
-from .operand_tables import MANY, TOGETHER, OperandTables
+from .operand_tables import MANY, TOGETHER, OperandTables, in_parallel
 from .sizes import Sizes
 from .spans import Spans
 from .types import I8, I64, PTR, VOID
@@ -87,6 +87,11 @@ def emit_step(
     if blas:
         _blas(b, module, "hold")
     for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
+        if tables is not None and callee is not None and spans is None and part is None and not launch.checked:
+            if tables.launch(module.function(callee.symbol, KERNEL_TYPE), callee, launch.operands):
+                continue
+        if tables is not None:
+            tables.run()
         filled = tables is not None and not isinstance(launch.spec, Copy) and tables.fill(launch.operands)
         pointers = [] if filled else [slots.pointer(place) for place in launch.operands]
         for k, place in enumerate(launch.operands if b.checks else ()):
@@ -115,13 +120,13 @@ def emit_step(
             elif not callee.parallel:
                 b.call(function, [operands, i64(0), total])
             elif not is_dim(count):
-                _parallel(b, module, shared, job)
+                in_parallel(b, shared, job)
             else:
                 with b.if_else(b.icmp_signed("<", total, i64(callee.parallel_from))) as (few, many):
                     with few:
                         b.call(function, [operands, i64(0), total])
                     with many:
-                        _parallel(b, module, shared, job)
+                        in_parallel(b, shared, job)
         violated = b.violated() if hold else None
         if violated is not None:
             with b.if_then(violated, likely=False):
@@ -134,6 +139,7 @@ def emit_step(
                     _blas(b, module, "release")
                 b.ret(i64(number + 1))
     if tables is not None:
+        tables.run()
         tables.end()
     if blas:
         _blas(b, module, "release")
@@ -181,12 +187,6 @@ class _Memory:
                 self._bases[key] = self.b.given(self.table, self.first[place.base] + place.number)
         base = self._bases[key]
         return base if same(place.offset, 0) else self.b.gep(base, [self.sizes.value(place.offset)], source_etype=I8)
-
-
-def _parallel(b: ir.IRBuilder, module: ir.Module, function: Any, job: Sequence[Any]) -> None:
-    """Launches threads. `job`: operands, iterations, granule, ranges per thread."""
-    run = module.function("hml_parallel_chunks", ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I64]))
-    b.call(run, [module.variable("hml_pool", I8), function, *job])
 
 
 def _memcpy(b: ir.IRBuilder, module: ir.Module, pointers: Sequence[Any], nbytes: Any) -> None:
