@@ -152,11 +152,9 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 
 
 def _is_square(x: Any, y: Any) -> bool:
-    """Whether a power is a product, exact to rounding: x ** 2 of the dtype of x."""
-    if not isinstance(x, Tensor) or isinstance(y, _ARRAYS):
-        return False
-    y = concrete_value(y)
-    return y == 2 and (type(y) is int or x.dtype.kind == "f") and x.dtype.kind in "iuf"
+    """Whether a power is a product, exact to rounding: `x ** 2`. A float may be the input of a program: `x ** 2.0` is
+    computed as a power in either style."""
+    return type(x) is Tensor and x.dtype.kind in "iuf" and type(y) in (int, IntProxy) and concrete_value(y) == 2
 
 
 def _has_history(args: tuple[Any, ...]) -> bool:

@@ -20,8 +20,6 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import LISTED, MOST, WORTH, known_or_made
-from hybridml_compiler.errors import HybridmlError
-from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 
@@ -33,10 +31,11 @@ from ..core.library import MISS, missed
 from ..core.source_location import here
 from ..core.tensor import Tensor, like, place_of, wrap
 from .capture.memory_order import memory_order
-from .function import Call, TracedFunction
+from .function import TracedFunction
+from .library_call import has_other_bits, native_call
 from .run.native_program import Given, Native, arenas, is_plain, native_of
 from .run.program import Program
-from .run.recorded_call import Recorded, Stateful, as_tensor
+from .run.recorded_call import Recorded, Stateful
 from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 
 _MOST_RECENT = 8  # signatures that are tried one after the other, 0.1 us each, before one is looked up in 2 us
@@ -432,7 +431,12 @@ class LibraryFunction:
             self.forget()
             self.traced.clear()
             return None
-        found = self.native(call, inputs, given, off) or (missed if self.is_large(values) else _by_operation)
+        if self.waiting is not None and any(map(has_other_bits, call.path.program.graph.nodes())):
+            self.worth = not self.least  # pulls of other shapes will have other bits, too
+            found = None
+        else:
+            found = native_call(call, inputs, given, off)
+        found = found or (missed if self.is_large(values) else _by_operation)
         self.known[key] = found
         self.programs[key] = call.path.program
         self.bytes += arenas[0] - before
@@ -447,63 +451,6 @@ class LibraryFunction:
         self.recent.clear()
         self.direct, self.bytes = missed, 0
 
-    def native(self, call: Call, inputs: Given, given: Given, off: bool) -> Native | None:
-        """A path as one native call, with a node of the tape where a gradient is wanted; None if it takes more."""
-        entry, path, program = call.entry, call.path, call.path.program
-        asks = entry.scalars or entry.integers or entry.drawn or entry.grad_guards or entry.aliased or entry.not_zero
-        if entry.root is not path or asks or path.effects or path.own or path.cut or path.grads or path.views:
-            return None
-        if self.waiting is not None and any(map(_has_other_bits, program.graph.nodes())):
-            self.worth = not self.least  # those of other shapes will have other bits, too
-            return None
-        (whole,) = path.structure.children
-        outputs = [r.index for r in path.results if r.kind == "output"]
-        count = len(outputs)
-        if outputs != list(range(count)) or any(r.kind != "output" and r.value is not None for r in path.results):
-            return None
-        if whole.kind is not None and not issubclass(whole.kind, tuple):
-            return None
-        if any(child.kind is not None for child in whole.children) or not count:
-            return None
-        if [*program.executable.fresh] != [*range(count)]:  # two results are one, or one is an input
-            return None
-        arguments, captured = path.inputs[: len(given)], path.inputs[len(given) :]
-        if [(i.kind, i.index) for i in arguments] != [("argument", k) for k in range(len(given))]:  # one is not read
-            return None
-        if any(i.kind not in ("held", "array") for i in captured):
-            return None
-        more = [as_tensor(i.real) for i in captured]
-        native = native_of(program, [*given, *more])
-        if native is missed:
-            return None
-        run: Native | Stateful = Stateful(path, native, more) if path.draws or path.writes else native
-        found: Native = functools.partial(_before, native, more) if more and run is native else run
-        if not off and any(o._node is not None for o in program.outputs[:count]):
-            wanting = [k for k, v in enumerate(inputs) if type(v) is Tensor and v._node is not None]
-            if any(k >= count for k in program.differentiable()):
-                return None
-            try:
-                found = Recorded(program, run, wanting, more)
-            except HybridmlError:  # it has no gradient, which a backward will say
-                return None
-        if whole.kind is None or (whole.kind is tuple and count == len(path.results) > 1):
-            return found
-        return functools.partial(_packed, found, whole.kind, [r.kind == "output" for r in path.results])
-
-
-def _before(native: Native, more: Given, *given: Any) -> Any:
-    return native(*given, *more)
-
-
-def _packed(call: Native, kind: Any, present: list[bool], *given: Any) -> Any:
-    """The results of a call in a tuple of their class, with None between them."""
-    out = call(*given)
-    if out is MISS:
-        return MISS
-    found = iter((out,) if type(out) is Tensor else out)
-    values = [next(found) if there else None for there in present]
-    return tuple(values) if kind is tuple else kind(*values)
-
 
 def _is_shape(value: Any) -> bool:
     return type(value) is tuple and all(type(n) is int for n in value)
@@ -512,14 +459,6 @@ def _is_shape(value: Any) -> bool:
 def _is_static(value: Any) -> bool:
     """Whether a value is a tuple of integers, or of such tuples."""
     return type(value) is tuple and all(type(n) is int or _is_static(n) for n in value)
-
-
-def _has_other_bits(node: ir.Node) -> bool:
-    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
-    op = node.op
-    if op is None or node.kind == "scatter":  # which combine in the order of their indices
-        return False
-    return node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT)
 
 
 def _pull_guarded(g: Tensor, node: Node) -> Any:

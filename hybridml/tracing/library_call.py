@@ -1,0 +1,79 @@
+"""A captured call of a library function as one native call."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import HybridmlError
+from hybridml_compiler.graph import ir
+
+from ..core.library import MISS, missed
+from ..core.tensor import Tensor
+from .function import Call
+from .run.native_program import Given, Native, native_of
+from .run.recorded_call import Recorded, Stateful, as_tensor
+
+
+def native_call(call: Call, inputs: Given, given: Given, off: bool) -> Native | None:
+    """A path as one native call, with a node of the tape where a gradient is wanted; None if it takes more."""
+    entry, path, program = call.entry, call.path, call.path.program
+    asks = entry.scalars or entry.integers or entry.drawn or entry.grad_guards or entry.aliased or entry.not_zero
+    if entry.root is not path or asks or path.effects or path.own or path.cut or path.grads or path.views:
+        return None
+    (whole,) = path.structure.children
+    outputs = [r.index for r in path.results if r.kind == "output"]
+    count = len(outputs)
+    if outputs != list(range(count)) or any(r.kind != "output" and r.value is not None for r in path.results):
+        return None
+    if whole.kind is not None and not issubclass(whole.kind, tuple):
+        return None
+    if any(child.kind is not None for child in whole.children) or not count:
+        return None
+    if [*program.executable.fresh] != [*range(count)]:  # two results are one, or one is an input
+        return None
+    arguments, captured = path.inputs[: len(given)], path.inputs[len(given) :]
+    if [(i.kind, i.index) for i in arguments] != [("argument", k) for k in range(len(given))]:  # one is not read
+        return None
+    if any(i.kind not in ("held", "array") for i in captured):
+        return None
+    more = [as_tensor(i.real) for i in captured]
+    native = native_of(program, [*given, *more])
+    if native is missed:
+        return None
+    run: Native | Stateful = Stateful(path, native, more) if path.draws or path.writes else native
+    found: Native = functools.partial(_before, native, more) if more and run is native else run
+    if not off and any(o._node is not None for o in program.outputs[:count]):
+        wanting = [k for k, v in enumerate(inputs) if type(v) is Tensor and v._node is not None]
+        if any(k >= count for k in program.differentiable()):
+            return None
+        try:
+            found = Recorded(program, run, wanting, more)
+        except HybridmlError:  # it has no gradient, which a backward will say
+            return None
+    if whole.kind is None or (whole.kind is tuple and count == len(path.results) > 1):
+        return found
+    return functools.partial(_packed, found, whole.kind, [r.kind == "output" for r in path.results])
+
+
+def has_other_bits(node: ir.Node) -> bool:
+    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
+    op = node.op
+    if op is None or node.kind == "scatter":  # which combine in the order of their indices
+        return False
+    return node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT)
+
+
+def _before(native: Native, more: Given, *given: Any) -> Any:
+    return native(*given, *more)
+
+
+def _packed(call: Native, kind: Any, present: list[bool], *given: Any) -> Any:
+    """The results of a call in a tuple of their class, with None between them."""
+    out = call(*given)
+    if out is MISS:
+        return MISS
+    found = iter((out,) if type(out) is Tensor else out)
+    values = [next(found) if there else None for there in present]
+    return tuple(values) if kind is tuple else kind(*values)
