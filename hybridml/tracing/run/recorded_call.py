@@ -21,6 +21,9 @@ from .native_program import Given, Native, is_plain, native_of
 from .program import Backward, Program
 
 
+_COMPARED = frozenset((int, float, bool, str, type(None)))
+
+
 class Stateful:
     """A native call that draws random numbers, or updates its arguments, as a batch norm in training does."""
 
@@ -72,8 +75,11 @@ class Stateful:
         if not is_plain(native):
             return missed
         draws, captured = [(draw, draw.at - len(given)) for draw in self.draws], self.captured
+        expected = [_sort(a) for a in args]
 
         def call(*args: Any) -> Any:
+            if [*map(_sort, args)] != expected:  # before anything is drawn: a checkpoint has no other numbers
+                return MISS
             operands, taken, out = [*captured], [], MISS
             for draw, at in draws:
                 state = np.empty(2, np.uint64)
@@ -88,6 +94,16 @@ class Stateful:
             return out
 
         return call
+
+
+def _sort(value: Any) -> Any:
+    """What a native call tells arguments apart by, as far as it can be had in little time."""
+    kind = type(value)
+    if kind is Tensor:
+        return value._array.shape
+    if kind in _COMPARED or (kind is tuple and all([type(n) is int for n in value])):
+        return kind, value
+    return kind
 
 
 class Recorded:
