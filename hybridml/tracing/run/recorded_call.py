@@ -20,7 +20,6 @@ from .compiled_path import CompiledPath
 from .native_program import Given, Native, is_plain, native_of
 from .program import Backward, Program
 
-
 _COMPARED = frozenset((int, float, bool, str, type(None)))
 
 
