@@ -16,7 +16,7 @@ import hybridml as hm
 from hybridml import nn
 from tests.support import torch_cases, torch_layers, torch_names
 from tests.support.torch_cases import recorded
-from tests.support.torch_checks import close_to_record, inputs_of, module_close_to_record
+from tests.support.torch_checks import close_to_record, firsts, inputs_of, module_close_to_record
 
 DEVICE = "reference"
 
@@ -33,11 +33,6 @@ class Torch:
 TORCH = Torch()
 ON_CPU = ("window", "bartlett_window", "kaiser_window", "logspace")  # they are made from numbers, and not of tensors
 NAMES = [name for name in torch_names.FUNCTIONS if not name.startswith(ON_CPU)]
-
-
-def firsts(names: Iterable[str]) -> list[str]:
-    """The first case of each function or class."""
-    return list({name.split()[0]: name for name in reversed([*names])}.values())
 
 
 def of_two_dimensions(names: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 from tests.support.torch_cases import CONSTANT, recorded
 from tests.support.torch_cases import arrays as arrays_of
-from tests.support.torch_checks import close_to_record, inputs_of, module_close_to_record
+from tests.support.torch_checks import close_to_record, in_one_form, inputs_of, module_close_to_record
 from tests.support.torch_layers import FUNCTIONS, MODULES, RECORDED
 
 F = hm.functional
@@ -46,12 +46,12 @@ def parameters(names: Iterable[str]) -> list[Any]:
 
 @pytest.mark.parametrize("name", parameters(FUNCTIONS))
 def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
-    close_to_record(name, FUNCTIONS[name], F, torch_record[0])
+    in_one_form(name, FUNCTIONS, lambda: close_to_record(name, FUNCTIONS[name], F, torch_record[0]))
 
 
 @pytest.mark.parametrize("name", parameters(MODULES))
 def test_keys_values_and_gradients_of_modules_are_pytorchs(name: str, torch_record: Any) -> None:
-    module = module_close_to_record(name, MODULES[name], *torch_record)
+    module = in_one_form(name, MODULES, lambda: module_close_to_record(name, MODULES[name], *torch_record))
     assert repr(module).startswith(type(module).__name__)
 
 

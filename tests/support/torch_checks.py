@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import hybridml as hm
 from hybridml import nn
 
+from .by_operation import by_operation
 from .closeness import assert_close
 from .torch_cases import CONSTANT, arrays, cotangent, state
+
+R = TypeVar("R")
+
+
+def firsts(names: Iterable[str]) -> list[str]:
+    """The first case of each function or class."""
+    return list({name.split()[0]: name for name in reversed([*names])}.values())
+
+
+def in_one_form(name: str, names: Iterable[str], check: Callable[[], R]) -> R:
+    """A check with native calls for the first case of a function and for all of products; others run by operation.
+
+    Their options are what PyTorch's record is for. Native calls of each would be 4 ms of LLVM a kernel, and are
+    compared with those by operation in test_compiled_composites.
+    """
+    native = name in firsts(names) or name.lower().startswith(SUMS)
+    return check() if native else by_operation(check)
 
 
 def inputs_of(name: str, inputs: dict[str, Any], device: str = "cpu") -> Any:

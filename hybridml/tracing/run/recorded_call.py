@@ -96,7 +96,7 @@ class Stateful:
 
 
 def _sort(value: Any) -> Any:
-    """What a native call tells arguments apart by, as far as it can be had in little time."""
+    """The kind and value, or the shape, of an argument, by which calls of a function are told apart."""
     kind = type(value)
     if kind is Tensor:
         return value._array.shape
