@@ -42,7 +42,11 @@ def workload_sizes(name: str) -> set[str]:
     return set(inspect.signature(make).parameters)
 
 
-@pytest.mark.parametrize("name", [n for n, w in WORKLOADS.items() if w.kind == "steady" and len(w.candidates) > 2])
+STEADY = [n for n, w in WORKLOADS.items() if w.kind == "steady" and len(w.candidates) > 2]
+DEEP = ("resnet_step", "alexnet_step")  # 6 s of compiling; the examples have a smaller ResNet
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in DEEP else n for n in STEADY])
 def test_the_styles_agree_on_smaller_inputs(name: str) -> None:
     workload, sizes = WORKLOADS[name], SMALL.get(name, {})
     small = {k: smaller(a) if name not in SMALL else a for k, a in workload.arrays(**sizes).items()}

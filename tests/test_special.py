@@ -127,7 +127,10 @@ ONE: dict[str, Callable[..., hm.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*TWO, *ONE])
+LARGE = ("beta",)  # 390 kB of IR, the exponential of betaln
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in (*TWO, *ONE)])
 def test_both_styles_and_gradients(name: str) -> None:
     function, count = (TWO[name], 2) if name in TWO else (ONE[name], 1)
     points = list(np.random.default_rng(6).uniform(0.1, 0.95, (count, 5)))

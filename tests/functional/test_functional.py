@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from tests.support.torch_cases import FUNCTIONS, cotangent, recorded
-from tests.support.torch_checks import close_gradient, close_value, inputs_of
+from tests.support.torch_cases import FUNCTIONS, recorded
+from tests.support.torch_checks import close_to_record, in_one_form
 
 F = hm.functional
 
@@ -22,15 +22,7 @@ def torch_values() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_value_and_gradients_are_pytorchs(name: str, torch_values: dict[str, np.ndarray]) -> None:
-    case, key = FUNCTIONS[name], f"F {name}"
-    t = inputs_of(name, case.inputs)
-    out = case.run(F, t)
-    close_value(out, torch_values[f"{key}|out"], name)
-    (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
-    for input_name, tensor in vars(t).items():
-        expected = torch_values.get(f"{key}|grad {input_name}")
-        if expected is not None:
-            close_gradient(tensor, expected, input_name)
+    in_one_form(name, FUNCTIONS, lambda: close_to_record(name, FUNCTIONS[name], F, torch_values))
 
 
 @pytest.mark.parametrize("name", ["relu", "elu", "gelu", "silu", "softplus", "logsigmoid", "leaky_relu"])
