@@ -75,7 +75,6 @@ def pytest_collection_finish() -> None:
     rare: with Python's own 700 objects between them they are a twentieth of the suite's time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture
