@@ -71,8 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collections of garbage look at what tests make, and not at a million objects of modules and test items. They are
-    rare: with Python's own 700 objects between them they are a twentieth of the suite's time."""
+    """Collections of garbage look at what tests make, and not at a million objects of modules and test items."""
     gc.collect()
     gc.freeze()
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from tests.support.by_operation import by_operation
 from tests.support.torch_cases import CONSTANT, recorded
 from tests.support.torch_cases import arrays as arrays_of
 from tests.support.torch_checks import close_to_record, in_one_form, inputs_of, module_close_to_record
@@ -70,7 +71,7 @@ def value_and_gradients(name: str, tensors: dict[str, hm.Tensor]) -> list[Any]:
 @pytest.mark.parametrize("name", FIRST)
 def test_traced_is_eager(name: str) -> None:
     t = vars(inputs_of(FIRST[name], FUNCTIONS[FIRST[name]].inputs))
-    eager = value_and_gradients(FIRST[name], t)
+    eager = by_operation(lambda: value_and_gradients(FIRST[name], t))
     traced = hm.trace(lambda: value_and_gradients(FIRST[name], t))()
     for got, expected in zip(traced, eager, strict=True):
         np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5, strict=True)

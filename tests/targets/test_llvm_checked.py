@@ -210,7 +210,7 @@ def test_checked_code_has_entries_of_its_own_in_the_cache(monkeypatch: pytest.Mo
 PARTS = 8
 
 
-@pytest.mark.parametrize("most", [2, pytest.param(99, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_operation_table(part: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row, at its samples in one program."""
