@@ -39,6 +39,10 @@ def deciding(op: Op) -> int:
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
     """`op.eager` for operands whose `deciding` one is large."""
+    order = _common_order(arrays) if op.kind == "elementwise" and not params else None
+    if order is not None:  # the result lies as the operands, as NumPy's does
+        found = compute(op, [a.transpose(order) if a.ndim == len(order) else a for a in arrays], params)
+        return found.transpose(np.argsort(order))
     if op.kind in LARGE_KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
@@ -55,6 +59,19 @@ def materialized(array: np.ndarray) -> np.ndarray:
     found = _pointwise(_positive, [array])
     assert found is not None
     return found
+
+
+def _common_order(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
+    """The order of axes in which all operands of one shape are dense, if it is another than theirs; None without one.
+
+    Results of convolutions lie so, with channels last.
+    """
+    first = arrays[0]
+    if first.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(first.ndim), key=lambda k: -first.strides[k]))
+    same = [a.transpose(order).flags.c_contiguous if a.shape == first.shape else a.size == 1 for a in arrays]
+    return order if all(same) else None
 
 
 def _is_plain(array: np.ndarray) -> bool:

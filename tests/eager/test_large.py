@@ -82,3 +82,12 @@ def test_large_bfloat16_is_computed_in_float32(name: str) -> None:
         small = [f(x[k : k + 32], y[k : k + 32] if y is not row else y).numpy() for k in range(0, 256, 32)]
         assert got.dtype == (hm.bfloat16 if name in ("multiply", "maximum", "divide") else hm.bool)
         np.testing.assert_array_equal(got.numpy(), np.concatenate(small))
+
+
+def test_operands_in_another_order_of_memory_are_computed_in_it() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((8, 40, 30, 16)).astype("f4").transpose(0, 3, 1, 2) for _ in range(2))
+    x, y, dense = hm.asarray(a), hm.asarray(b), hm.asarray(np.ascontiguousarray(b))
+    for found, expected in ((hm.relu(x), np.where(a <= 0, 0, a)), (x * y, a * b), (x * 2.0, a * 2), (x + dense, a + b)):
+        assert found.numpy().tobytes() == np.asarray(expected, "f4").tobytes()
+    assert all(t.numpy().strides == a.strides for t in (hm.relu(x), x * y, x * 2.0))
