@@ -24,7 +24,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 
 from ..core import pytree
-from ..core.autodiff.tape import Leaf, Node, is_node, kept_by, make_node, parents_of, stale
+from ..core.autodiff.tape import Leaf, Node, is_node, kept_by, make_node, parents_of, stale, stamp_of
 from ..core.context import beside, current_interpreter, enable_grad, grad_is_off, place_var
 from ..core.interpreter import interpreter_stack
 from ..core.library import MISS, missed
@@ -51,9 +51,9 @@ _PLAIN = (int, str, type(None))
 def _first_of(calls: tuple[Native, ...]) -> Native:
     """The first of these calls that takes the arguments: the layers of a network have several signatures."""
 
-    def direct(*args: Any, **names: Any) -> Any:
+    def direct(*args: Any) -> Any:
         for call in calls:
-            out = call(*args, **names)
+            out = call(*args)
             if out is not MISS:
                 return out
         return MISS
@@ -156,14 +156,16 @@ class LibraryFunction:
     def refuse_overwritten(self, node: Node) -> None:
         """Raises where an input was written to that the program of the call keeps."""
         _, place, key, values, given = kept_by(node)
-        written = [k for k, t in enumerate(given) if type(t) is Tensor and t._version]
+        versions = [t._version if type(t) is Tensor else 0 for t in given]
+        made = stamp_of(node)
+        written = [k for k, v in enumerate(versions) if (v[0] if type(v) is list else v) > made]
         if not written:
             return
         with enable_grad():  # a backward runs without, and the call did not
             call = self.known.get(key) or self.make(key, values, given)
         for k in written:
             if isinstance(call, Recorded) and k in call.kept:
-                stale(self.name, f"input {self.names[k]}", given[k]._version, node, place)
+                stale(self.name, f"input {call.program.nodes[k].name}", versions[k], node, place)
 
     def is_strided_row(self, values: Sequence[Any]) -> bool:
         """Whether a call is one operation on memory with gaps or in another order, which NumPy does as it is."""

@@ -46,7 +46,7 @@ def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> 
     if op.kind in LARGE_KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
-            found = _of_signature(op, [np.ascontiguousarray(a) for a in arrays], params)
+            found = _of_signature(op, [a if a.flags.c_contiguous else a.copy() for a in arrays], params)
         if found is not None:
             return found
     return op.run(arrays, params)

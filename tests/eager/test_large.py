@@ -91,3 +91,12 @@ def test_operands_in_another_order_of_memory_are_computed_in_it() -> None:
     for found, expected in ((hm.relu(x), np.where(a <= 0, 0, a)), (x * y, a * b), (x * 2.0, a * 2), (x + dense, a + b)):
         assert found.numpy().tobytes() == np.asarray(expected, "f4").tobytes()
     assert all(t.numpy().strides == a.strides for t in (hm.relu(x), x * y, x * 2.0))
+
+
+def test_a_number_as_an_index_takes_an_axis_away() -> None:
+    x = hm.asarray(np.arange(1 << 17, dtype="f4").reshape(512, 256))
+    for index in (hm.tensor(3), hm.broadcast_to(hm.tensor(3), (2,))):
+        assert hm.take(x, index, axis=0).shape == (*index.shape, 256)
+    for dtype in (hm.bool, hm.uint8, hm.int64, hm.float16, hm.bfloat16, hm.complex64):
+        found = hm.ones((512, 256), dtype=dtype)
+        assert found.dtype is dtype and found.shape == (512, 256) and hm.astype(found, hm.bool).all()

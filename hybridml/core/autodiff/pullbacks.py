@@ -120,7 +120,6 @@ class PullLibrary:
 
 def _rules(op: Op, wanting: tuple[int, ...], names: Sequence[str]) -> Callable[..., Any]:
     """The rules of these inputs as one function of the cotangent and of what they keep."""
-
     wanted = [(rule, op.needs[k] or ()) for k in wanting if (rule := op.vjp[k]) is not None]
 
     def rules(g: Tensor, *kept: Any) -> Any:
