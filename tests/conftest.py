@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # A hundred tests start processes, and each would compile 500 files again: half of an import.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         sys.dont_write_bytecode = False
+    gc.disable()  # until the tests are known: imports make no garbage, and collections look at all of them
     os.environ["MPLBACKEND"] = "Agg"
     examples.all_of_them = config.getoption("--slow")
     os.environ.pop("HYBRIDML_DEBUG", None)
@@ -72,8 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Collections of garbage look at what tests make, and not at a million objects of modules and test items."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
