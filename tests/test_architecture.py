@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,6 +107,7 @@ def modules(root: Path, package: str) -> Iterator[tuple[str, Path]]:
 
 
 @cache
+@functools.cache
 def arrows(root: Path, package: str) -> list[Arrow]:
     """Every import in a package: at module level, in a function, for type checking, or by `import_module("...")`."""
     found = []

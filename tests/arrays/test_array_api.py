@@ -11,7 +11,8 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ STYLES: dict[str, Any] = {"eager": hm, "traced": traced_namespace()}
 @pytest.fixture(params=STYLES)
 def xp(request: pytest.FixtureRequest) -> Any:
     return STYLES[request.param]
+
+
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Says in an error which member it is about."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(name)
+        raise
 
 
 def member(xp: Any, path: str) -> Any:
@@ -58,18 +69,19 @@ def check_signature(function: Callable[..., Any], standard: str) -> None:
         assert parameter.default is not parameter.empty or parameter.kind in variable, f"{parameter.name} is required"
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_signature(xp: Any, name: str) -> None:
-    check_signature(member(xp, name), FUNCTIONS[name])
+def test_signatures(xp: Any) -> None:
+    for name, standard in FUNCTIONS.items():
+        with about(name):
+            check_signature(member(xp, name), standard)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_method(xp: Any, name: str) -> None:
-    standard = inspect.signature(eval(f"lambda {METHODS[name][1:-1]}: None"))
-    have = inspect.signature(getattr(type(xp.asarray(1.0)), name))
-    arguments = [p.name for p in standard.parameters.values() if p.kind is POSITIONAL]
-    keywords = {p.name: None for p in standard.parameters.values() if p.kind is KEYWORD}
-    have.bind(*arguments, **keywords)
+def test_methods(xp: Any) -> None:
+    for name, text in METHODS.items():
+        standard = inspect.signature(eval(f"lambda {text[1:-1]}: None"))
+        arguments = [p.name for p in standard.parameters.values() if p.kind is POSITIONAL]
+        keywords = {p.name: None for p in standard.parameters.values() if p.kind is KEYWORD}
+        with about(name):
+            inspect.signature(getattr(type(xp.asarray(1.0)), name)).bind(*arguments, **keywords)
 
 
 def test_attributes_constants_and_info(xp: Any) -> None:

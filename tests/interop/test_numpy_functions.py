@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -36,9 +33,9 @@ def test_a_traced_gradient_is_the_eager_one(sample: Sample) -> None:
     check_traced_gradient(sample)
 
 
-@pytest.mark.parametrize("func", [f for f in OVERRIDABLE_FUNCTIONS if table.target_of(f)], ids=table.name_of)
-def test_a_row_takes_all_of_numpys_parameters(func: Callable[..., Any]) -> None:
-    assert not not_taken(func)
+def test_rows_take_all_of_numpys_parameters() -> None:
+    rows = [f for f in OVERRIDABLE_FUNCTIONS if table.target_of(f)]
+    assert len(rows) > 300 and not {table.name_of(f): missing for f in rows if (missing := not_taken(f))}
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -32,16 +32,17 @@ def test_table_protocol_and_numpy_builder_name_the_same_instructions() -> None:
         assert len(parameters) == row.arity and callable(getattr(S, name)), name
 
 
-@pytest.mark.parametrize("name", [n for n, r in ISA.items() if r.result in ("same", "bool")])
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_result_dtype_is_what_the_numpy_builder_gives(name: str, dtype: np.dtype) -> None:
-    row = ISA[name]
-    operands = [arr([1, 0, 1], dtype)] * row.arity
-    if dtype.kind not in row.kinds:
-        with pytest.raises(DTypeError, match=name):
-            result_dtype(name, (dtype,) * row.arity)
-        return
-    assert S.dtype(getattr(S, name)(*operands)) is result_dtype(name, (dtype,) * row.arity)
+def test_result_dtype_is_what_the_numpy_builder_gives(dtype: np.dtype) -> None:
+    for name, row in ISA.items():
+        if row.result not in ("same", "bool"):
+            continue
+        operands = [arr([1, 0, 1], dtype)] * row.arity
+        if dtype.kind not in row.kinds:
+            with pytest.raises(DTypeError, match=name):
+                result_dtype(name, (dtype,) * row.arity)
+        else:
+            assert S.dtype(getattr(S, name)(*operands)) is result_dtype(name, (dtype,) * row.arity), name
 
 
 def test_result_dtype_of_the_others() -> None:

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import TestCase
 
 import pytest
 
@@ -177,20 +178,20 @@ def test_without_a_home_directory_code_is_kept_in_memory() -> None:
     assert store.get("ab") == b"code" and store.info().directory is None and len(caught) == 1
 
 
-def test_where_warnings_are_errors_they_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_warnings_are_errors_they_are_logged(tmp_path: Path) -> None:
     """The disk costs time, never a call."""
     store = ObjectCache(tmp_path)
     store.put("ab", b"code")
     (tmp_path / "objects" / "ab" / "ab").write_bytes(b"junk")
     (tmp_path / "file").write_text("in the way")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), TestCase().assertLogs() as found:
         warnings.simplefilter("error")
         assert ObjectCache(tmp_path).get("ab") is None
         assert ObjectCache(tmp_path / "file").info().directory is None
         store.put("file", b"code")  # "fi" is a folder of its own
         (tmp_path / "objects" / "cd").write_text("a file where a folder should be")
         store.put("cd", b"code")
-    assert [word for record in caplog.records for word in ("damaged", "cannot be used", "cannot write")
+    assert [word for record in found.records for word in ("damaged", "cannot be used", "cannot write")
             if word in record.getMessage()] == ["damaged", "cannot be used", "cannot write"]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 from typing import Any
+from unittest import TestCase
 
 import pytest
 
@@ -26,7 +27,7 @@ class Model(hm.nn.Module):
         return x * len(range(self.steps)) * self.sizes[1]
 
 
-def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons(trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, depth, w = hm.ones((2, 3)), 1, hm.ones((3,))
 
     @trace
@@ -37,11 +38,11 @@ def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pyte
     def why() -> str:
         return f.retraces[-1].removeprefix("f retraced: ")
 
-    caplog.set_level(logging.INFO, "hybridml")
     f(x, 3)
     assert f.retraces == ()
-    f(x, 4)
-    assert why() == "argument n 3 -> 4: now for any n" and caplog.messages[-1] == "f retraced: " + why()
+    with TestCase().assertLogs("hybridml", logging.INFO) as found:
+        f(x, 4)
+    assert why() == "argument n 3 -> 4: now for any n" and found.records[-1].getMessage() == "f retraced: " + why()
     f(hm.ones((5, 3)), 4)
     assert why() == "argument x float32[2, 3] -> float32[5, 3]: now for any size of axis 0 of x"
     f(hm.ones((2, 3), requires_grad=True), 4)
