@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hybridml_compiler.compile_policy import PAIRS, STEPS
@@ -34,6 +34,7 @@ def compiled(
     exact: bool = False,
     row: bool = False,
     small: bool = False,
+    sizes: Mapping[str, Sequence[int]] | None = None,
 ) -> Callable[P, R]:
     """Decorator of a function of tensors: its calls are native ones, made at the first call of each signature.
 
@@ -41,6 +42,7 @@ def compiled(
     counts for where arrays are told to be large. `exact`: operation by operation the function has the same bits, so
     that its first calls may run so, and only signatures that come again are compiled. `row`: it is one operation, which
     NumPy does on memory with gaps as well. `small`: calls with large arrays run operation by operation.
+    `sizes`: axes of arguments, counted from the last one, -1, that are symbols in every program of small arrays.
     """
     library: Any = None
     first = FEW if small else 0
@@ -53,7 +55,7 @@ def compiled(
                 if first:  # until then there is no tracer in memory
                     first -= 1
                     return fn(*args, **kwargs)
-                library = factories[0](fn, dynamic, work, exact, row, small)
+                library = factories[0](fn, dynamic, work, exact, row, small, sizes=sizes)
             if kwargs:
                 result: R = library.forms.get((len(args), *kwargs), missed)(*args, *kwargs.values())
             else:
@@ -71,6 +73,13 @@ def compiled(
 def compiled_for_all_sizes(fn: Callable[P, R]) -> Callable[P, R]:
     """`compiled`, for a function of sequences, whose batches differ in length: its second program takes all."""
     return compiled(fn, dynamic=True, work=STEPS)
+
+
+def compiled_for_lengths(**axes: Sequence[int]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """`compiled`, for a function with products: one program of small arrays takes all sizes of these axes of arguments,
+    from the first call on, as their sums are in another order where sizes are symbols. A sequence that grows by one
+    with each call, as a language model writes it, needs one program, where each took 30 ms."""
+    return lambda fn: compiled(fn, sizes=axes)
 
 
 def compiled_for_pairs(fn: Callable[P, R]) -> Callable[P, R]:

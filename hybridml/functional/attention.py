@@ -21,7 +21,7 @@ from hybridml_compiler.sizes.dims import is_symbolic
 from .. import arrays as xp
 from ..autograd import Function
 from ..core.context import placed
-from ..core.library import compiled
+from ..core.library import compiled_for_lengths
 from ..core.tensor import Tensor
 from ..random import Generator, bernoulli, default_generator
 from .activations import softmax
@@ -35,7 +35,7 @@ _LEAST_BLOCK = 128
 _MOST_BLOCKS = 4
 
 
-@compiled
+@compiled_for_lengths(query=(-2,), key=(-2,), value=(-2,), attn_mask=(-2, -1))
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

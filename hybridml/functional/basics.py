@@ -11,11 +11,11 @@ from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
 from ..autograd import Function
 from ..core.context import placed
-from ..core.library import compiled, compiled_when_small
+from ..core.library import compiled, compiled_for_lengths, compiled_when_small
 from ..core.tensor import Tensor
 
 
-@compiled
+@compiled_for_lengths(input=(-2,))
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Linear map ``input @ weight.T + bias``: (..., in) with weight (out, in) and bias (out,) -> (..., out).
 

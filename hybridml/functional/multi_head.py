@@ -9,7 +9,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import placed
-from ..core.library import compiled
+from ..core.library import compiled_for_lengths
 from ..core.tensor import Tensor
 from .attention import attention_weights, bool_or_float, scaled_dot_product_attention
 from .basics import linear
@@ -93,7 +93,9 @@ def multi_head_attention_forward(
     )  # fmt: skip
 
 
-@compiled
+@compiled_for_lengths(
+    query=(-3, -2), key=(-3, -2), value=(-3, -2), key_padding_mask=(-2, -1), attn_mask=(-2, -1)
+)  # fmt: skip
 @placed
 def multi_head_attention(
     what: str,

@@ -13,10 +13,10 @@ from ..core.library import compiled, factories
 from ..core.tensor import Tensor
 
 
-def _library_function(fn: Callable[..., Any], *how: Any) -> Any:
+def _library_function(fn: Callable[..., Any], *how: Any, **more: Any) -> Any:
     from .library_function import LibraryFunction  # with the first call: it imports the tracer
 
-    return LibraryFunction(fn, *how)
+    return LibraryFunction(fn, *how, **more)
 
 
 @compiled

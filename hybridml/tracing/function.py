@@ -8,7 +8,7 @@ import sys
 import time
 import types
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
@@ -35,7 +35,7 @@ from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunE
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays, ValueBranch
 from .specialize.signature import Fields, Signature, signature
-from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized
+from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized, StatedFamilies
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -261,6 +261,10 @@ class TracedFunction(Introspection, Generic[P, R]):
     def keep_sizes(self) -> None:
         """Lets no size become a symbol from now on."""
         self._families = None
+
+    def state_sizes(self, axes: Mapping[int, Sequence[int]]) -> None:
+        """Lets these axes of the leaves, counted from the last one, -1, be symbolic in all programs, and no others."""
+        self._families = StatedFamilies(axes)
 
     def known(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """`resolve`, which traces no more programs than the function may have: None where it has these."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ class LibraryFunction:
         small: bool = False,
         count: int | None = None,
         least: int = 0,
+        sizes: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """The arguments are those of `core.library.compiled`. `count`: of arguments, if no signature says it. `least`:
         operations that are worth a program."""
@@ -88,6 +90,7 @@ class LibraryFunction:
         self.name = getattr(fn, "__name__", "")
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
         self.names = [p.name for p in parameters] if count is None else [""] * count
+        self.sizes = {self.names.index(name): axes for name, axes in (sizes or {}).items()}
         self.only_by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.positional = len(self.names) - len(self.only_by_name)
         self.defaults = [p.default for p in parameters] if count is None else [_EMPTY] * count
@@ -321,7 +324,10 @@ class LibraryFunction:
             return self.eager(pytree.unflatten(structure, leaves))
 
         over.__name__ = self.name
-        return LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
+        found = LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
+        offsets = itertools.accumulate(map(_leaves, structure.children), initial=0)
+        found.sizes = {at: self.sizes[k] for k, at in enumerate(offsets) if k in self.sizes}
+        return found
 
     def of_list(self, *args: Any) -> Any:
         """A call of a list of as many tensors, and of scalars, as one that came before; or MISS."""
@@ -388,9 +394,9 @@ class LibraryFunction:
         statics = tuple([self.static(v, d) for v, d in zip(values, self.defaults, strict=True)])
         large = self.is_large(values)
         key = (large, *[(type(v), repr(v)) for v in statics])
-        return known_or_made(self.traced, key, MOST, lambda: self.traced_of(statics, self.dynamic or not large))
+        return known_or_made(self.traced, key, MOST, lambda: self.traced_of(statics, large))
 
-    def traced_of(self, statics: tuple[Any, ...], dynamic: bool) -> TracedFunction[Any, Any]:
+    def traced_of(self, statics: tuple[Any, ...], large: bool) -> TracedFunction[Any, Any]:
         fn, positional, names = self.fn, self.positional, self.only_by_name
 
         @functools.wraps(fn)
@@ -402,7 +408,11 @@ class LibraryFunction:
             return fn(*every[:positional], **dict(zip(names, every[positional:], strict=True)))
 
         del over.__wrapped__
-        return TracedFunction(over, most=MOST, silent=True, dynamic=dynamic)
+        traced = TracedFunction(over, most=MOST, silent=True, dynamic=self.dynamic or not large)
+        if self.sizes and not large:
+            places = [k for k, v in enumerate(statics) if v is _GIVEN]
+            traced.state_sizes({j: self.sizes[k] for j, k in enumerate(places) if k in self.sizes})
+        return traced
 
     def make(self, key: Any, values: Sequence[Any], given: Given) -> Native | None:
         """The call for a signature, looked up from now on; None where floats are part of the signature from now on."""
@@ -426,7 +436,7 @@ class LibraryFunction:
         if len(nodes) < self.least or (self.least and all(node.op.is_view for node in nodes if node.op is not None)):
             self.worth = False
             return missed
-        if not self.dynamic and any(node.kind in _TILED for node in nodes):
+        if not self.dynamic and not self.sizes and any(node.kind in _TILED for node in nodes):
             traced.keep_sizes()
         if call.entry.root is not call.path and not self.looks and float in map(type, given):
             self.looks = True
@@ -452,6 +462,11 @@ class LibraryFunction:
         self.forms.clear()
         self.recent.clear()
         self.direct, self.bytes = missed, 0
+
+
+def _leaves(structure: pytree.Structure) -> int:
+    """The number of leaves."""
+    return 1 if structure == pytree.LEAF else sum(map(_leaves, structure.children))
 
 
 def _is_shape(value: Any) -> bool:

@@ -106,7 +106,7 @@ def test_errors_are_those_of_the_operations() -> None:
 
 def made_by(fn: Callable[..., Any], **how: Any) -> tuple[Callable[..., Any], library_function.LibraryFunction]:
     """A library function, and what calls it."""
-    library = library_function.LibraryFunction(fn, how.get("dynamic", False), how.get("work", 1))
+    library = library_function.LibraryFunction(fn, **how)
     return lambda *args, **kwargs: library.call(args, kwargs), library
 
 
@@ -116,6 +116,28 @@ def test_sizes_are_symbols_in_the_second_program_of_small_arrays() -> None:
         assert call(hm.ones(n), hm.ones(n)).tolist() == [3.0] * n
     (traced,) = library.traced.values()
     assert traced.cache_info().compiles == 2 and len(library.known) == 4
+
+
+ATTENTION = {"query": (-2,), "key": (-2,), "value": (-2,)}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_growing_sequence_has_one_program_whatever_came_first(causal: bool) -> None:
+    x = {n: hm.asarray(np.random.default_rng(n).standard_normal((2, 3, n, 8), dtype=np.float32)) for n in (4, 9, 17)}
+    found = []
+    for order in ((4, 9, 17), (17, 4, 9)):
+        call, library = made_by(F.scaled_dot_product_attention.__wrapped__, sizes=ATTENTION)  # type: ignore[attr-defined]
+        results = {n: call(x[n], x[n], x[n], is_causal=causal).numpy().tobytes() for n in order}
+        found.append([results[n] for n in x])
+        assert sum(traced.cache_info().compiles for traced in library.traced.values()) == 1
+    assert found[0] == found[1]
+
+
+def test_stated_sizes_at_which_the_function_looks_have_programs_of_their_own() -> None:
+    call, library = made_by(lambda x, y: hm.matmul(x, y) * len(range(x.shape[0])), sizes={"x": (-2,)})
+    for n in (1, 2, 3, 4, 3, 2, 1):
+        assert call(hm.ones((n, 2)), hm.ones((2, 1))).tolist() == [[2.0 * n]] * n
+    assert sum(traced.cache_info().compiles for traced in library.traced.values()) == 4
 
 
 def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ its sizes is compiled for itself.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -183,6 +184,52 @@ class Families:
                 asked = f"a number is asked for at {guard.where}" if guard is not None else refused.why
                 lines.append(f"the {what} stays as it is: {asked}")
         return lines
+
+
+class StatedFamilies(Families):
+    """The families of a function of which it is stated what is symbolic, in every program: which program takes a call
+    depends on the call alone, and never on those before it."""
+
+    def __init__(self, axes: Mapping[int, Sequence[int]]) -> None:
+        """`axes`: of the leaf, those that are symbolic, counted from the last one, -1."""
+        super().__init__()
+        self._axes = axes
+        self._refused: set[Signature] = set()
+
+    def clear(self) -> None:
+        super().clear()
+        self._refused.clear()
+
+    def entry(self, key: Signature) -> Any:
+        pattern, sizes = self.pattern(key), _flat(key.shapes)
+        if pattern is None:
+            return None
+        entries = (e for e in self._families[key.without_sizes()].entries if e.sized.pattern.places == pattern.places)
+        return next((e for e in entries if e.sized.takes(sizes)), None)
+
+    def pattern(self, key: Signature) -> Pattern | None:
+        self._families.setdefault(key.without_sizes(), Family())
+        symbols: dict[int, Any] = {}
+        places: dict[str, list[int]] = {}
+        of_leaves: dict[int, tuple[Any, ...]] = {}
+        place = 0
+        for leaf, shape in key.shapes.items():
+            found = list(shape)
+            for axis in range(len(shape)):
+                size = shape[axis]
+                if axis - len(shape) in self._axes.get(leaf, ()) and size >= LEAST:
+                    found[axis] = symbols.setdefault(size, symbols.get(size) or symbol(name_of(len(symbols)), size))
+                    places.setdefault(str(found[axis]), []).append(place)
+                place += 1
+            of_leaves[leaf] = tuple(found)
+        if not places or key in self._refused:
+            return None
+        return Pattern(of_leaves, {n: tuple(k) for n, k in places.items()}, tuple(itertools.chain(*of_leaves.values())))
+
+    def refuse(self, key: Signature, pattern: Pattern, refused: NotGeneralizable, names: Iterable[str]) -> list[str]:
+        """Calls of this signature have a program of their own: it asks for a number that another may not ask for."""
+        self._refused.add(key)
+        return []
 
 
 def _flat(shapes: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
