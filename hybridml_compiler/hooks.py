@@ -23,7 +23,7 @@ class Hooks:
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
     # __init__.py: targets/cpu/eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    # An array of one number seen as many -> one that owns its memory. eager/large.py.
+    # An array -> a copy. eager/large.py.
     materialized: Callable[[np.ndarray], np.ndarray]
     # Text of a graph -> shapes and dtypes of its inputs and outputs, and the function that computes it. pipeline.py,
     # for runtime/host_callback.py.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.eager.large import LARGE, compute_into
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -245,7 +246,8 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
                 apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
                 if apart and a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
                     try:
-                        kernel(a, b, a)
+                        if a.size < LARGE or not compute_into(op, (a, b), a):
+                            kernel(a, b, a)
                     except FLOAT_FLAGS:  # NumPy looks at the flags when all is written (overlapping memory aside)
                         pass
                     version = self._version

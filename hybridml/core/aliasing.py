@@ -18,6 +18,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.eager.large import compute_into
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
@@ -182,7 +183,8 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     if recorded or not eager:
         beside((x,), lambda: _rewrite(x, value, name, recorded))
     if eager:
-        np.copyto(x._array, value._array)
+        if not compute_into(_positive, [value._array], x._array):
+            np.copyto(x._array, value._array)
     stamp(x)
 
 

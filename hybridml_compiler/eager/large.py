@@ -53,8 +53,8 @@ def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> 
 
 
 def materialized(array: np.ndarray) -> np.ndarray:
-    """A copy of an array, on all cores where it is one number seen as many."""
-    if array.size < LARGE or not _is_uniform(array) or array.dtype.kind == "c" or not _compiler():
+    """A copy of an array, on all cores where it is large and dense, or one number seen as many."""
+    if array.size < LARGE or not _is_plain(array) or not _compiler():
         return array.copy(order="K")
     found = _pointwise(_positive, [array])
     assert found is not None
@@ -93,8 +93,18 @@ def _compiler() -> bool:
     return True
 
 
-def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Over operands of one shape, or of one element."""
+def compute_into(op: Op, arrays: Sequence[np.ndarray], out: np.ndarray) -> bool:
+    """Whether the result of an elementwise row was written to `out`, which may be an operand: where arrays are large
+    and dense, and overlap in no other way."""
+    if out.size < LARGE or not out.flags.c_contiguous or not all(map(_is_plain, arrays)) or not _compiler():
+        return False
+    if any(a is not out and np.may_share_memory(a, out) for a in arrays):
+        return False
+    return _pointwise(op, arrays, out) is not None
+
+
+def _pointwise(op: Op, arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> np.ndarray | None:
+    """Over operands of one shape, or of one element; None where they are others, or `out` has another dtype."""
     from ..targets.cpu.runtime.allocation import empty  # what links and loads code is imported with the first kernel
 
     shape = arrays[0].shape
@@ -108,7 +118,10 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
         single.append(one)
         read.append(a[(0,) * a.ndim + (...,)] if one else a)
     kernel, result = _kernel(op.name, tuple(kinds), tuple(single))
-    out = empty(shape, result)
+    if out is None:
+        out = empty(shape, result)
+    elif out.dtype is not result:
+        return None
     kernel(*read, out)
     return out
 

@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from ..hooks import hooks
 from .conversion import convert
 from .creation import full
 from .indexing import Index, Load, Scalar, replace
@@ -121,7 +122,7 @@ def _scatter_infer(x: Aval, indices: Aval, updates: Aval, axis: Any) -> Aval:
 def _scatter_eager(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: Any) -> np.ndarray:
     k = _axis("scatter_add", x.shape, axis)
     _check_bounds("scatter_add", indices, x.shape[k], k)
-    out = np.array(x)
+    out = hooks.materialized(x)
     where: Any = (*(slice(None),) * k, indices)
     np.add.at(out, where, updates)
     return out
@@ -237,7 +238,7 @@ def _scatter_along_infer(x: Aval, indices: Aval, updates: Aval, axis: Any) -> Av
 def _scatter_along_eager(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: Any) -> np.ndarray:
     k = _axis("scatter_along_axis_add", x.shape, axis)
     _check_bounds("scatter_along_axis_add", indices, x.shape[k], k)
-    out = np.array(x)
+    out = hooks.materialized(x)
     np.add.at(out, replace(tuple(np.indices(indices.shape, sparse=True)), k, indices), updates)
     return out
 

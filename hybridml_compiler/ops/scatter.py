@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, OutOfBoundsError, ShapeError
+from ..hooks import hooks
 from .creation import arange, full
 from .elementwise import where
 from .gather import _axis, _check_bounds, _check_integers, _scatter_lower, _taken, _zeros, scatter_add, take
@@ -85,7 +86,7 @@ def _eager(name: str, combine: Callable[[np.ndarray, Any, np.ndarray], None]) ->
     def eager(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: Any) -> np.ndarray:
         k = _axis(name, x.shape, axis)
         _check_bounds(name, indices, x.shape[k], k)
-        out = np.array(x)
+        out = hooks.materialized(x)
         combine(out, (*(slice(None),) * k, indices), updates)
         return out
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.core.autodiff import tape
 from hybridml.testing import gradcheck
 
 T = hm.Tensor
@@ -181,3 +183,23 @@ def test_no_copy_without_need() -> None:
     y *= 2.0
     kept = [p for p in y._node if isinstance(p, hm.Tensor)]
     assert all(p._array is not y._array for p in kept)
+
+
+def test_gradients_that_are_views_of_a_cotangent_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leaf keeps the memory of a cotangent that nobody else has, also in another order."""
+    x, index = hm.ones((3, 4), requires_grad=True), hm.tensor([1, 1])
+
+    def copied(array: np.ndarray) -> np.ndarray:
+        raise AssertionError("a copy")
+
+    monkeypatch.setattr(tape, "materialized", copied)
+    ((x * 2).T.reshape(2, 6) * 3).sum().backward()
+    assert x.grad.tolist() == [[6.0] * 4] * 3
+    x.grad = None
+    (x[index] * 3).sum().backward()
+    assert x.grad.tolist() == [[0.0] * 4, [6.0] * 4, [0.0] * 4]
+    y, seen = hm.ones((2, 3), requires_grad=True), []
+    out = y.T
+    out.register_hook(seen.append)
+    with pytest.raises(AssertionError, match="a copy"):
+        (out * 2).sum().backward()

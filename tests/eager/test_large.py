@@ -100,3 +100,29 @@ def test_a_number_as_an_index_takes_an_axis_away() -> None:
     for dtype in (hm.bool, hm.uint8, hm.int64, hm.float16, hm.bfloat16, hm.complex64):
         found = hm.ones((512, 256), dtype=dtype)
         assert found.dtype is dtype and found.shape == (512, 256) and hm.astype(found, hm.bool).all()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float32", "bfloat16", "complex64"])
+def test_large_tensors_are_written_in_place(dtype: str) -> None:
+    x = hm.ones(2 * LARGE, dtype=getattr(hm, dtype))
+    part = x[:2]
+    if dtype != "bool":
+        x += x
+        x += hm.ones(2 * LARGE, dtype=x.dtype)
+        assert part.astype(hm.complex64).tolist() == [3, 3]
+    x[:] = hm.zeros(2 * LARGE, dtype=x.dtype)
+    assert not x.numpy().astype("c8").any() and part.astype(hm.complex64).tolist() == [0, 0]
+
+
+def test_memory_that_overlaps_is_read_before_it_is_written() -> None:
+    x = hm.arange(2 * LARGE, dtype=hm.float32)
+    x[1:] = x[:-1]
+    np.testing.assert_array_equal(x.numpy()[1:], np.arange(2 * LARGE - 1))
+    square = hm.arange(1 << 16).reshape(256, 256)
+    wanted = square.numpy() + square.numpy().T
+    square += square.T
+    np.testing.assert_array_equal(square.numpy(), wanted)
+    x = hm.arange(2 * LARGE)
+    y = x[LARGE // 2 : -LARGE // 2]
+    y += x[:LARGE]
+    np.testing.assert_array_equal(y.numpy(), np.arange(LARGE) * 2 + LARGE // 2)

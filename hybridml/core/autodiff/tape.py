@@ -337,6 +337,8 @@ def own(g: Tensor) -> Tensor:
     array = g._array
     # Exclusive: the caller's variable and ours (of the array: the tensor and our variable).
     if type(array) is np.ndarray:
+        if getattr(g, "_view", None) is not None and sys.getrefcount(g) <= ARGUMENT:
+            del g._view  # lets go of the cotangent that it is a view of
         base = array.base
         shared = base is not None and not _is_all_of(array, base)
         if shared or sys.getrefcount(array) > VARIABLE + 1 or sys.getrefcount(g) > ARGUMENT:
