@@ -314,3 +314,18 @@ def test_every_dtype(dtype: str) -> None:
     traced = hm.trace(program)
     for got, want in zip(traced(x), program(x), strict=True):
         assert got.dtype is x.dtype and got.tolist() == want.tolist()
+
+
+def test_a_backward_takes_the_elements_that_the_forward_took() -> None:
+    """Lists and arrays that change afterwards are no matter; a tensor that does is an error, as a kept value is."""
+    rows, columns = [0, 2], np.array([1, 0])
+    x = hm.ones((3, 2), requires_grad=True)
+    out = (x[rows, columns] * 3).sum()
+    rows[0], columns[0] = 1, 0
+    out.backward()
+    assert x.grad.tolist() == [[0, 3], [0, 0], [3, 0]]
+    index = hm.tensor([0, 1])
+    out = x[index].sum()
+    index += 1
+    with pytest.raises(hm.GradientError, match=r"index array was overwritten in place[^@]*kept at .*test_indexing"):
+        out.backward()

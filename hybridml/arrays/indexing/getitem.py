@@ -11,19 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.eager.large import LARGE
 from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
-from ...core.autodiff.tape import Node, kept_by, make_step, parents_of
+from ...core.autodiff.tape import Node, kept_by, make_node, make_step, parents_of, stale
 from ...core.context import beside, grad_is_off, lift, place_var, placed
 from ...core.device_tensor import transfer
 from ...core.interpreter import interpreter_stack
+from ...core.source_location import here
 from ...core.tensor import CPU, Tensor, method, place_of, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
 
 _ndarray = np.ndarray
+_SUMMED_BY_NUMPY = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)  # as the rows do
 _PLAIN = (int, slice, np.integer, np.ndarray, type(None), type(Ellipsis))
 
 
@@ -62,6 +66,22 @@ def pull_getitem(g: Tensor, node: Node) -> Any:
     return ((parents_of(node)[0], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
 
 
+def _pull_selected(g: Tensor, node: Node) -> Any:
+    """The reverse step of an eager `x[key]` with index arrays: zeros, to which the cotangent is added at `key`."""
+    place, key, shape, dtype = kept_by(node)
+    for k in key:
+        if type(k) is Tensor:
+            stale("x[key]", "index array", k._version, node, place)
+    (parent,) = parents_of(node)
+    direct = type(g._array) is _ndarray and grad_is_off() and interpreter_stack() is None
+    if direct and dtype in _SUMMED_BY_NUMPY and g._array.size < LARGE:
+        zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
+        np.add.at(zeros._array, _arrays(key), g._array)
+        return ((parent, zeros),)
+    zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
+    return ((parent, updated(zeros, key, "add", g)),)
+
+
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
@@ -81,13 +101,18 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
             t._node = make_step(pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype)
         aliasing.link(self, t, _GETITEM, {"key": key})
         return t
-    if eager and (self._node is None or grad_is_off()):
+    if eager:
         arrays = _arrays(key)
         if arrays is not None:
             try:
-                return wrap(_selected(self._array, arrays))
+                t = wrap(_selected(self._array, arrays))
             except (IndexError, ValueError):
                 pass  # the rows say what is wrong
+            else:
+                if self._node is not None and not grad_is_off():
+                    kept = here(), _kept(key), self._array.shape, self._array.dtype
+                    t._node = make_node(_pull_selected, t._array.shape, [self._node], *kept)
+                return t
     return _chosen(lift(self), key)
 
 
@@ -119,6 +144,12 @@ def _arrays(key: Any) -> Any:
             return None
         found.append(k)
     return tuple(found)
+
+
+def _kept(key: Any) -> tuple[Any, ...]:
+    """The parts of a key for the backward, which sees what becomes of a tensor, and not of a list or an array."""
+    parts = key if type(key) is tuple else (key,)
+    return tuple([np.array(k) if isinstance(k, list | _ndarray) else k for k in parts])
 
 
 def _selected(x: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
