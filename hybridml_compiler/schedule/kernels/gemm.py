@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -178,8 +179,8 @@ def reads_narrow(node: Node) -> bool:
 def fold_batch(product: Product) -> Product:
     """A batch whose matrices follow each other in memory, times one matrix, is one product with more rows."""
     a, b = product.a, product.b
-    steps, sizes = (*a.batch, a.row), (*product.batch, product.m)
-    regular = all(steps[j] == steps[j + 1] * sizes[j + 1] for j in range(len(product.batch)))
+    axes = [(step, n) for step, n in zip(a.batch, product.batch, strict=True) if n != 1]
+    regular = all(step == inner * n for (step, _), (inner, n) in pairwise([*axes, (a.row, product.m)]))
     if not product.batch or any(b.batch) or not regular or a.transposed:
         return product
     rows = replace(a, batch=())
