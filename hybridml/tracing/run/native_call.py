@@ -308,7 +308,7 @@ class NativeCall:
                 slot_defaults={"_node": None, "_version": 0},
                 require_none_slots=("_node",),
                 captured=tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured]),
-                arena=executable.give_arena() if executable.arena_bytes else None,
+                arena=executable.shared_arena(executable.arena_bytes) if executable.arena_bytes else None,
                 epochs=self.epochs,
                 contexts=(
                     (_no_grad, grad_is_off()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,6 @@ Native = Callable[..., Any]
 Given = Sequence[Any]  # the tensors and floats of a call
 
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
-arenas = [0]  # bytes that the arenas of calls have taken, of all sizes of programs with symbols
 _NOBODY = ctypes.c_int64(0)
 _builtin = len  # of the class of native calls
 
@@ -70,11 +70,11 @@ def native_of(
             executable, shapes = shapes.exact(symbols), None
     if shapes is None:
         results = [aval.shape for aval in executable.outputs]
-        arena = executable.give_arena() if executable.arena_bytes else None
+        arena_bytes = operator.index(executable.arena_bytes)
     else:
         *results, arena_bytes = shapes.sizes(*symbols)
-        arena, sizes = spec.arena(arena_bytes), shapes.table_of(symbols)
-        arenas[0] += arena_bytes
+        sizes = shapes.table_of(symbols)
+    arena = executable.shared_arena(arena_bytes) if arena_bytes or sizes is not None else None
     outputs = tuple(spec.ArraySpec(aval.dtype, n) for aval, n in zip(executable.outputs, results, strict=True))
     moved = sum(a.nbytes for a in arrays) + sum(math.prod(o.shape) * o.dtype.itemsize for o in outputs)
     operands = iter([

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,7 +27,8 @@ class CpuExecutable(Executable):
     def __init__(self, program: Loaded, interface: Interface) -> None:
         super().__init__(program, interface)
         self.step, self._library = program.library.address(STEP), program.library
-        self._arena: Arena | None = None if self.shapes else entry_spec.arena(operator.index(self.arena_bytes))
+        self._arena: Arena | None = None  # of calls of `run`
+        self._shared: Arena | None = None  # of entries
         self._busy = lock()
 
     def run(self, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
@@ -56,9 +56,9 @@ class CpuExecutable(Executable):
         alone = self._busy.acquire(blocking=False)
         try:  # a second thread gets an arena of its own
             arena = self._arena if alone else None
-            if arena is None or arena.owner.nbytes < arena_bytes + entry_spec.ARENA_ALIGNMENT:
+            if arena is None or arena.nbytes < arena_bytes:
                 arena = entry_spec.arena(arena_bytes)
-                if alone and table:  # one of a fixed size has been given away
+                if alone:
                     self._arena = arena
             places = [*[a.ctypes.data for a in (*arrays, *results)], arena.address, *table]
             status = entry_spec.call_step(self.step, places)
@@ -70,11 +70,15 @@ class CpuExecutable(Executable):
         reraise(status)
         return None
 
-    def give_arena(self) -> Arena:
-        """Its arena, which now belongs to the caller. A later call of this object makes one for its own time."""
+    def shared_arena(self, nbytes: int) -> Arena:
+        """An arena of at least so many bytes for a native entry: all share one, or the last of a few, each twice as
+        large as the one before."""
         with self._busy:
-            given, self._arena = self._arena, None
-        return given or entry_spec.arena(self.arena_bytes)
+            before = self._shared
+            if before is None or before.nbytes < nbytes:
+                self._shared = entry_spec.arena(max(nbytes, 0 if before is None else 2 * before.nbytes))
+            assert self._shared is not None
+            return self._shared
 
     def _check(self, arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]] | None = None) -> None:
         if len(arrays) != len(self.inputs):

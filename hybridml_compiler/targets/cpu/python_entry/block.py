@@ -6,7 +6,7 @@ from hybridml_compiler.targets.cpu.structs import words
 
 # Tables are pointers to rows elsewhere; `n_x` is the number of rows of `x`.
 HEADER = words(
-    "lock", "*fallback", "*step", "*on_status", "release_gil", "*pointers",  # operands of the step
+    "*lock", "*fallback", "*step", "*on_status", "release_gil", "*pointers",  # operands of the step
     "n_args", "*args", "n_epochs", "*epochs", "n_contexts", "*contexts", "n_places", "*places",
     "*tensor_type", "array_slot", "n_nones", "*nones", "n_captured", "*captured",
     "n_outputs", "*outputs", "n_defaults", "*defaults", "*none", "*float_type", "*array_type", "*tuple_type",

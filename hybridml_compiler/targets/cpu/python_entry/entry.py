@@ -55,7 +55,7 @@ blocks: WeakMembers[Block] = WeakMembers()  # of all entries
 def _after_fork() -> None:
     """The thread that was inside a step stayed in the parent."""
     for block in blocks:
-        block.lock = 0
+        ctypes.c_int64.from_address(block.lock).value = 0
 
 
 if hasattr(os, "register_at_fork"):
@@ -131,6 +131,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
     ]
     places = [row for place in spec.places for row in place.rows(measured, tables.words)]
     header = {
+        "lock": tables.counter(spec.lock),
         "n_args": len(spec.args),
         "args": tables.rows(entry_block.ARG, rows),
         "fallback": tables.object(spec.fallback),

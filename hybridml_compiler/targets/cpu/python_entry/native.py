@@ -3,7 +3,7 @@
 `hml_entry` is a CPython builtin (METH_FASTCALL | METH_KEYWORDS). Its `self` is a ctypes structure, the block, which
 has the checks and the address of the step: an entry costs no compilation, and the one compiled function is cached.
 The lock word is held from the first output to the finished result, because allocating may run any Python code, this
-entry included.
+entry included. Entries that share an arena share the word.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ def hml_entry(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> Non
     c.unless((n == block["n_args"]) & (names == 0), slow)
     contexts_hold(c, block, slow, failed)  # before the lock is looked at: only this guard and the next may run code
     places_hold(c, block, slow)
-    c.unless(block["lock"] == 0, slow)
+    lock = block["lock"]
+    c.unless(lock.load() == 0, slow)
     epochs_hold(c, block, slow)
     arguments_fit(c, block, args, slow)
     captured_hold(c, block, slow)
-    block["lock"] = 1
+    lock.store(1)
     make_outputs(c, block)
     status = run_step(c, block)
     with c.if_then(status != 0, likely=False):
         outputs = block["outputs"]
         drop_outputs(c, outputs, outputs + block["n_outputs"] * OUTPUT.nbytes)
-        block["lock"] = 0
+        lock.store(0)
         c.ret(report(c, block, status, args, n))
     finish(c, block)
     c.place(slow)

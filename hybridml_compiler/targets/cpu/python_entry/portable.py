@@ -13,14 +13,32 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.locks import lock
-from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, Constant, EntrySpec, FloatCell, call_step
+from hybridml_compiler.targets.cpu.python_entry.spec import (
+    ArraySpec,
+    Constant,
+    Counter,
+    EntrySpec,
+    FloatCell,
+    call_step,
+)
 from hybridml_compiler.targets.cpu.runtime import allocation
+
+_choosing = lock()
+
+
+def _taken(word: Counter) -> bool:
+    """Whether the word was 0, and is 1 now."""
+    with _choosing:
+        if word.value:
+            return False
+        word.value = 1
+        return True
 
 
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:
     """`entry.build_entry` without native code around the step."""
     arrays = spec.arrays
-    busy = lock()
+    word = spec.lock
     unset = object()
 
     def fits(given: object, wanted: ArraySpec | Constant | FloatCell) -> bool:
@@ -84,12 +102,12 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
         return call_step(spec.step, pointers + spec.fixed), outputs
 
     def entry(*args: object, **names: object) -> object:
-        if names or not holds(args) or not busy.acquire(blocking=False):
+        if names or not holds(args) or not _taken(word):
             return spec.fallback(*args, **names)
         try:
             status, outputs = run(args)
         finally:
-            busy.release()
+            word.value = 0
         if status:
             return spec.on_status(status, *args)
         tensors = [wrap(array) for array in outputs]

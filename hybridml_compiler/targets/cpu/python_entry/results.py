@@ -78,11 +78,11 @@ def finish(c: NativeBuilder, block: Record) -> None:
         tensor = wrap(c, block, outputs)
         with c.if_then(tensor == 0, likely=False):
             give_up(c, block, outputs, end)
-        block["lock"] = 0
+        block["lock"].store(0)
         c.ret(tensor)
     with c.if_then(count == 0):
         c.extern("void", "Py_IncRef", block["none"])
-        block["lock"] = 0
+        block["lock"].store(0)
         c.ret(block["none"])
     several, number = c.extern("ptr", "PyTuple_New", count), c.variable(0)
     with c.if_then(several == 0, likely=False):
@@ -94,14 +94,14 @@ def finish(c: NativeBuilder, block: Record) -> None:
             give_up(c, block, row, end)
         c.extern("i32", "PyTuple_SetItem", several, number.value, tensor)
         number.value += 1
-    block["lock"] = 0
+    block["lock"].store(0)
     c.ret(several)
 
 
 def give_up(c: NativeBuilder, block: Record, first: Any, end: Any) -> None:
     """Returns with the exception that is set; the arrays of these rows belong to nobody yet."""
     drop_outputs(c, first, end)
-    block["lock"] = 0
+    block["lock"].store(0)
     c.ret(0)
 
 

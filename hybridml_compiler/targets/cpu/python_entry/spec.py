@@ -20,10 +20,15 @@ ARENA_ALIGNMENT = 64
 
 
 class Arena(NamedTuple):
-    """Memory for the intermediate values of a step."""
+    """Memory for the intermediate values of a step. Entries may share it: one of them runs at a time."""
 
     address: int
     owner: np.ndarray[Any, Any]
+    lock: Counter  # not 0 while one runs
+
+    @property
+    def nbytes(self) -> int:
+        return self.owner.nbytes - ARENA_ALIGNMENT
 
 
 @record
@@ -88,6 +93,11 @@ class EntrySpec:
         return [getattr(tensor, self.array_slot) for tensor in self.captured]
 
     @property
+    def lock(self) -> Counter:
+        """The word that is not 0 while the entry runs, or another one with its arena."""
+        return Counter(0) if self.arena is None else self.arena.lock
+
+    @property
     def fixed(self) -> list[int]:
         """The addresses at the end of the table."""
         arena = [] if self.arena is None else [self.arena.address]
@@ -97,7 +107,7 @@ class EntrySpec:
 def arena(size: int) -> Arena:
     """Uninitialised memory on a cache line; pages are touched by their first use only."""
     owner = np.empty(size + ARENA_ALIGNMENT, np.uint8)
-    return Arena(-(-owner.ctypes.data // ARENA_ALIGNMENT) * ARENA_ALIGNMENT, owner)
+    return Arena(-(-owner.ctypes.data // ARENA_ALIGNMENT) * ARENA_ALIGNMENT, owner, Counter(0))
 
 
 def call_step(step: int, pointers: Sequence[int]) -> int:
