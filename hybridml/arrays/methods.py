@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.eager.large import LARGE, compute_into
+from hybridml_compiler.compile_policy import OPERATION as LARGE
+from hybridml_compiler.eager.large import compute_into
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS

@@ -19,8 +19,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.compile_policy import OPERATION as LARGE
-from hybridml_compiler.eager.large import LARGE_KINDS, compute, deciding
+from hybridml_compiler.eager.large import LARGE_KINDS, compute, is_small_source
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -208,7 +207,8 @@ def _forward(op: Op) -> list[str]:
     arrays = _tuple([f"_{v}" for v in inputs])
     kernel = f"_kernel({call})"
     if op.kind in LARGE_KINDS:
-        kernel = f"{kernel} if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
+        small = is_small_source(op, [f"_{v}" for v in inputs])
+        kernel = f"{kernel} if {small} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])

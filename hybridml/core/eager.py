@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.compile_policy import OPERATION as LARGE
-from hybridml_compiler.eager.large import compute, deciding
+from hybridml_compiler.eager.large import compute, is_small
 from hybridml_compiler.errors import HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 
@@ -40,10 +39,7 @@ class Eager:
         arrays = [t._array for t in operands]
         params = {**params, "result": None} if op.results else params
         try:
-            if arrays and arrays[deciding(op)].size >= LARGE:
-                found = compute(op, arrays, params)
-            else:
-                found = op.run(arrays, params)
+            found = op.run(arrays, params) if is_small(op, arrays) else compute(op, arrays, params)
         except Exception as error:
             found = recover(op, error, operands, params)
         results = found if op.results else (found,)

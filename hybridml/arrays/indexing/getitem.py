@@ -13,7 +13,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import LARGE
+from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
