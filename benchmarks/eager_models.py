@@ -12,7 +12,7 @@ from typing import Any
 Calls = tuple[Callable[[], Any], Callable[[], Any]]  # a training step, inference
 
 
-def _calls(lib: Any, module: Any, loss: Callable[[], Any], infer: Callable[[], Any], lr: float = 1e-3) -> Calls:
+def calls_of(lib: Any, module: Any, loss: Callable[[], Any], infer: Callable[[], Any], lr: float = 1e-3) -> Calls:
     optimizer = lib.optim.Adam(module.parameters(), lr=lr)
 
     def step() -> Any:
@@ -33,7 +33,7 @@ def mlp(lib: Any, F: Any) -> Calls:
     nn = lib.nn
     net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
     x, y = lib.randn(64, 64), lib.randint(0, 10, (64,))
-    return _calls(lib, net, lambda: F.cross_entropy(net(x), y), lambda: net(x).argmax(1))
+    return calls_of(lib, net, lambda: F.cross_entropy(net(x), y), lambda: net(x).argmax(1))
 
 
 def tabular(lib: Any, F: Any) -> Calls:
@@ -55,7 +55,7 @@ def tabular(lib: Any, F: Any) -> Calls:
     def out() -> Any:
         return head(lib.cat([*[table(c) for table, c in zip(tables, codes, strict=True)], numbers], 1))[:, 0]
 
-    return _calls(lib, both, lambda: F.binary_cross_entropy_with_logits(out(), y), lambda: lib.sigmoid(out()))
+    return calls_of(lib, both, lambda: F.binary_cross_entropy_with_logits(out(), y), lambda: lib.sigmoid(out()))
 
 
 def convnet(lib: Any, F: Any) -> Calls:
@@ -65,13 +65,13 @@ def convnet(lib: Any, F: Any) -> Calls:
         nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
     )  # fmt: skip
     x, y = lib.randn(32, 1, 14, 14), lib.randint(0, 10, (32,))
-    return _calls(lib, net, lambda: F.cross_entropy(net(x), y), lambda: net(x))
+    return calls_of(lib, net, lambda: F.cross_entropy(net(x), y), lambda: net(x))
 
 
 def encoder_layer(lib: Any, F: Any) -> Calls:
     layer = lib.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
     x = lib.randn(32, 16, 64)
-    return _calls(lib, layer, lambda: (layer(x) ** 2).mean(), lambda: layer(x))
+    return calls_of(lib, layer, lambda: (layer(x) ** 2).mean(), lambda: layer(x))
 
 
 def lstm(lib: Any, F: Any) -> Calls:
@@ -82,7 +82,7 @@ def lstm(lib: Any, F: Any) -> Calls:
     def out() -> Any:
         return net[1](net[0](x)[0][:, -1])
 
-    return _calls(lib, net, lambda: F.cross_entropy(out(), y), out)
+    return calls_of(lib, net, lambda: F.cross_entropy(out(), y), out)
 
 
 def gan(lib: Any, F: Any) -> Calls:
@@ -124,7 +124,7 @@ def dqn(lib: Any, F: Any) -> Calls:
             best = target(after).amax(1) * 0.99 + reward
         return F.smooth_l1_loss(gather(net(state), 1, action)[:, 0], best)
 
-    return _calls(lib, net, loss, lambda: int(net(one).argmax()))
+    return calls_of(lib, net, loss, lambda: int(net(one).argmax()))
 
 
 def vae(lib: Any, F: Any) -> Calls:
@@ -142,7 +142,7 @@ def vae(lib: Any, F: Any) -> Calls:
         apart = (lib.exp(log_variance) + mean**2 - 1.0 - log_variance).sum() * 0.5
         return F.binary_cross_entropy_with_logits(decoded(z), x, reduction="sum") + apart
 
-    return _calls(lib, net, loss, lambda: lib.sigmoid(decoded(lib.randn(64, 8))))
+    return calls_of(lib, net, loss, lambda: lib.sigmoid(decoded(lib.randn(64, 8))))
 
 
 def regression(lib: Any, F: Any) -> Calls:
@@ -171,7 +171,7 @@ def autoencoder(lib: Any, F: Any) -> Calls:
         nn.Linear(64, 32), nn.GELU(), nn.Linear(32, 8), nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 64)
     )
     x = lib.randn(64, 64)
-    return _calls(lib, net, lambda: F.mse_loss(net(x), x), lambda: net(x))
+    return calls_of(lib, net, lambda: F.mse_loss(net(x), x), lambda: net(x))
 
 
 def attention_pool(lib: Any, F: Any) -> Calls:
@@ -183,7 +183,7 @@ def attention_pool(lib: Any, F: Any) -> Calls:
         x = net[0](tokens)
         return net[2](net[1](x, x, x, need_weights=False)[0].mean(1))
 
-    return _calls(lib, net, lambda: F.cross_entropy(out(), y), lambda: F.softmax(out(), -1))
+    return calls_of(lib, net, lambda: F.cross_entropy(out(), y), lambda: F.softmax(out(), -1))
 
 
 def siamese(lib: Any, F: Any) -> Calls:
@@ -194,7 +194,7 @@ def siamese(lib: Any, F: Any) -> Calls:
     def loss() -> Any:
         return F.triplet_margin_loss(*(F.normalize(net(x), dim=-1) for x in (a, b, n)))
 
-    return _calls(lib, net, loss, lambda: F.cosine_similarity(net(a), net(b), dim=-1))
+    return calls_of(lib, net, loss, lambda: F.cosine_similarity(net(a), net(b), dim=-1))
 
 
 MODELS = (

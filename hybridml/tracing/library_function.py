@@ -21,6 +21,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import LISTED, MOST, WORTH, known_or_made
+from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 
@@ -34,7 +35,7 @@ from ..core.tensor import Tensor, like, place_of, wrap
 from .capture.memory_order import memory_order
 from .function import TracedFunction
 from .library_call import has_other_bits, native_call
-from .run.native_program import Given, Native, arenas, is_plain, native_of
+from .run.native_program import Given, Native, is_plain, native_of
 from .run.program import Program
 from .run.recorded_call import Recorded, Stateful
 from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
@@ -42,7 +43,6 @@ from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 _MOST_RECENT = 8  # signatures that are tried one after the other, 0.1 us each, before one is looked up in 2 us
 _WORTH_LARGE = 3  # calls from which a pull of large arrays is compiled
 _MOST_KNOWN = 1 << 12  # signatures of one function; a program with more starts over
-_MOST_BYTES = 1 << 24  # of arenas of their calls, which they keep; backwards take as much again, or twice
 _NAMES = {True: "yes", False: "no"}  # 1 equals True
 _TILED = ("contraction", "convolution")  # whose sums are in another order where sizes are symbols
 _EMPTY = inspect.Parameter.empty
@@ -65,6 +65,14 @@ def _first_of(calls: tuple[Native, ...]) -> Native:
 def _by_operation(*given: Any) -> Any:
     """Stands for the call of small arrays that is not one native call."""
     return MISS
+
+
+def _one_too_many(*given: Any) -> Any:
+    """Stands for the call of a signature for which the function has no program left."""
+    return MISS
+
+
+_NO_CALL = (missed, _by_operation, _one_too_many)
 
 
 class LibraryFunction:
@@ -96,7 +104,6 @@ class LibraryFunction:
         self.defaults = [p.default for p in parameters] if count is None else [_EMPTY] * count
         self.looks = False  # at the values of its floats
         self.known: dict[Any, Native] = {}
-        self.bytes = 0  # of the arenas of these
         self.programs: dict[Any, Program] = {}  # of these
         self.directs: dict[Any, Native] = {}  # their calls with the arguments as given, by signature and form
         self.recent: dict[Any, tuple[Native, ...]] = {}  # the last of them, by form
@@ -140,7 +147,7 @@ class LibraryFunction:
         if out is not MISS:
             return out
         call = self.known.get(key)
-        if call is None or call is _by_operation:
+        if call is None or call is _by_operation or call is _one_too_many:
             out = self.eager(values)
             return out if call is not None or self.row else self.guarded(out, key, values, given)
         return self.general(values, given)
@@ -223,7 +230,7 @@ class LibraryFunction:
     def tried(self, key: tuple[Any, ...], args: Given, values: Sequence[Any], given: Given, form: Any) -> Any:
         """The result of the native call of a signature; MISS where there is none, or it takes no such call now."""
         call = self.known.get(key)
-        if call is None:
+        if call is None or (call is _one_too_many and is_deterministic()):
             if self.waiting is not None and self.waits(key, values):
                 return MISS
             call = self.make(key, values, given)
@@ -231,13 +238,11 @@ class LibraryFunction:
                 again = self.signature(values)
                 assert again is not None
                 return self.tried(again[0], args, values, again[1], form)
-        if call is missed or call is _by_operation:
+        if call in _NO_CALL:
             return MISS
         direct = self.directs.get((key, form))
         if direct is None:
-            before = arenas[0]
             direct = self.directs[key, form] = self.direct_of(key, args, given, form)
-            self.bytes += arenas[0] - before
         recent = self.recent.get(form, ())
         if direct is not missed and direct not in recent:
             recent = self.recent[form] = (direct, *recent[: _MOST_RECENT - 1])
@@ -283,7 +288,7 @@ class LibraryFunction:
         key, given = found
         call = self.known.get(key) or self.make(key, args, given)
         assert call is not None
-        if call is missed or call is _by_operation:
+        if call in _NO_CALL:
             return missed, missed
         return call, self.direct_of(key, args, given, (len(args),))
 
@@ -369,10 +374,12 @@ class LibraryFunction:
         return traced(*given)
 
     def is_large(self, values: Sequence[Any]) -> bool:
-        """Whether an argument is large, or a shape of what is to be made."""
+        """Whether an argument is large, or a shape of what is to be made; of those with stated sizes, if there are any:
+        the weights of a linear map are large beside one row, for which a program for all sizes is as fast."""
         return any(
             (v._array.size if type(v) is Tensor else math.prod(v) if _is_shape(v) else 0) * self.work >= LARGE
-            for v in values
+            for k, v in enumerate(values)
+            if not self.sizes or k in self.sizes
         )
 
     def is_input(self, value: Any, default: Any) -> bool:
@@ -418,9 +425,8 @@ class LibraryFunction:
         """The call for a signature, looked up from now on; None where floats are part of the signature from now on."""
         if current_interpreter() is not None:
             return missed
-        if len(self.known) >= _MOST_KNOWN or self.bytes > _MOST_BYTES:
+        if len(self.known) >= _MOST_KNOWN:
             self.forget()
-        before = arenas[0]
         traced, off = self.program(values), self.row or grad_is_off()
         if traced is None:
             self.known[key] = _by_operation
@@ -431,7 +437,8 @@ class LibraryFunction:
         except (Exception, CheckFailed, RunEagerly, TraceFailed):  # the long way raises what the function raises
             return missed
         if call is None:
-            return missed
+            self.known[key] = _one_too_many
+            return _one_too_many
         nodes = [node for node in call.path.program.whole.nodes() if node.op is not None]
         if len(nodes) < self.least or (self.least and all(node.op.is_view for node in nodes if node.op is not None)):
             self.worth = False
@@ -451,7 +458,6 @@ class LibraryFunction:
         found = found or (missed if self.is_large(values) else _by_operation)
         self.known[key] = found
         self.programs[key] = call.path.program
-        self.bytes += arenas[0] - before
         return found
 
     def forget(self) -> None:
@@ -461,7 +467,7 @@ class LibraryFunction:
         self.directs.clear()
         self.forms.clear()
         self.recent.clear()
-        self.direct, self.bytes = missed, 0
+        self.direct = missed
 
 
 def _leaves(structure: pytree.Structure) -> int:

@@ -15,6 +15,7 @@ from hybridml import functional as F
 from hybridml.core import library as compiled
 from hybridml.tracing import library_function
 from hybridml_compiler.errors import GradientError
+from hybridml_compiler.targets.cpu.python_entry import spec
 from tests.support.by_operation import by_operation
 from tests.support.torch_layers import FUNCTIONS as LAYERS
 
@@ -147,7 +148,8 @@ def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in (3, 4, 5, 6, 6, 3, 4):
         assert call(hm.ones(n)).tolist() == [2.0] * n
     (traced,) = library.traced.values()
-    assert traced.cache_info().compiles == 2 and len(library.known) == 2
+    assert traced.cache_info().compiles == 2
+    assert [call is library_function._one_too_many for call in library.known.values()] == [False, False, True, True]
 
 
 def test_many_options_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,13 +371,29 @@ def test_errors_of_rows_tell_the_line_of_the_user(fails: Callable[[hm.Tensor], h
         fails(hm.ones(2))
 
 
-def test_arenas_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library_function, "_MOST_BYTES", 1 << 18)
+def test_calls_of_many_sizes_share_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    arena = spec.arena
+    monkeypatch.setattr(spec, "arena", lambda size: taken.append(size) or arena(size))
     call, library = made_by(lambda x: F.softmax.__wrapped__(F.softmax.__wrapped__(x[:, None] - x[None], 0), 1))
     for n in range(60, 90):
         x = hm.ones(n)
         assert call(x).shape == (n, n)
-    assert 0 < library.bytes <= (1 << 18) + 90 * 90 * 8 and 0 < len(library.known) < 28
+    assert len(library.known) == 30 and sum(taken) <= 4 * max(taken) and max(taken) > 90 * 90 * 4
+
+
+def test_a_call_that_finds_the_arena_at_work_takes_the_long_way() -> None:
+    """The sizes share it: a second thread, or a call from within a step, may come with any of them."""
+    call, library = made_by(lambda x: F.softmax.__wrapped__(x[:, None] - x[None], 0))
+    for n in (3, 5, 4):
+        call(hm.ones(n))
+    keys = [*library.known]
+    lock = library.programs[keys[1]].executable.shared_arena(0).lock
+    lock.value = 1
+    assert all(library.known[keys[k]](hm.ones(n)) is library_function.MISS for k, n in ((1, 5), (2, 4)))
+    assert call(hm.ones(4)).tolist() == [[0.25] * 4] * 4
+    lock.value = 0
+    assert library.known[keys[2]](hm.ones(4)).shape == (4, 4)
 
 
 def test_a_default_may_be_given_for_another_option() -> None:
