@@ -19,7 +19,8 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import LARGE_KINDS, compute, is_small_source
+from hybridml_compiler.compile_policy import OPERATION as LARGE
+from hybridml_compiler.eager.large import LARGE_KINDS, compute, deciding, may_grow
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -63,7 +64,7 @@ def generate(op: Op) -> Callable[..., Any]:
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         "_default": dtypes.default_float, "_place": place_var.get,
-        "_library": RowLibrary(op), "_MISS": MISS,
+        "_library": RowLibrary(op), "_MISS": MISS, "_grown": {},
         "_frame": sys._getframe, "_users": users, "_outer": outer,
     }  # fmt: skip
     if _has_native_calls(op) and not is_plain_elementwise(op):
@@ -207,7 +208,7 @@ def _forward(op: Op) -> list[str]:
     arrays = _tuple([f"_{v}" for v in inputs])
     kernel = f"_kernel({call})"
     if op.kind in LARGE_KINDS:
-        small = is_small_source(op, [f"_{v}" for v in inputs])
+        small = f"_{inputs[deciding(op)]}.size < {LARGE}" + " and not _grown" * may_grow(op)
         kernel = f"{kernel} if {small} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
@@ -299,6 +300,8 @@ def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
         "    _t._array = _o",
         "    _t._version = 0",
     ]
+    if op.kind in LARGE_KINDS and may_grow(op):  # a program that does this once does it again: its next calls look
+        lines += [f"    if _o.size >= {LARGE} > _{op.inputs[0]}.size:", "        _grown[_op] = True"]
     lines += _recording(op)
     if op.kind == "movement":
         lines += [f"    _link({op.inputs[0]}, _t, _op, {params})"]

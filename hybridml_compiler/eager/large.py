@@ -7,7 +7,7 @@ program, since both run the same loops. What the kernels do not take (strided op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,34 +32,26 @@ _positive = OPS["positive"]
 LARGE_KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
-def is_small_source(op: Op, arrays: Sequence[str]) -> str:
-    """Source of whether NumPy's call is as fast as `compute`, by the sizes of the arrays of these names.
-
-    For a scatter the updates decide ([Note: Runtime]), for other rows the first operand, or for two that broadcast what
-    they might come to.
-    """
-    decides = arrays[-1 if op.kind == "scatter" else 0]
-    if op.kind != "elementwise" or len(arrays) != 2:
-        return f"{decides}.size < {LARGE}"
-    x, y = arrays
-    return f"{x}.size * {y}.size < {LARGE} or ({x}.size < {LARGE} and {x}.shape == {y}.shape)"
+def deciding(op: Op) -> int:
+    """The operand whose size says whether `compute` is faster: for a scatter the updates ([Note: Runtime])."""
+    return -1 if op.kind == "scatter" else 0
 
 
-@once
-def _is_small(op: Op, count: int) -> Callable[..., bool]:
-    names = [f"x{k}" for k in range(count)]
-    is_small: Callable[..., bool] = eval(f"lambda {', '.join(names)}: {is_small_source(op, names)}")
-    return is_small
+def may_grow(op: Op) -> bool:
+    """Whether small operands may broadcast to a large result."""
+    return op.kind == "elementwise" and len(op.inputs) == 2
 
 
 def is_small(op: Op, arrays: Sequence[np.ndarray]) -> bool:
     """Whether NumPy's call is as fast as `compute`."""
-    return not arrays or _is_small(op, len(arrays))(*arrays)
+    if not arrays or arrays[deciding(op)].size >= LARGE:
+        return not arrays
+    return not may_grow(op) or np.broadcast(*arrays).size < LARGE
 
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
-    """`op.eager` for operands that are not small."""
-    if len(arrays) == 2 and op.kind == "elementwise" and np.broadcast(*arrays).size < LARGE:
+    """`op.eager`, for operands whose `deciding` one is large, or which may broadcast to a large result."""
+    if may_grow(op) and np.broadcast(*arrays).size < LARGE:
         return op.run(arrays, params)
     order = _common_order(arrays) if op.kind == "elementwise" and not params else None
     if order is not None:  # the result lies as the operands, as NumPy's does

@@ -126,3 +126,20 @@ def test_memory_that_overlaps_is_read_before_it_is_written() -> None:
     y = x[LARGE // 2 : -LARGE // 2]
     y += x[:LARGE]
     np.testing.assert_array_equal(y.numpy(), np.arange(LARGE) * 2 + LARGE // 2)
+
+
+def test_small_operands_that_broadcast_to_a_large_result_are_computed_on_all_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, row = hm.asarray(np.random.default_rng(0).standard_normal((300, 1, 3))), hm.ones((300, 3), dtype=hm.float64)
+    monkeypatch.setitem(OPS["subtract"].fn.__globals__, "_grown", {})
+    called: list[Op] = []
+    monkeypatch.setitem(
+        OPS["subtract"].fn.__globals__, "_compute", lambda op, *rest: called.append(op) or compute(op, *rest)
+    )
+    for _ in range(2):
+        np.testing.assert_array_equal((x - row).numpy(), x.numpy() - row.numpy())
+    assert called == [OPS["subtract"]]  # from the second call on
+    np.testing.assert_array_equal((x[:2] - row).numpy(), x.numpy()[:2] - row.numpy())
+    with pytest.raises(hm.ShapeError, match="broadcast"):
+        x[:, :, :2] - row
