@@ -1,0 +1,342 @@
+"""A pass of discrete Fourier transforms as an LLVM function `void f(ptr buffers, i64 lo, i64 hi)` [Note: FFT]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..... import dtypes
+from .....schedule.kernels import transform as algorithm
+from .....schedule.kernels.transform import Transform
+from .....sizes.dims import Size
+from ...spec import CpuSpec
+from .. import ir
+from ..contraction.loops import i64, least, offset, repeat
+from ..kernel import KERNEL_TYPE
+from ..kind import Kind
+from .butterflies import Arithmetic
+from .passes import Columns, Scratch, join, pairs, run_passes, split, stored
+from .roots import roots
+
+
+def lanes_of(dtype: np.dtype, cpu: CpuSpec) -> int:
+    """Numbers of a vector."""
+    return cpu.vector_bits // (8 * dtype.itemsize)
+
+
+def emit_transform(module: ir.Module, name: str, spec: Transform) -> ir.Function:
+    function = ir.Function(module, KERNEL_TYPE, name)
+    _STAGES[spec.stage](_Emitter(module, function, spec))
+    return function
+
+
+class _Emitter:
+    """The function of a pass; its range is rows, or blocks of columns of all rows."""
+
+    def __init__(self, module: ir.Module, function: ir.Function, spec: Transform) -> None:
+        self.spec, self.function = spec, function
+        self.b = b = function.build()
+        self.v = Arithmetic(b, spec.dtype, lanes_of(spec.dtype, module.cpu), module.cpu)
+        self.table, self.lo, self.hi = function.args
+        self.n, self.w = spec.points, self.v.lanes
+        if not algorithm.by_rows(self.n) and spec.stage in ("rows", "columns", "squares"):
+            self.rows, self.columns = algorithm.split(self.n, self.w)
+
+    # ---- operands
+
+    def operand(self, number: int) -> Any:
+        return self.b.operand(self.table, number)
+
+    def memory(self, numbers: int) -> Any:
+        """Memory of the thread for so many real numbers."""
+        return self.b.memory(self.v.scalar_type, numbers, ir.LINE)
+
+    def scratch(self, points: int) -> list[Any]:
+        """Memory for points side by side, twice."""
+        return [self.memory(2 * self.w * points) for _ in range(2)]
+
+    def stored(self, name: str, values: np.ndarray) -> Any:
+        return stored(self.b.module, name, values, self.v.dtype)
+
+    # ---- stages
+
+    def all_rows(self) -> None:
+        """Rows from operand 0 to operand 1, each in one go."""
+        if algorithm.by_rows(self.n):
+            self._short_rows()
+        else:
+            self._long_rows()
+        self.b.ret_void()
+
+    def _long_rows(self) -> None:
+        b, v, spec = self.b, self.v, self.spec
+        between = self.memory(algorithm.memory_numbers(self.n, self.w))
+        scratch = self.scratch(max(self.rows, self.columns))
+        before = self.memory(2 * self.n) if spec.kind != "c2c" else None
+        source, result = self.operand(0), self.operand(1)
+
+        def row(k: Any) -> None:
+            x, y = v.at(source, (k, spec.source_step)), v.at(result, (k, spec.result_step))
+            if spec.kind == "c2r":
+                self.pairs_of(x, before, i64(0), i64(self.pair_blocks))
+                x = before
+            self.columns_of(x, between, scratch, i64(0), i64(self.column_blocks))
+            squares = before if spec.kind == "r2c" else y
+            self.squares_of(between, squares, scratch, i64(0), i64(self.square_blocks))
+            if spec.kind == "r2c":
+                self.pairs_of(before, y, i64(0), i64(self.pair_blocks))
+
+        repeat(b, self.lo, self.hi, 1, row)
+
+    def _short_rows(self) -> None:
+        """As many rows as there are lanes side by side; the last one of the range again in lanes that are left."""
+        b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
+        first, second = self.scratch(n)
+        whole = -(-n // w) * w
+        spectra = self.memory(2 * n * w) if spec.kind != "c2c" else None
+        rows = b.memory(ir.PointerType(), 2 * w)
+        last = b.sub(self.hi, i64(1))
+        source, result = self.operand(0), self.operand(1)
+        swapped = spec.inverse
+        radices = algorithm.radices(n)
+
+        def tile(start: Any) -> None:
+            for k in range(w):
+                row = least(b, b.add(start, i64(k)), last)
+                x, y = v.at(source, (row, spec.source_step)), v.at(result, (row, spec.result_step))
+                if spectra is not None:
+                    own = v.at(spectra, (k, 2 * n))
+                    if spec.kind == "c2r":
+                        b.set_operand(rows, k, own)
+                        self._pairs_of_row(x, own)
+                    else:
+                        b.set_operand(rows, k, x)
+                        y = own
+                else:
+                    b.set_operand(rows, k, x)
+                b.set_operand(rows, w + k, y)
+
+            def load(at: Any, live: int | None) -> None:
+                found = []
+                for k in range(w):
+                    step = 1 if spec.real else 2
+                    here = v.at(b.operand(rows, k), (at, step))
+                    found.append(self._complex(here, live, spec.real, swapped))
+                real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
+                place = Scratch(v, first)
+                pointer = place.at(at)
+                for k in range(w if live is None else live):
+                    value = real[k], imag[k]
+                    if spec.scale != 1:
+                        value = v.scaled(value, v.number(spec.scale))
+                    place.store(value, pointer, k)
+
+            self._parts(n, load)
+            end = first
+            if n > 1:
+                run_passes(v, radices, Scratch(v, first), _Last(v, first, second, radices), [second, first], "table")
+                end = _Last(v, first, second, radices).base
+
+            def store(at: Any, live: int | None) -> None:
+                place = Scratch(v, end)
+                pointer = place.at(at)
+                # Points behind the last one are any: their numbers are in no lane that is stored.
+                found = [place.load(pointer, min(k, (live or w) - 1)) for k in range(w)]
+                real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
+                for k in range(w):
+                    here = v.at(b.operand(rows, w + k), (at, 2))
+                    self._store_complex((real[k], imag[k]), here, live, swapped)
+
+            self._parts(n, store)
+            if spec.kind == "r2c":
+                for k in range(w):
+                    row = least(b, b.add(start, i64(k)), last)
+                    self._pairs_of_row(v.at(spectra, (k, 2 * n)), v.at(result, (row, spec.result_step)))
+
+        del whole
+        repeat(b, self.lo, self.hi, w, tile)
+
+    def _parts(self, extent: int, body: Callable[[Any, int | None], None]) -> None:
+        whole = extent - extent % self.w
+        repeat(self.b, i64(0), i64(whole), self.w, lambda at: body(at, None))
+        if whole < extent:
+            body(i64(whole), extent - whole)
+
+    def _complex(self, pointer: Any, live: int | None, real: bool, swapped: bool) -> Any:
+        v = self.v
+        if real:
+            return (v.zero, v.load(pointer, live and v.first(live)))[:: 1 if swapped else -1]
+        found = v.row(pointer, self._masks(live))
+        return split(v, *found)[:: -1 if swapped else 1]
+
+    def _store_complex(self, value: Any, pointer: Any, live: int | None, swapped: bool) -> None:
+        vectors = join(self.v, *value[:: -1 if swapped else 1])
+        for k, (vector, mask) in enumerate(zip(vectors, self._masks(live), strict=True)):
+            if mask is not False:
+                self.v.store(vector, self.v.element(pointer, i64(k * self.w)), mask)
+
+    def _masks(self, live: int | None) -> list[Any]:
+        if live is None:
+            return [None, None]
+        return [self.v.first(max(2 * live - k * self.w, 0)) for k in (0, 1)]
+
+    # ---- a long row as a matrix
+
+    @property
+    def column_blocks(self) -> int:
+        return -(-self.columns // self.w)
+
+    @property
+    def square_blocks(self) -> int:
+        return -(-self.rows // self.w)
+
+    def columns_of(self, x: Any, between: Any, scratch: list[Any], lo: Any, hi: Any) -> None:
+        """Transforms of blocks of columns, which lie as they are computed: [block][row of the matrix][lane]."""
+        b, v, spec, w = self.b, self.v, self.spec, self.w
+        radices = algorithm.radices(self.rows)
+
+        def block(k: Any) -> None:
+            column = b.mul(k, i64(w))
+            step = 1 if spec.real else 2
+            live = b.sub(i64(self.columns), column) if self.columns % w else None
+            source = Columns(
+                v, v.at(x, (column, step)), step * self.columns, live, real=spec.real, swapped=spec.inverse
+            )
+            result = Scratch(v, v.at(between, (k, 2 * w * self.rows)))
+            run_passes(v, radices, source, result, scratch, "columns")
+
+        repeat(b, lo, hi, 1, block)
+
+    def squares_of(self, between: Any, y: Any, scratch: list[Any], lo: Any, hi: Any) -> None:
+        """Squares of the transformed columns turned, times w^(row column), and their rows transformed."""
+        b, v, spec, w = self.b, self.v, self.spec, self.w
+        radices = algorithm.radices(self.columns)
+        column, lane = np.arange(self.columns), np.arange(w)
+        inner = roots(np.outer(column, lane), self.n) * spec.scale
+        near = self.stored("near", np.stack([inner.real, inner.imag], 1))  # [column][part][lane]
+        blocks = w * np.arange(self.square_blocks)
+        far = None
+        if self.square_blocks > 1:
+            far = self.stored("far", pairs(roots(np.outer(blocks, column), self.n)))
+
+        def block(k: Any) -> None:
+            row = b.mul(k, i64(w))
+            live = b.sub(i64(self.rows), row) if self.rows % w else None
+            place = Scratch(v, scratch[1])
+            start = Scratch(v, v.at(between, (row, 2 * w)))
+            factors = None if far is None else v.at(far, (k, 2 * self.columns))
+
+            def square(at: Any, live: int | None) -> None:
+                # `at` is a multiple of the lanes: number at / w of the blocks of columns
+                pointer = v.at(start.base, (at, 2 * self.rows))
+                found = [start.load(pointer, i) for i in range(w)]
+                real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
+                target, factor = place.at(at), Scratch(v, near).at(at)
+                for i in range(w if live is None else live):
+                    value = v.times((real[i], imag[i]), Scratch(v, near).load(factor, i))
+                    if factors is not None:
+                        here = v.at(factors, (b.add(at, i64(i)), 2))
+                        value = v.times(value, (v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))))
+                    place.store(value, target, i)
+
+            self._parts(self.columns, square)
+            result = Columns(v, v.at(y, (row, 2)), 2 * self.rows, live, swapped=spec.inverse)
+            run_passes(v, radices, place, result, scratch, "squares")
+
+        repeat(b, lo, hi, 1, block)
+
+    # ---- half spectra
+
+    @property
+    def pair_blocks(self) -> int:
+        return -(-(self.n // 2) // self.w) if self.n > 1 else 0
+
+    def _pairs_of_row(self, x: Any, y: Any) -> None:
+        self.pairs_of(x, y, i64(0), i64(self.pair_blocks))
+
+    def pairs_of(self, x: Any, y: Any, lo: Any, hi: Any) -> None:
+        """Blocks of frequencies k from 1 and n - k beside them; the first block does frequency 0 as well.
+
+        Of c = x[k] + conj x[n - k] and d = x[k] - conj x[n - k] the result is y[k] = e c + f d, and the conjugate of
+        e c - f d at n - k. From the transform of n complex numbers to half the spectrum of 2 n real ones e is 1/2 and f
+        is -i/2 w^k, back they are 1 and i w^-k.
+        """
+        b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
+        to_real = spec.kind == "c2r"
+        with b.if_then(b.icmp_signed("==", lo, i64(0))):
+            self._frequency_zero(x, y, to_real)
+        if not self.pair_blocks:
+            return
+        e = 1.0 if to_real else 0.5
+        near = roots(np.arange(w), 2 * n)
+        far = roots(1 + w * np.arange(self.pair_blocks), 2 * n) * -0.5j
+        if to_real:
+            near, far = near.conj(), 2 * far.conj()
+        lanes, starts = self.stored("lanes", np.stack([near.real, near.imag])), self.stored("starts", pairs(far))
+        lane = Scratch(v, lanes).load(lanes, 0)
+
+        def block(k: Any) -> None:
+            first = b.add(b.mul(k, i64(w)), i64(1))
+            live = b.mul(b.sub(i64(n // 2 + 1), first), i64(2))
+            forward = v.masks(live, 2)
+            dead = b.sub(i64(2 * w), live)
+            backward = [b.not_(v.mask(dead, j)) for j in (0, 1)]
+            other = b.sub(i64(n - w + 1), first)
+            a = split(v, *v.row(v.at(x, (first, 2)), forward))
+            c = split(v, *v.row(v.at(x, (other, 2)), backward), backward=True)
+            even = b.fadd(a[0], c[0]), b.fsub(a[1], c[1])
+            odd = b.fsub(a[0], c[0]), b.fadd(a[1], c[1])
+            here = v.at(starts, (k, 2))
+            start = v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))
+            turned = v.times(odd, v.times(lane, start))
+            if e != 1:
+                even = v.scaled(even, v.number(e))
+            low, high = v.plus(even, turned), v.minus(even, turned)
+            for value, at, masks, back in (
+                ((high[0], b.fneg(high[1])), other, backward, True),
+                (low, first, forward, False),
+            ):
+                for j, (vector, mask) in enumerate(zip(join(v, *value, backward=back), masks, strict=True)):
+                    v.store(vector, v.element(v.at(y, (at, 2)), i64(j * w)), mask)
+
+        repeat(b, lo, hi, 1, block)
+
+    def _frequency_zero(self, x: Any, y: Any, to_real: bool) -> None:
+        b, v, n = self.b, self.v, self.n
+        one, size = v.scalar_type, v.dtype.itemsize
+        first = v.scalar(x)
+        second = v.scalar(v.element(x, i64(2 * n if to_real else 1)))
+        total, difference = b.fadd(first, second), b.fsub(first, second)
+        b.store(total, y, align=size)
+        if to_real:
+            b.store(difference, v.element(y, i64(1)), align=size)
+            return
+        zero = ir.Literal(one, "0.0")
+        b.store(zero, v.element(y, i64(1)), align=size)
+        b.store(difference, v.element(y, i64(2 * n)), align=size)
+        b.store(zero, v.element(y, i64(2 * n + 1)), align=size)
+
+
+class _Last(Scratch):
+    """The scratch memory that passes from the first to the second and back end in."""
+
+    def __init__(self, v: Arithmetic, first: Any, second: Any, radices: tuple[int, ...]) -> None:
+        super().__init__(v, second if len(radices) % 2 else first)
+
+
+_STAGES: dict[str, Callable[[_Emitter], None]] = {"rows": _Emitter.all_rows}
+
+
+def _range(spec: Transform, cpu: CpuSpec) -> tuple[Size, int]:
+    granule = lanes_of(spec.dtype, cpu) if algorithm.by_rows(spec.points) else 1
+    return spec.count, granule
+
+
+TRANSFORM = Kind(
+    emit=emit_transform,
+    source=lambda spec, _: spec.code,
+    range=_range,
+    nanoseconds=lambda spec: spec.flops * algorithm.NS_PER_FLOP,
+)
