@@ -168,6 +168,8 @@ class _Planner:
             return []
         if group.kind == "control" and self.target.runs_control:
             return [self._control(group)]
+        if group.kind == "opaque" and (passes := self._transforms(group)) is not None:
+            return passes
         if group.kind in ("control", "opaque"):
             return [self._task(*opaque_of(_by_number(group)), group)]
         if group.call is not None:
@@ -186,6 +188,18 @@ class _Planner:
             group, lambda: lower_group(group, self.in_memory, self.donated, self.target.schedule)
         )
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
+
+    def _transforms(self, group: Group) -> list[Task] | None:
+        """The passes of an operation that is Fourier transforms; None where the target has no kernels for them."""
+        root = group.roots[0]
+        if root.op is None or root.op.transforms is None:
+            return None
+        (source,) = root.inputs
+        steps = self.target.transforms(source.aval, root.op.transforms(source.aval, **root.params))
+        if steps is None:
+            return None
+        nodes = [source, root, *map(input_node, steps.memory)]  # memory is of no graph: it is in the arena
+        return [self._task(spec, (nodes[a], nodes[b]), group) for spec, (a, b) in steps.passes]
 
     def _control(self, group: Group) -> Task:
         results = _by_number(group)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import dtypes
+from ...aval import Aval
 from ...loops.ir import KernelSpec
 from ...once import once
+from ...ops.fourier import AxisTransform
 from ...record import record
-from ...sizes.dims import Size, hint
+from ...sizes.dims import Size, hint, is_dim
 
 PRIMES = (2, 3, 5, 7, 11, 13)  # of which the number of points is a product
 ROWS_POINTS = 64  # up to which rows lie side by side in vectors; longer ones are squares of columns
 MOST_POINTS = 1 << 22  # complex ones: tables of a longer row are no part of a kernel any more
 WHOLE_BYTES = 1 << 19  # of a row that one thread keeps in its scratch memory, a part of L2
+SHARED_POINTS = 1 << 12  # from which on threads share the passes of rows that are fewer than they
 COLUMN_BYTES = 1 << 20  # of the columns that a thread transforms at a time, twice
 NS_PER_FLOP = 0.05  # on one core: 20 GF/s, of 5 n log2(n) operations
 # Operations for one point in the butterfly of so many points, with its loads and stores.
@@ -63,6 +69,9 @@ class Transform(KernelSpec):
         """All that its code depends on."""
         return repr((self.stage, self.dtype.name, self.points, self.kind, self.inverse, self.scale, self.real, self.inner))
 
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        return set()
+
     def __str__(self) -> str:
         way = "inverse transform" if self.inverse else "transform"
         return f"{self.stage} of a {self.kind} {way} {dtypes.short(self.dtype)} of {self.points} complex points"
@@ -93,7 +102,7 @@ def radices(points: int) -> tuple[int, ...]:
             found.append(p)
             rest //= p
     assert rest == 1
-    return tuple(found)
+    return tuple(found) or (1,)
 
 
 @once
@@ -115,7 +124,111 @@ def by_rows(points: int) -> bool:
     return points <= ROWS_POINTS
 
 
+def blocks(stage: str, points: int, inner: int, lanes: int) -> int:
+    """Parts that a row, or all columns of an array, are cut into: what threads share."""
+    if stage == "strided":
+        return -(-inner // lanes)
+    if stage == "pairs":
+        return max(-(-(points // 2) // lanes), 1)
+    rows, columns = split(points, lanes)
+    return -(-(columns if stage == "columns" else rows) // lanes)
+
+
 def memory_numbers(points: int, lanes: int) -> int:
     """Real numbers of memory between the passes of a long row: blocks of columns, and one square more."""
     rows, columns = split(points, lanes)
     return (-(-columns // lanes) * rows + lanes) * 2 * lanes
+
+
+@record
+class Steps:
+    """Passes, each with the numbers of its source and result: 0 is the array, 1 the result, 2 and up memory."""
+
+    passes: tuple[tuple[Transform, tuple[int, int]], ...]
+    memory: tuple[Aval, ...] = ()
+
+
+def steps_of(
+    aval: Aval, transforms: Sequence[AxisTransform], lanes: Callable[[np.dtype], int], cores: int
+) -> Steps | None:
+    """The passes that compute transforms of an array one after another; None where there are no kernels for them.
+
+    That is decided by dtype, axes and points, and by no number of rows: a row has the same bits in any batch.
+    """
+    planner = _Planner(aval, dtypes.real_of(aval.dtype), lanes, cores)
+    if planner.dtype not in (dtypes.float32, dtypes.float64) or 0 in aval.shape:
+        return None
+    if not all(planner.takes(t, first=not k) for k, t in enumerate(transforms)):
+        return None
+    shape = list(aval.shape)
+    to_real = transforms[-1].kind == "c2r"
+    source = 0
+    for k, t in enumerate(transforms):
+        if k == len(transforms) - 1:
+            target = 1
+        elif not to_real:
+            target = 1
+        else:  # the result has no room for what is transformed first
+            target = source or planner.new(shape, dtypes.complex_of(planner.dtype))
+        planner.add(t, shape, source, target)
+        if t.kind != "c2c":
+            shape[t.axis] = t.points // 2 + 1 if t.kind == "r2c" else t.points
+        source = target
+    return Steps(tuple(planner.passes), tuple(planner.memory))
+
+
+class _Planner:
+    """The passes of transforms of an array."""
+
+    def __init__(self, aval: Aval, dtype: np.dtype, lanes: Callable[[np.dtype], int], cores: int) -> None:
+        self.aval, self.dtype, self.cores = aval, dtype, cores
+        self.lanes = lanes(dtype)
+        self.passes: list[tuple[Transform, tuple[int, int]]] = []
+        self.memory: list[Aval] = []
+
+    def new(self, shape: Sequence[Size], dtype: np.dtype) -> int:
+        self.memory.append(Aval(tuple(shape), dtype))
+        return len(self.memory) + 1
+
+    def takes(self, t: AxisTransform, first: bool) -> bool:
+        """Whether there is a kernel for a transform."""
+        inner, real = self.aval.shape[t.axis + 1 :], first and self.aval.dtype.kind == "f"
+        if any(map(is_dim, (t.points, *inner))):
+            return False
+        last = math.prod(inner) == 1
+        if t.kind == "c2c":
+            strip = 4 * self.lanes * self.dtype.itemsize * t.points
+            return smooth(t.points) and (t.points <= MOST_POINTS if last else strip <= COLUMN_BYTES)
+        half, odd = divmod(t.points, 2)
+        return last and not odd and smooth(half) and half <= MOST_POINTS and real == (t.kind == "r2c")
+
+    def add(self, t: AxisTransform, shape: Sequence[Size], source: int, target: int) -> None:
+        """The passes of a transform of an array of this shape."""
+        outer: Size = math.prod(shape[: t.axis])
+        inner = math.prod(shape[t.axis + 1 :])
+        points = t.points if t.kind == "c2c" else t.points // 2
+        real = t.kind == "c2c" and source == 0 and self.aval.dtype.kind == "f"
+
+        def one(stage: str, count: Size, scale: float = 1.0, kind: str = "c2c", real: bool = False) -> Transform:
+            return Transform(stage, self.dtype, points, kind, t.inverse, scale, real, inner, count)
+
+        if inner > 1:
+            self.passes.append((one("strided", outer, t.scale, real=real), (source, target)))
+            return
+        numbers = 0 if by_rows(points) else memory_numbers(points, self.lanes)
+        large = numbers * self.dtype.itemsize > WHOLE_BYTES
+        few = not is_dim(outer) and outer < self.cores and points >= SHARED_POINTS
+        if not large and not few:
+            self.passes.append((one("rows", outer, t.scale, t.kind, real), (source, target)))
+            return
+        outer = operator.index(outer)  # the program is for this number of rows
+        between = self.new((outer, numbers), self.dtype)
+        spectrum = self.new((outer, 2 * points), self.dtype) if t.kind != "c2c" else 0
+        if t.kind == "c2r":
+            self.passes.append((one("pairs", outer, kind="c2r"), (source, spectrum)))
+            source = spectrum
+        self.passes.append((one("columns", outer, real=real), (source, between)))
+        last = spectrum if t.kind == "r2c" else target
+        self.passes.append((one("squares", outer, t.scale), (between, last)))
+        if t.kind == "r2c":
+            self.passes.append((one("pairs", outer, kind="r2c"), (spectrum, target)))

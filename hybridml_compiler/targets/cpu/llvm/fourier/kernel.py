@@ -13,7 +13,7 @@ from .....schedule.kernels.transform import Transform
 from .....sizes.dims import Size
 from ...spec import CpuSpec
 from .. import ir
-from ..contraction.loops import i64, least, offset, repeat
+from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..kernel import KERNEL_TYPE
 from ..kind import Kind
 from .butterflies import Arithmetic
@@ -76,6 +76,7 @@ class _Emitter:
         scratch = self.scratch(max(self.rows, self.columns))
         before = self.memory(2 * self.n) if spec.kind != "c2c" else None
         source, result = self.operand(0), self.operand(1)
+        self.clear_rest(between)
 
         def row(k: Any) -> None:
             x, y = v.at(source, (k, spec.source_step)), v.at(result, (k, spec.result_step))
@@ -94,7 +95,6 @@ class _Emitter:
         """As many rows as there are lanes side by side; the last one of the range again in lanes that are left."""
         b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
         first, second = self.scratch(n)
-        whole = -(-n // w) * w
         spectra = self.memory(2 * n * w) if spec.kind != "c2c" else None
         rows = b.memory(ir.PointerType(), 2 * w)
         last = b.sub(self.hi, i64(1))
@@ -134,16 +134,13 @@ class _Emitter:
                     place.store(value, pointer, k)
 
             self._parts(n, load)
-            end = first
-            if n > 1:
-                run_passes(v, radices, Scratch(v, first), _Last(v, first, second, radices), [second, first], "table")
-                end = _Last(v, first, second, radices).base
+            end = Scratch(v, second if len(radices) % 2 else first)
+            run_passes(v, radices, Scratch(v, first), end, [second, first], "table")
 
             def store(at: Any, live: int | None) -> None:
-                place = Scratch(v, end)
-                pointer = place.at(at)
+                pointer = end.at(at)
                 # Points behind the last one are any: their numbers are in no lane that is stored.
-                found = [place.load(pointer, min(k, (live or w) - 1)) for k in range(w)]
+                found = [end.load(pointer, min(k, (live or w) - 1)) for k in range(w)]
                 real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
                 for k in range(w):
                     here = v.at(b.operand(rows, w + k), (at, 2))
@@ -155,7 +152,6 @@ class _Emitter:
                     row = least(b, b.add(start, i64(k)), last)
                     self._pairs_of_row(v.at(spectra, (k, 2 * n)), v.at(result, (row, spec.result_step)))
 
-        del whole
         repeat(b, self.lo, self.hi, w, tile)
 
     def _parts(self, extent: int, body: Callable[[Any, int | None], None]) -> None:
@@ -186,11 +182,19 @@ class _Emitter:
 
     @property
     def column_blocks(self) -> int:
-        return -(-self.columns // self.w)
+        return algorithm.blocks("columns", self.n, 1, self.w)
 
     @property
     def square_blocks(self) -> int:
-        return -(-self.rows // self.w)
+        return algorithm.blocks("squares", self.n, 1, self.w)
+
+    def clear_rest(self, between: Any) -> None:
+        """Zeros behind the matrix, which lanes without a row compute on: what memory holds may be denormal numbers,
+        which take a hundred times as long."""
+        v, w = self.v, self.w
+        if self.rows % w:
+            rest = Scratch(v, v.at(between, (self.column_blocks * self.rows, 2 * w)))
+            repeat(self.b, i64(0), i64(w), 1, lambda k: rest.store((v.zero, v.zero), rest.at(k), 0))
 
     def columns_of(self, x: Any, between: Any, scratch: list[Any], lo: Any, hi: Any) -> None:
         """Transforms of blocks of columns, which lie as they are computed: [block][row of the matrix][lane]."""
@@ -247,11 +251,82 @@ class _Emitter:
 
         repeat(b, lo, hi, 1, block)
 
+    # ---- one pass of many rows, or of an array
+
+    def _over(self, blocks: int, body: Callable[[Any, Any, Any], None]) -> None:
+        """`body(row, lo, hi)` for the blocks of the range in each row."""
+        b = self.b
+        first, last = b.udiv(self.lo, i64(blocks)), b.udiv(b.add(self.hi, i64(blocks - 1)), i64(blocks))
+
+        def row(k: Any) -> None:
+            start = b.mul(k, i64(blocks))
+            body(k, greatest(b, b.sub(self.lo, start), i64(0)), least(b, b.sub(self.hi, start), i64(blocks)))
+
+        repeat(b, first, last, 1, row)
+        b.ret_void()
+
+    def all_columns(self) -> None:
+        """The columns of rows, from operand 0 to memory."""
+        v, spec, source, between = self.v, self.spec, self.operand(0), self.operand(1)
+        scratch, numbers = self.scratch(self.rows), algorithm.memory_numbers(self.n, self.w)
+        step = (1 if spec.real else 2) * self.n
+
+        def blocks(row: Any, lo: Any, hi: Any) -> None:
+            memory = v.at(between, (row, numbers))
+            if self.rows % self.w:
+                with self.b.if_then(self.b.icmp_signed("==", lo, i64(0))):
+                    self.clear_rest(memory)
+            self.columns_of(v.at(source, (row, step)), memory, scratch, lo, hi)
+
+        self._over(self.column_blocks, blocks)
+
+    def all_squares(self) -> None:
+        """The squares of rows, from memory to operand 1."""
+        v, between, result = self.v, self.operand(0), self.operand(1)
+        scratch, numbers = self.scratch(self.columns), algorithm.memory_numbers(self.n, self.w)
+
+        def blocks(row: Any, lo: Any, hi: Any) -> None:
+            self.squares_of(v.at(between, (row, numbers)), v.at(result, (row, 2 * self.n)), scratch, lo, hi)
+
+        self._over(self.square_blocks, blocks)
+
+    def all_pairs(self) -> None:
+        """Half spectra of rows from operand 0 to operand 1."""
+        v, spec, source, result = self.v, self.spec, self.operand(0), self.operand(1)
+        long, short = 2 * self.n + 2, 2 * self.n
+        steps = (long, short) if spec.kind == "c2r" else (short, long)
+
+        def blocks(row: Any, lo: Any, hi: Any) -> None:
+            self.pairs_of(v.at(source, (row, steps[0])), v.at(result, (row, steps[1])), lo, hi)
+
+        self._over(self.pair_blocks, blocks)
+
+    def all_strided(self) -> None:
+        """Columns of an array (outer, points, inner), from operand 0 to operand 1."""
+        b, v, spec, w = self.b, self.v, self.spec, self.w
+        source, result, scratch = self.operand(0), self.operand(1), self.scratch(self.n)
+        radices = algorithm.radices(self.n)
+        blocks, step = -(-spec.inner // w), (1 if spec.real else 2)
+
+        def block(number: Any) -> None:
+            outer, k = divide(b, number, blocks)
+            column = b.mul(k, i64(w))
+            live = b.sub(i64(spec.inner), column) if spec.inner % w else None
+            x = v.at(source, (outer, step * self.n * spec.inner), (column, step))
+            y = v.at(result, (outer, 2 * self.n * spec.inner), (column, 2))
+            swapped = spec.inverse
+            taken = Columns(v, x, step * spec.inner, live, real=spec.real, swapped=swapped)
+            given = Columns(v, y, 2 * spec.inner, live, swapped=swapped, scale=spec.scale)
+            run_passes(v, radices, taken, given, scratch, "table")
+
+        repeat(b, self.lo, self.hi, 1, block)
+        b.ret_void()
+
     # ---- half spectra
 
     @property
     def pair_blocks(self) -> int:
-        return -(-(self.n // 2) // self.w) if self.n > 1 else 0
+        return algorithm.blocks("pairs", self.n, 1, self.w)
 
     def _pairs_of_row(self, x: Any, y: Any) -> None:
         self.pairs_of(x, y, i64(0), i64(self.pair_blocks))
@@ -319,19 +394,21 @@ class _Emitter:
         b.store(zero, v.element(y, i64(2 * n + 1)), align=size)
 
 
-class _Last(Scratch):
-    """The scratch memory that passes from the first to the second and back end in."""
-
-    def __init__(self, v: Arithmetic, first: Any, second: Any, radices: tuple[int, ...]) -> None:
-        super().__init__(v, second if len(radices) % 2 else first)
-
-
-_STAGES: dict[str, Callable[[_Emitter], None]] = {"rows": _Emitter.all_rows}
+_STAGES: dict[str, Callable[[_Emitter], None]] = {
+    "rows": _Emitter.all_rows,
+    "columns": _Emitter.all_columns,
+    "squares": _Emitter.all_squares,
+    "pairs": _Emitter.all_pairs,
+    "strided": _Emitter.all_strided,
+}
 
 
 def _range(spec: Transform, cpu: CpuSpec) -> tuple[Size, int]:
-    granule = lanes_of(spec.dtype, cpu) if algorithm.by_rows(spec.points) else 1
-    return spec.count, granule
+    """Rows, of which short ones are taken side by side; or the blocks of all of them."""
+    lanes = lanes_of(spec.dtype, cpu)
+    if spec.stage == "rows":
+        return spec.count, lanes if algorithm.by_rows(spec.points) else 1
+    return spec.count * algorithm.blocks(spec.stage, spec.points, spec.inner, lanes), 1
 
 
 TRANSFORM = Kind(

@@ -43,24 +43,32 @@ class Scratch:
     def store(self, value: Complex, pointer: Any, by: int) -> None:
         for half in (0, 1):
             place = self.v.element(pointer, i64(by * self.step + half * self.v.lanes))
-            self.v.b.store(value[half], place, align=self.v.type.nbytes)
+            self.v.b.store(value[half], place, align=self.v.dtype.itemsize)
 
     def _half(self, pointer: Any, by: int, half: int) -> Any:
         place = self.v.element(pointer, i64(by * self.step + half * self.v.lanes))
-        return self.v.b.load(place, typ=self.v.type, align=self.v.type.nbytes)
+        return self.v.b.load(place, typ=self.v.type, align=self.v.dtype.itemsize)
 
 
 class Columns:
     """Points of neighbouring columns of an array of complex numbers, or of real ones with an imaginary part of zero.
 
     `swapped`: real and imaginary parts change places, which makes a transform its inverse (before and after it).
-    `live`: the number of columns where they may be fewer than there are lanes.
+    `live`: the number of columns where they may be fewer than there are lanes. `scale`: a factor of what is stored.
     """
 
     def __init__(
-        self, v: Arithmetic, base: Any, step: int, live: Any = None, *, real: bool = False, swapped: bool = False
+        self,
+        v: Arithmetic,
+        base: Any,
+        step: int,
+        live: Any = None,
+        *,
+        real: bool = False,
+        swapped: bool = False,
+        scale: float = 1.0,
     ) -> None:
-        self.v, self.base, self.step, self.real, self.swapped = v, base, step, real, swapped
+        self.v, self.base, self.step, self.real, self.swapped, self.scale = v, base, step, real, swapped, scale
         self.masks: list[Any] = [None] * (1 if real else 2)
         if live is not None:
             numbers = live if real else v.b.mul(live, i64(2))
@@ -76,6 +84,8 @@ class Columns:
 
     def store(self, value: Complex, pointer: Any, by: int) -> None:
         start = self.v.element(pointer, i64(by * self.step))
+        if self.scale != 1:
+            value = self.v.scaled(value, self.v.number(self.scale))
         vectors = join(self.v, *(value[::-1] if self.swapped else value))
         for k, (vector, mask) in enumerate(zip(vectors, self.masks, strict=True)):
             self.v.store(vector, self.v.element(start, i64(k * self.v.lanes)), mask)

@@ -1,0 +1,75 @@
+"""Fourier transforms of eager code: the kernels of traced programs, so that both styles have the same bits.
+
+A kernel is for a number of points and takes any number of rows; it is compiled when the first array has them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .... import config, dtypes
+from ....aval import Aval
+from ....once import once
+from ....ops.fourier import AxisTransform
+from ....record import replace
+from ....schedule.kernels.transform import Steps, Transform, steps_of
+from ..llvm import modules, registry
+from ..llvm.fourier.kernel import lanes_of
+from ..runtime import jit, scratch, threads
+from ..runtime.allocation import empty
+from ..runtime.linking import loader
+from ..spec import host_spec
+
+_TABLE = ctypes.c_void_p * 2
+Run = Callable[[Any, int, int], None]
+
+
+def transformed(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarray | None:
+    """The transforms of an array one after another; None where there are no kernels for them."""
+    if config.read().sanitize:  # accesses are checked in a plan with the sizes of arrays
+        return None
+    steps = _steps(x.shape, x.dtype, tuple(transforms))
+    if steps is None or not x.dtype.isnative:
+        return None
+    shape = list(x.shape)
+    for t in transforms:
+        if t.kind != "c2c":
+            shape[t.axis] = t.points // 2 + 1 if t.kind == "r2c" else t.points
+    real = transforms[-1].kind == "c2r"
+    out = empty(tuple(shape), (dtypes.real_of if real else dtypes.complex_of)(x.dtype))
+    arrays = [np.ascontiguousarray(x), out, *(empty(m.shape, m.dtype) for m in steps.memory)]
+    for spec, (source, target) in steps.passes:
+        run, total, granule = _kernel(spec)
+        run(_TABLE(arrays[source].ctypes.data, arrays[target].ctypes.data), total, granule)
+    return out
+
+
+@lru_cache(1024)
+def _steps(shape: tuple[int, ...], dtype: np.dtype, transforms: tuple[AxisTransform, ...]) -> Steps | None:
+    cpu = host_spec()
+    return steps_of(Aval(shape, dtype), transforms, lambda kind: lanes_of(kind, cpu), cpu.cores)
+
+
+@lru_cache(1024)
+def _kernel(spec: Transform) -> tuple[Run, int, int]:
+    """(the function of a table of operands, a range and where it may be split; the range; the split)."""
+    callee = registry.callee_of(spec, host_spec())
+    total = int(callee.total)
+    return _compiled(replace(spec, count=1)), total, callee.granule if callee.parallel else total
+
+
+@once
+def _compiled(spec: Transform) -> Run:
+    *_, module = needed = modules.PlanModules(host_spec()).modules(spec)
+    library = loader.load(jit.compile_sources([m.code for m in needed]), scratch.symbols(), [module.symbol])
+    address = library.address(module.symbol)
+
+    def run(table: Any, total: int, granule: int, keep: Any = library) -> None:
+        threads.run(address, ctypes.addressof(table), total, granule)
+
+    return run
