@@ -20,7 +20,7 @@ from .fusion.fuse import Fusion, fuse
 from .fusion.group import Group
 from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.prologue import lower_prologue
-from .host_call import opaque_of
+from .host_call import fixed_from, fixed_params, opaque_of
 from .kept import Kept, Reuse
 from .kernels.gemm import Product
 from .kernels.library import Call, Capabilities
@@ -195,7 +195,9 @@ class _Planner:
         if root.op is None or root.op.transforms is None:
             return None
         (source,) = root.inputs
-        steps = self.target.transforms(source.aval, root.op.transforms(source.aval, **root.params))
+        first = min(t.axis for t in root.op.transforms(source.aval, **root.params))
+        aval, params = fixed_from(first, source.aval), fixed_params(root.params)
+        steps = self.target.transforms(aval, root.op.transforms(aval, **params))
         if steps is None:
             return None
         nodes = [source, root, *map(input_node, steps.memory)]  # memory is of no graph: it is in the arena
