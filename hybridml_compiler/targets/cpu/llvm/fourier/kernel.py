@@ -16,8 +16,9 @@ from .. import ir
 from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..kernel import KERNEL_TYPE
 from ..kind import Kind
+from ..types import PTR
 from .butterflies import Arithmetic
-from .passes import Columns, Scratch, join, pairs, run_passes, split, stored
+from .passes import Columns, Scratch, Turned, join, pairs, run_passes, split, stored
 from .roots import roots
 
 
@@ -73,7 +74,7 @@ class _Emitter:
     def _long_rows(self) -> None:
         b, v, spec = self.b, self.v, self.spec
         between = self.memory(algorithm.memory_numbers(self.n, self.w))
-        scratch = self.scratch(max(self.rows, self.columns))
+        scratch = self.scratch(max(self.rows, self.columns + self.w))
         before = self.memory(2 * self.n) if spec.kind != "c2c" else None
         source, result = self.operand(0), self.operand(1)
         self.clear_rest(between)
@@ -94,89 +95,84 @@ class _Emitter:
     def _short_rows(self) -> None:
         """As many rows as there are lanes side by side; the last one of the range again in lanes that are left."""
         b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
-        first, second = self.scratch(n)
+        first, second = self.scratch(n + w)
+        radices = algorithm.radices(n)
+        end = second if len(radices) % 2 else first
         spectra = self.memory(2 * n * w) if spec.kind != "c2c" else None
-        rows = b.memory(ir.PointerType(), 2 * w)
+        sources, results = (b.memory(PTR, w) for _ in range(2))
         last = b.sub(self.hi, i64(1))
         source, result = self.operand(0), self.operand(1)
-        swapped = spec.inverse
-        radices = algorithm.radices(n)
 
         def tile(start: Any) -> None:
-            for k in range(w):
-                row = least(b, b.add(start, i64(k)), last)
-                x, y = v.at(source, (row, spec.source_step)), v.at(result, (row, spec.result_step))
+            def row(k: Any) -> None:
+                number = least(b, b.add(start, k), last)
+                x, y = v.at(source, (number, spec.source_step)), v.at(result, (number, spec.result_step))
                 if spectra is not None:
                     own = v.at(spectra, (k, 2 * n))
                     if spec.kind == "c2r":
-                        b.set_operand(rows, k, own)
                         self._pairs_of_row(x, own)
+                        x = own
                     else:
-                        b.set_operand(rows, k, x)
                         y = own
-                else:
-                    b.set_operand(rows, k, x)
-                b.set_operand(rows, w + k, y)
+                self._set(sources, k, x)
+                self._set(results, k, y)
 
-            def load(at: Any, live: int | None) -> None:
-                found = []
-                for k in range(w):
-                    step = 1 if spec.real else 2
-                    here = v.at(b.operand(rows, k), (at, step))
-                    found.append(self._complex(here, live, spec.real, swapped))
-                real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
-                place = Scratch(v, first)
-                pointer = place.at(at)
-                for k in range(w if live is None else live):
-                    value = real[k], imag[k]
-                    if spec.scale != 1:
-                        value = v.scaled(value, v.number(spec.scale))
-                    place.store(value, pointer, k)
-
-            self._parts(n, load)
-            end = Scratch(v, second if len(radices) % 2 else first)
-            run_passes(v, radices, Scratch(v, first), end, [second, first], "table")
-
-            def store(at: Any, live: int | None) -> None:
-                pointer = end.at(at)
-                # Points behind the last one are any: their numbers are in no lane that is stored.
-                found = [end.load(pointer, min(k, (live or w) - 1)) for k in range(w)]
-                real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
-                for k in range(w):
-                    here = v.at(b.operand(rows, w + k), (at, 2))
-                    self._store_complex((real[k], imag[k]), here, live, swapped)
-
-            self._parts(n, store)
+            repeat(b, i64(0), i64(w), 1, row)
+            self._turn_in(sources, first)
+            run_passes(v, radices, Scratch(v, first), Scratch(v, end), [second, first], "table")
+            self._turn_out(end, results)
             if spec.kind == "r2c":
-                for k in range(w):
-                    row = least(b, b.add(start, i64(k)), last)
-                    self._pairs_of_row(v.at(spectra, (k, 2 * n)), v.at(result, (row, spec.result_step)))
+
+                def spectrum(k: Any) -> None:
+                    number = least(b, b.add(start, k), last)
+                    self._pairs_of_row(v.at(spectra, (k, 2 * n)), v.at(result, (number, spec.result_step)))
+
+                repeat(b, i64(0), i64(w), 1, spectrum)
 
         repeat(b, self.lo, self.hi, w, tile)
 
-    def _parts(self, extent: int, body: Callable[[Any, int | None], None]) -> None:
-        whole = extent - extent % self.w
-        repeat(self.b, i64(0), i64(whole), self.w, lambda at: body(at, None))
-        if whole < extent:
-            body(i64(whole), extent - whole)
+    def _turn_in(self, rows: Any, points: Any) -> None:
+        """Numbers of as many rows as there are lanes to vectors of them: those of a point follow each other."""
+        b, v, w, spec = self.b, self.v, self.w, self.spec
+        count = (1 if spec.real else 2) * self.n
 
-    def _complex(self, pointer: Any, live: int | None, real: bool, swapped: bool) -> Any:
-        v = self.v
-        if real:
-            return (v.zero, v.load(pointer, live and v.first(live)))[:: 1 if swapped else -1]
-        found = v.row(pointer, self._masks(live))
-        return split(v, *found)[:: -1 if swapped else 1]
+        def square(at: Any) -> None:
+            live = b.sub(i64(count), at) if count % w else None
+            mask = None if live is None else v.mask(live, 0)
+            found = v.transpose([v.load(v.element(self._get(rows, i64(k)), at), mask) for k in range(w)])
+            target = v.at(points, (at, (2 if spec.real else 1) * w))
+            for k, value in enumerate(found):
+                if spec.scale != 1:
+                    value = b.fmul(value, v.number(spec.scale))
+                if spec.real:
+                    pair = (v.zero, value) if spec.inverse else (value, v.zero)
+                    for part in (0, 1):
+                        v.store(pair[part], v.element(target, i64((2 * k + part) * w)))
+                else:
+                    v.store(value, v.element(target, i64((k ^ spec.inverse) * w)))
 
-    def _store_complex(self, value: Any, pointer: Any, live: int | None, swapped: bool) -> None:
-        vectors = join(self.v, *value[:: -1 if swapped else 1])
-        for k, (vector, mask) in enumerate(zip(vectors, self._masks(live), strict=True)):
-            if mask is not False:
-                self.v.store(vector, self.v.element(pointer, i64(k * self.w)), mask)
+        repeat(b, i64(0), i64(count), w, square)
 
-    def _masks(self, live: int | None) -> list[Any]:
-        if live is None:
-            return [None, None]
-        return [self.v.first(max(2 * live - k * self.w, 0)) for k in (0, 1)]
+    def _turn_out(self, points: Any, rows: Any) -> None:
+        """The way back. What lies behind the last point is in no lane that is stored."""
+        b, v, w, spec = self.b, self.v, self.w, self.spec
+        count = 2 * self.n
+
+        def square(at: Any) -> None:
+            live = b.sub(i64(count), at) if count % w else None
+            mask = None if live is None else v.mask(live, 0)
+            source = v.at(points, (at, w))
+            found = v.transpose([v.load(v.element(source, i64((k ^ spec.inverse) * w))) for k in range(w)])
+            for k, value in enumerate(found):
+                v.store(value, v.element(self._get(rows, i64(k)), at), mask)
+
+        repeat(b, i64(0), i64(count), w, square)
+
+    def _set(self, table: Any, number: Any, pointer: Any) -> None:
+        self.b.store(pointer, self.b.gep(table, [number], source_etype=PTR))
+
+    def _get(self, table: Any, number: Any) -> Any:
+        return self.b.load(self.b.gep(table, [number], source_etype=PTR), typ=PTR)
 
     # ---- a long row as a matrix
 
@@ -216,38 +212,35 @@ class _Emitter:
     def squares_of(self, between: Any, y: Any, scratch: list[Any], lo: Any, hi: Any) -> None:
         """Squares of the transformed columns turned, times w^(row column), and their rows transformed."""
         b, v, spec, w = self.b, self.v, self.spec, self.w
-        radices = algorithm.radices(self.columns)
-        column, lane = np.arange(self.columns), np.arange(w)
+        padded = -(-self.columns // w) * w
+        column, lane = np.arange(padded), np.arange(w)
         inner = roots(np.outer(column, lane), self.n) * spec.scale
         near = self.stored("near", np.stack([inner.real, inner.imag], 1))  # [column][part][lane]
-        blocks = w * np.arange(self.square_blocks)
         far = None
         if self.square_blocks > 1:
-            far = self.stored("far", pairs(roots(np.outer(blocks, column), self.n)))
+            rows = w * np.arange(self.square_blocks)
+            far = self.stored("far", pairs(roots(np.outer(rows, column), self.n)))
 
         def block(k: Any) -> None:
             row = b.mul(k, i64(w))
+            start = v.at(between, (row, 2 * w))
+            turned = scratch[1]
+
+            def square(number: Any) -> None:
+                # a half of a square: real or imaginary parts of a block of columns
+                columns, part = divide(b, number, 2)
+                source = v.at(start, (columns, 2 * w * self.rows), (part, w))
+                found = v.transpose([v.load(v.element(source, i64(2 * w * i))) for i in range(w)])
+                target = v.at(turned, (columns, 2 * w * w), (part, w))
+                for i, value in enumerate(found):
+                    v.store(value, v.element(target, i64(2 * w * i)))
+
+            repeat(b, i64(0), i64(2 * self.column_blocks), 1, square)
+            factors = None if far is None else v.at(far, (k, 2 * padded))
             live = b.sub(i64(self.rows), row) if self.rows % w else None
-            place = Scratch(v, scratch[1])
-            start = Scratch(v, v.at(between, (row, 2 * w)))
-            factors = None if far is None else v.at(far, (k, 2 * self.columns))
-
-            def square(at: Any, live: int | None) -> None:
-                # `at` is a multiple of the lanes: number at / w of the blocks of columns
-                pointer = v.at(start.base, (at, 2 * self.rows))
-                found = [start.load(pointer, i) for i in range(w)]
-                real, imag = (v.transpose([x[half] for x in found]) for half in (0, 1))
-                target, factor = place.at(at), Scratch(v, near).at(at)
-                for i in range(w if live is None else live):
-                    value = v.times((real[i], imag[i]), Scratch(v, near).load(factor, i))
-                    if factors is not None:
-                        here = v.at(factors, (b.add(at, i64(i)), 2))
-                        value = v.times(value, (v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))))
-                    place.store(value, target, i)
-
-            self._parts(self.columns, square)
             result = Columns(v, v.at(y, (row, 2)), 2 * self.rows, live, swapped=spec.inverse)
-            run_passes(v, radices, place, result, scratch, "squares")
+            points = Turned(v, turned, near, factors)
+            run_passes(v, algorithm.radices(self.columns), points, result, scratch, "squares")
 
         repeat(b, lo, hi, 1, block)
 
@@ -283,7 +276,7 @@ class _Emitter:
     def all_squares(self) -> None:
         """The squares of rows, from memory to operand 1."""
         v, between, result = self.v, self.operand(0), self.operand(1)
-        scratch, numbers = self.scratch(self.columns), algorithm.memory_numbers(self.n, self.w)
+        scratch, numbers = self.scratch(self.columns + self.w), algorithm.memory_numbers(self.n, self.w)
 
         def blocks(row: Any, lo: Any, hi: Any) -> None:
             self.squares_of(v.at(between, (row, numbers)), v.at(result, (row, 2 * self.n)), scratch, lo, hi)

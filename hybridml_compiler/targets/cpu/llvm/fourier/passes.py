@@ -50,6 +50,23 @@ class Scratch:
         return self.v.b.load(place, typ=self.v.type, align=self.v.dtype.itemsize)
 
 
+class Turned(Scratch):
+    """Points in scratch memory times factors: those of `near`, which lie as the points do, and a number `far` each."""
+
+    def __init__(self, v: Arithmetic, base: Any, near: Any, far: Any) -> None:
+        super().__init__(v, base)
+        self.near, self.far = Scratch(v, near), far
+
+    def at(self, point: Any) -> Any:
+        far = None if self.far is None else self.v.at(self.far, (point, 2))
+        return super().at(point), self.near.at(point), far
+
+    def load(self, pointer: Any, by: int) -> Complex:
+        here, near, far = pointer
+        found = self.v.times(super().load(here, by), self.near.load(near, by))
+        return found if far is None else self.v.times(found, _factor(self.v, far, by))
+
+
 class Columns:
     """Points of neighbouring columns of an array of complex numbers, or of real ones with an imaginary part of zero.
 
