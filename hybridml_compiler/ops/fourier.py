@@ -1,9 +1,9 @@
 """Discrete Fourier transforms over a set of axes: complex to complex, real to half a spectrum, and back.
 
 Kernels of ours compute them where there are such (`schedule/kernels/transform.py`), eagerly and in compiled programs
-with the same bits, and NumPy's transforms (pocketfft) where not. The transform's matrix is symmetric, so the transpose of a
-complex transform is itself; those of the real ones are each other, with the inner frequencies, which mean two each,
-counted twice or half.
+with the same bits, and NumPy's transforms (pocketfft) where not. The transform's matrix is symmetric, so the transpose
+of a complex transform is itself; those of the real ones are each other, with the inner frequencies, which mean two
+each, counted twice or half.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .movement import reshape
 from .op import REQUIRED, Op, Sample
 from .samples import fails, floats
 from .shapes import Shape, axis_index, integer
-
 
 
 @record

@@ -21,8 +21,8 @@ A row carries everything that the framework knows of an operation:
   reorders                               what compiled code adds or multiplies in its own order; "" for equal bits
   axis_params                            parameters about the axes that operands and result share: "each" has one entry
                                          per axis, "named" is an axis or several
-  transforms                             of an opaque row: its Fourier transforms axis by axis, for which a target may have
-                                         kernels, by types and parameters
+  transforms                             of an opaque row: its Fourier transforms axis by axis, by types and parameters;
+                                         a target may have kernels for them
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   samples, error_samples                 the test inputs

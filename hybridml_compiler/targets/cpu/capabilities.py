@@ -40,7 +40,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         lambda product: _kind(product).computes_left(product, cpu),
         lambda call: _kind(call).passing(call, cpu),
         lambda product, other: _kind(product).same_sums(product, other, cpu),
-        lambda aval, transforms: steps_of(aval, transforms, lambda dtype: cpu.vector_bits // (8 * dtype.itemsize), cpu.cores),
+        lambda aval, transforms: steps_of(aval, transforms, cpu.lanes, cpu.cores),
         runs_control=True,
         takes_sizes=True,
     )

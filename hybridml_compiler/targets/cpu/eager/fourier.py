@@ -19,7 +19,6 @@ from ....ops.fourier import AxisTransform
 from ....record import replace
 from ....schedule.kernels.transform import Steps, Transform, steps_of
 from ..llvm import modules, registry
-from ..llvm.fourier.kernel import lanes_of
 from ..runtime import jit, scratch, threads
 from ..runtime.allocation import empty
 from ..runtime.linking import loader
@@ -52,7 +51,7 @@ def transformed(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarra
 @lru_cache(1024)
 def _steps(shape: tuple[int, ...], dtype: np.dtype, transforms: tuple[AxisTransform, ...]) -> Steps | None:
     cpu = host_spec()
-    return steps_of(Aval(shape, dtype), transforms, lambda kind: lanes_of(kind, cpu), cpu.cores)
+    return steps_of(Aval(shape, dtype), transforms, cpu.lanes, cpu.cores)
 
 
 @lru_cache(1024)

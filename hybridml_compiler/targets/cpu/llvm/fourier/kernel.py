@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..... import dtypes
 from .....schedule.kernels import transform as algorithm
 from .....schedule.kernels.transform import Transform
 from .....sizes.dims import Size
@@ -22,11 +21,6 @@ from .passes import Columns, Scratch, Turned, join, pairs, run_passes, split, st
 from .roots import roots
 
 
-def lanes_of(dtype: np.dtype, cpu: CpuSpec) -> int:
-    """Numbers of a vector."""
-    return cpu.vector_bits // (8 * dtype.itemsize)
-
-
 def emit_transform(module: ir.Module, name: str, spec: Transform) -> ir.Function:
     function = ir.Function(module, KERNEL_TYPE, name)
     _STAGES[spec.stage](_Emitter(module, function, spec))
@@ -39,7 +33,7 @@ class _Emitter:
     def __init__(self, module: ir.Module, function: ir.Function, spec: Transform) -> None:
         self.spec, self.function = spec, function
         self.b = b = function.build()
-        self.v = Arithmetic(b, spec.dtype, lanes_of(spec.dtype, module.cpu), module.cpu)
+        self.v = Arithmetic(b, spec.dtype, module.cpu.lanes(spec.dtype), module.cpu)
         self.table, self.lo, self.hi = function.args
         self.n, self.w = spec.points, self.v.lanes
         if not algorithm.by_rows(self.n) and spec.stage in ("rows", "columns", "squares"):
@@ -398,7 +392,7 @@ _STAGES: dict[str, Callable[[_Emitter], None]] = {
 
 def _range(spec: Transform, cpu: CpuSpec) -> tuple[Size, int]:
     """Rows, of which short ones are taken side by side; or the blocks of all of them."""
-    lanes = lanes_of(spec.dtype, cpu)
+    lanes = cpu.lanes(spec.dtype)
     if spec.stage == "rows":
         return spec.count, lanes if algorithm.by_rows(spec.points) else 1
     return spec.count * algorithm.blocks(spec.stage, spec.points, spec.inner, lanes), 1
