@@ -14,7 +14,7 @@ from ...aval import Aval
 from ...loops.ir import KernelSpec
 from ...once import once
 from ...ops.fourier import AxisTransform
-from ...record import record
+from ...record import record, replace
 from ...sizes.dims import Size, hint, is_dim
 
 PRIMES = (2, 3, 5, 7, 11, 13)  # of which the number of points is a product
@@ -68,9 +68,7 @@ class Transform(KernelSpec):
     @property
     def code(self) -> str:
         """All that its code depends on."""
-        return repr(
-            (self.stage, self.dtype.name, self.points, self.kind, self.inverse, self.scale, self.real, self.inner)
-        )
+        return repr(replace(self, count=1))
 
     def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
         return set()

@@ -19,19 +19,16 @@ from ....ops.fourier import AxisTransform
 from ....record import replace
 from ....schedule.kernels.transform import Steps, Transform, steps_of
 from ..llvm import modules, registry
-from ..runtime import jit, scratch, threads
+from ..runtime import jit, sanitize, scratch, threads
 from ..runtime.allocation import empty
 from ..runtime.linking import loader
 from ..spec import host_spec
 
-_TABLE = ctypes.c_void_p * 2
-Run = Callable[[Any, int, int], None]
+Run = Callable[[int, int, int, int], None]  # addresses of source and result, the range, and where it may be split
 
 
 def transformed(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarray | None:
     """The transforms of an array one after another; None where there are no kernels for them."""
-    if config.read().sanitize:  # accesses are checked in a plan with the sizes of arrays
-        return None
     steps = _steps(x.shape, x.dtype, tuple(transforms))
     if steps is None or not x.dtype.isnative:
         return None
@@ -44,7 +41,7 @@ def transformed(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarra
     arrays = [np.ascontiguousarray(x), out, *(empty(m.shape, m.dtype) for m in steps.memory)]
     for spec, (source, target) in steps.passes:
         run, total, granule = _kernel(spec)
-        run(_TABLE(arrays[source].ctypes.data, arrays[target].ctypes.data), total, granule)
+        run(arrays[source].ctypes.data, arrays[target].ctypes.data, total, granule)
     return out
 
 
@@ -56,7 +53,7 @@ def _steps(shape: tuple[int, ...], dtype: np.dtype, transforms: tuple[AxisTransf
 
 @lru_cache(1024)
 def _kernel(spec: Transform) -> tuple[Run, int, int]:
-    """(the function of a table of operands, a range and where it may be split; the range; the split)."""
+    """The function that runs a pass, its range, and a number that divides what it is split at."""
     callee = registry.callee_of(spec, host_spec())
     total = int(callee.total)
     return _compiled(replace(spec, count=1)), total, callee.granule if callee.parallel else total
@@ -64,11 +61,17 @@ def _kernel(spec: Transform) -> tuple[Run, int, int]:
 
 @once
 def _compiled(spec: Transform) -> Run:
+    checks = config.read().sanitize
+    imports = scratch.symbols() | (sanitize.symbols() if checks else {})
     *_, module = needed = modules.PlanModules(host_spec()).modules(spec)
-    library = loader.load(jit.compile_sources([m.code for m in needed]), scratch.symbols(), [module.symbol])
+    library = loader.load(jit.compile_sources([m.code for m in needed]), imports, [module.symbol])
     address = library.address(module.symbol)
+    step = 2 if checks else 1  # behind each pointer are its bounds: nobody knows them here
+    table = ctypes.c_void_p * (2 * step)
 
-    def run(table: Any, total: int, granule: int, keep: Any = library) -> None:
-        threads.run(address, ctypes.addressof(table), total, granule)
+    def run(source: int, result: int, total: int, granule: int, keep: Any = library) -> None:
+        pointers = table()
+        pointers[0], pointers[step] = source, result
+        threads.run(address, ctypes.addressof(pointers), total, granule)
 
     return run
