@@ -204,11 +204,10 @@ class _Planner:
         if any(map(is_dim, (t.points, *inner))):
             return False
         last = math.prod(inner) == 1
-        if t.kind == "c2c":
-            strip = 4 * self.lanes * self.dtype.itemsize * t.points
-            return smooth(t.points) and (t.points <= MOST_POINTS if last else strip <= COLUMN_BYTES)
-        half, odd = divmod(t.points, 2)
-        return last and not odd and smooth(half) and half <= MOST_POINTS and real == (t.kind == "r2c")
+        points, odd = (t.points, 0) if t.kind == "c2c" else divmod(t.points, 2)
+        if odd or not smooth(points) or (t.kind != "c2c" and real != (t.kind == "r2c")):
+            return False
+        return points <= MOST_POINTS if last else 4 * self.lanes * self.dtype.itemsize * points <= COLUMN_BYTES
 
     def add(self, t: AxisTransform, shape: Sequence[Size], source: int, target: int) -> None:
         """The passes of a transform of an array of this shape."""
@@ -221,7 +220,7 @@ class _Planner:
             return Transform(stage, self.dtype, points, kind, t.inverse, scale, real, inner, count)
 
         if inner > 1:
-            self.passes.append((one("strided", outer, t.scale, real=real), (source, target)))
+            self.passes.append((one("strided", outer, t.scale, t.kind, real), (source, target)))
             return
         numbers = 0 if by_rows(points) else memory_numbers(points, self.lanes)
         large = numbers * self.dtype.itemsize > WHOLE_BYTES

@@ -16,8 +16,8 @@ from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..kernel import KERNEL_TYPE
 from ..kind import Kind
 from ..types import PTR
-from .butterflies import Arithmetic
-from .passes import Columns, Scratch, Turned, join, pairs, run_passes, split, stored
+from .butterflies import Arithmetic, Complex
+from .passes import Columns, Points, RowPairs, Scratch, Turned, join, pairs, run_passes, split, stored
 from .roots import roots
 
 
@@ -293,21 +293,43 @@ class _Emitter:
         b, v, spec, w = self.b, self.v, self.spec, self.w
         source, result, scratch = self.operand(0), self.operand(1), self.scratch(self.n)
         radices = algorithm.radices(self.n)
-        blocks, step = -(-spec.inner // w), (1 if spec.real else 2)
+        blocks, spectrum = -(-spec.inner // w), (2 * self.n + 2) * spec.inner
+        points = 2 * self.n * spec.inner
+        steps = {
+            "c2c": (points // 2 if spec.real else points, points),
+            "r2c": (points, spectrum),
+            "c2r": (spectrum, points),
+        }
+        width = (1 if spec.real or spec.kind == "r2c" else 2), (1 if spec.kind == "c2r" else 2)
+        # Half a spectrum is in the scratch memory that the passes do not read and write at once.
+        first, end = Scratch(v, scratch[1]), Scratch(v, scratch[(len(radices) - 1) % 2])
 
         def block(number: Any) -> None:
             outer, k = divide(b, number, blocks)
             column = b.mul(k, i64(w))
             live = b.sub(i64(spec.inner), column) if spec.inner % w else None
-            x = v.at(source, (outer, step * self.n * spec.inner), (column, step))
-            y = v.at(result, (outer, 2 * self.n * spec.inner), (column, 2))
-            swapped = spec.inverse
-            taken = Columns(v, x, step * spec.inner, live, real=spec.real, swapped=swapped)
-            given = Columns(v, y, 2 * spec.inner, live, swapped=swapped, scale=spec.scale)
-            run_passes(v, radices, taken, given, scratch, "table")
+            x = v.at(source, (outer, steps[spec.kind][0]), (column, width[0]))
+            y = v.at(result, (outer, steps[spec.kind][1]), (column, width[1]))
+            if spec.kind == "c2r":
+                self.pairs_beside(Columns(v, x, 2 * spec.inner, live), first, to_real=True)
+            taken, given = self._strided(x, y, live)
+            run_passes(v, radices, taken or first, given or end, scratch, "table")
+            if spec.kind == "r2c":
+                self.pairs_beside(end, Columns(v, y, 2 * spec.inner, live, scale=spec.scale), to_real=False)
 
         repeat(b, self.lo, self.hi, 1, block)
         b.ret_void()
+
+    def _strided(self, x: Any, y: Any, live: Any) -> tuple[Points | None, Points | None]:
+        """Columns of the operands, where they have the points themselves and not half a spectrum."""
+        v, spec = self.v, self.spec
+        inner, swapped = spec.inner, spec.inverse
+        if spec.kind == "r2c":
+            return RowPairs(v, x, inner, live), None
+        if spec.kind == "c2r":
+            return None, RowPairs(v, y, inner, live, swapped=True, scale=spec.scale)
+        taken = Columns(v, x, (1 if spec.real else 2) * inner, live, real=spec.real, swapped=swapped)
+        return taken, Columns(v, y, 2 * inner, live, swapped=swapped, scale=spec.scale)
 
     # ---- half spectra
 
@@ -331,11 +353,8 @@ class _Emitter:
             self._frequency_zero(x, y, to_real)
         if not self.pair_blocks:
             return
-        e = 1.0 if to_real else 0.5
         near = roots(np.arange(w), 2 * n)
-        far = roots(1 + w * np.arange(self.pair_blocks), 2 * n) * -0.5j
-        if to_real:
-            near, far = near.conj(), 2 * far.conj()
+        near, far = (near.conj() if to_real else near), self._turns(1 + w * np.arange(self.pair_blocks), to_real)
         lanes, starts = self.stored("lanes", np.stack([near.real, near.imag])), self.stored("starts", pairs(far))
         lane = Scratch(v, lanes).load(lanes, 0)
 
@@ -348,22 +367,58 @@ class _Emitter:
             other = b.sub(i64(n - w + 1), first)
             a = split(v, *v.row(v.at(x, (first, 2)), forward))
             c = split(v, *v.row(v.at(x, (other, 2)), backward), backward=True)
-            even = b.fadd(a[0], c[0]), b.fsub(a[1], c[1])
-            odd = b.fsub(a[0], c[0]), b.fadd(a[1], c[1])
             here = v.at(starts, (k, 2))
             start = v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))
-            turned = v.times(odd, v.times(lane, start))
-            if e != 1:
-                even = v.scaled(even, v.number(e))
-            low, high = v.plus(even, turned), v.minus(even, turned)
+            low, high = self._pair(a, c, v.times(lane, start), to_real)
             for value, at, masks, back in (
-                ((high[0], b.fneg(high[1])), other, backward, True),
+                (high, other, backward, True),
                 (low, first, forward, False),
             ):
                 for j, (vector, mask) in enumerate(zip(join(v, *value, backward=back), masks, strict=True)):
                     v.store(vector, v.element(v.at(y, (at, 2)), i64(j * w)), mask)
 
         repeat(b, lo, hi, 1, block)
+
+    def pairs_beside(self, x: Points, y: Points, *, to_real: bool) -> None:
+        """All frequencies of points side by side: `pairs_of`, whose k is one number for all lanes here."""
+        b, v, n = self.b, self.v, self.n
+        first, last = x.at(i64(0)), x.at(i64(n))
+        a = x.load(first, 0)[0]
+        c = x.load(last, 0)[0] if to_real else x.load(first, 0)[1]
+        total, difference = b.fadd(a, c), b.fsub(a, c)
+        if to_real:  # as all that follows, with its parts swapped: the transform is an inverse
+            y.store((difference, total), y.at(i64(0)), 0)
+        else:
+            y.store((total, v.zero), y.at(i64(0)), 0)
+            y.store((difference, v.zero), y.at(i64(n)), 0)
+        starts = self.stored("starts", pairs(self._turns(np.arange(n // 2 + 1), to_real)))
+
+        def pair(k: Any) -> None:
+            other = b.sub(i64(n), k)
+            a, c = x.load(x.at(k), 0), x.load(x.at(other), 0)
+            here = v.at(starts, (k, 2))
+            start = v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))
+            low, high = self._pair(a, c, start, to_real)
+            y.store(low[::-1] if to_real else low, y.at(k), 0)
+            y.store(high[::-1] if to_real else high, y.at(other), 0)
+
+        repeat(b, i64(1), i64(n // 2 + 1), 1, pair)
+
+    def _turns(self, k: np.ndarray, to_real: bool) -> np.ndarray:
+        """The factors f of `pairs_of`."""
+        found = roots(k, 2 * self.n) * -0.5j
+        return 2 * found.conj() if to_real else found
+
+    def _pair(self, a: Complex, c: Complex, factor: Complex, to_real: bool) -> tuple[Complex, Complex]:
+        """The results at a frequency k and at n - k."""
+        b, v = self.b, self.v
+        even = b.fadd(a[0], c[0]), b.fsub(a[1], c[1])
+        odd = b.fsub(a[0], c[0]), b.fadd(a[1], c[1])
+        turned = v.times(odd, factor)
+        if not to_real:
+            even = v.scaled(even, v.number(0.5))
+        high = v.minus(even, turned)
+        return v.plus(even, turned), (high[0], b.fneg(high[1]))
 
     def _frequency_zero(self, x: Any, y: Any, to_real: bool) -> None:
         b, v, n = self.b, self.v, self.n

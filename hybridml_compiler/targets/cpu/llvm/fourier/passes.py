@@ -108,6 +108,33 @@ class Columns:
             self.v.store(vector, self.v.element(start, i64(k * self.v.lanes)), mask)
 
 
+class RowPairs:
+    """Points of neighbouring columns of an array of real numbers: two rows are the real and imaginary parts of one."""
+
+    def __init__(
+        self, v: Arithmetic, base: Any, inner: int, live: Any = None, *, swapped: bool = False, scale: float = 1.0
+    ) -> None:
+        self.v, self.base, self.inner, self.swapped, self.scale = v, base, inner, swapped, scale
+        self.mask = None if live is None else v.mask(live, 0)
+
+    def at(self, point: Any) -> Any:
+        return self.v.at(self.base, (point, 2 * self.inner))
+
+    def load(self, pointer: Any, by: int) -> Complex:
+        real, imag = (self.v.load(place, self.mask) for place in self._places(pointer, by))
+        return real, imag
+
+    def store(self, value: Complex, pointer: Any, by: int) -> None:
+        if self.scale != 1:
+            value = self.v.scaled(value, self.v.number(self.scale))
+        for part, place in zip(value, self._places(pointer, by), strict=True):
+            self.v.store(part, place, self.mask)
+
+    def _places(self, pointer: Any, by: int) -> list[Any]:
+        rows = [self.v.element(pointer, i64((2 * by + part) * self.inner)) for part in (0, 1)]
+        return rows[::-1] if self.swapped else rows
+
+
 def split(v: Arithmetic, first: Any, second: Any, *, backward: bool = False) -> Complex:
     """Real and imaginary parts of as many complex numbers as there are lanes, perhaps the last one first."""
     order = range(v.lanes)[:: -1 if backward else 1]
