@@ -18,13 +18,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .hooks import hooks
 from .ops import random
-from .ops.fourier import AxisTransform
 from .targets.cpu.eager import products
+
+if TYPE_CHECKING:
+    from .ops.fourier import AxisTransform
 
 
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:

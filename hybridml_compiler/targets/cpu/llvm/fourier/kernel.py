@@ -16,9 +16,11 @@ from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..kernel import KERNEL_TYPE
 from ..kind import Kind
 from ..types import PTR
-from .butterflies import Arithmetic, Complex
-from .passes import Columns, Points, RowPairs, Scratch, Turned, join, pairs, run_passes, split, stored
+from .butterflies import Arithmetic
+from .passes import run_passes
+from .points import Columns, Points, RowPairs, Scratch, Turned, pairs, stored
 from .roots import roots
+from .spectra import HalfSpectra
 
 
 def emit_transform(module: ir.Module, name: str, spec: Transform) -> ir.Function:
@@ -36,6 +38,7 @@ class _Emitter:
         self.v = Arithmetic(b, spec.dtype, module.cpu.lanes(spec.dtype), module.cpu)
         self.table, self.lo, self.hi = function.args
         self.n, self.w = spec.points, self.v.lanes
+        self.spectra = HalfSpectra(self.v, spec.points, spec.kind == "c2r")
         if not algorithm.by_rows(self.n) and spec.stage in ("rows", "columns", "squares"):
             self.rows, self.columns = algorithm.split(self.n, self.w)
 
@@ -76,18 +79,18 @@ class _Emitter:
         def row(k: Any) -> None:
             x, y = v.at(source, (k, spec.source_step)), v.at(result, (k, spec.result_step))
             if spec.kind == "c2r":
-                self.pairs_of(x, before, i64(0), i64(self.pair_blocks))
+                self.spectra.of_row(x, before)
                 x = before
             self.columns_of(x, between, scratch, i64(0), i64(self.column_blocks))
             squares = before if spec.kind == "r2c" else y
             self.squares_of(between, squares, scratch, i64(0), i64(self.square_blocks))
             if spec.kind == "r2c":
-                self.pairs_of(before, y, i64(0), i64(self.pair_blocks))
+                self.spectra.of_row(before, y)
 
         repeat(b, self.lo, self.hi, 1, row)
 
     def _short_rows(self) -> None:
-        """As many rows as there are lanes side by side; the last one of the range again in lanes that are left."""
+        """Transforms as many rows as there are lanes at a time; lanes that are left do the last row of the range again."""
         b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
         first, second = self.scratch(n + w)
         radices = algorithm.radices(n)
@@ -104,7 +107,7 @@ class _Emitter:
                 if spectra is not None:
                     own = v.at(spectra, (k, 2 * n))
                     if spec.kind == "c2r":
-                        self._pairs_of_row(x, own)
+                        self.spectra.of_row(x, own)
                         x = own
                     else:
                         y = own
@@ -119,7 +122,7 @@ class _Emitter:
 
                 def spectrum(k: Any) -> None:
                     number = least(b, b.add(start, k), last)
-                    self._pairs_of_row(v.at(spectra, (k, 2 * n)), v.at(result, (number, spec.result_step)))
+                    self.spectra.of_row(v.at(spectra, (k, 2 * n)), v.at(result, (number, spec.result_step)))
 
                 repeat(b, i64(0), i64(w), 1, spectrum)
 
@@ -284,9 +287,9 @@ class _Emitter:
         steps = (long, short) if spec.kind == "c2r" else (short, long)
 
         def blocks(row: Any, lo: Any, hi: Any) -> None:
-            self.pairs_of(v.at(source, (row, steps[0])), v.at(result, (row, steps[1])), lo, hi)
+            self.spectra.of_blocks(v.at(source, (row, steps[0])), v.at(result, (row, steps[1])), lo, hi)
 
-        self._over(self.pair_blocks, blocks)
+        self._over(self.spectra.blocks, blocks)
 
     def all_strided(self) -> None:
         """Columns of an array (outer, points, inner), from operand 0 to operand 1."""
@@ -311,11 +314,11 @@ class _Emitter:
             x = v.at(source, (outer, steps[spec.kind][0]), (column, width[0]))
             y = v.at(result, (outer, steps[spec.kind][1]), (column, width[1]))
             if spec.kind == "c2r":
-                self.pairs_beside(Columns(v, x, 2 * spec.inner, live), first, to_real=True)
+                self.spectra.beside(Columns(v, x, 2 * spec.inner, live), first)
             taken, given = self._strided(x, y, live)
             run_passes(v, radices, taken or first, given or end, scratch, "table")
             if spec.kind == "r2c":
-                self.pairs_beside(end, Columns(v, y, 2 * spec.inner, live, scale=spec.scale), to_real=False)
+                self.spectra.beside(end, Columns(v, y, 2 * spec.inner, live, scale=spec.scale))
 
         repeat(b, self.lo, self.hi, 1, block)
         b.ret_void()
@@ -330,110 +333,6 @@ class _Emitter:
             return None, RowPairs(v, y, inner, live, swapped=True, scale=spec.scale)
         taken = Columns(v, x, (1 if spec.real else 2) * inner, live, real=spec.real, swapped=swapped)
         return taken, Columns(v, y, 2 * inner, live, swapped=swapped, scale=spec.scale)
-
-    # ---- half spectra
-
-    @property
-    def pair_blocks(self) -> int:
-        return algorithm.blocks("pairs", self.n, 1, self.w)
-
-    def _pairs_of_row(self, x: Any, y: Any) -> None:
-        self.pairs_of(x, y, i64(0), i64(self.pair_blocks))
-
-    def pairs_of(self, x: Any, y: Any, lo: Any, hi: Any) -> None:
-        """Blocks of frequencies k from 1 and n - k beside them; the first block does frequency 0 as well.
-
-        Of c = x[k] + conj x[n - k] and d = x[k] - conj x[n - k] the result is y[k] = e c + f d, and the conjugate of
-        e c - f d at n - k. From the transform of n complex numbers to half the spectrum of 2 n real ones e is 1/2 and f
-        is -i/2 w^k, back they are 1 and i w^-k.
-        """
-        b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
-        to_real = spec.kind == "c2r"
-        with b.if_then(b.icmp_signed("==", lo, i64(0))):
-            self._frequency_zero(x, y, to_real)
-        if not self.pair_blocks:
-            return
-        near = roots(np.arange(w), 2 * n)
-        near, far = (near.conj() if to_real else near), self._turns(1 + w * np.arange(self.pair_blocks), to_real)
-        lanes, starts = self.stored("lanes", np.stack([near.real, near.imag])), self.stored("starts", pairs(far))
-        lane = Scratch(v, lanes).load(lanes, 0)
-
-        def block(k: Any) -> None:
-            first = b.add(b.mul(k, i64(w)), i64(1))
-            live = b.mul(b.sub(i64(n // 2 + 1), first), i64(2))
-            forward = v.masks(live, 2)
-            dead = b.sub(i64(2 * w), live)
-            backward = [b.not_(v.mask(dead, j)) for j in (0, 1)]
-            other = b.sub(i64(n - w + 1), first)
-            a = split(v, *v.row(v.at(x, (first, 2)), forward))
-            c = split(v, *v.row(v.at(x, (other, 2)), backward), backward=True)
-            here = v.at(starts, (k, 2))
-            start = v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))
-            low, high = self._pair(a, c, v.times(lane, start), to_real)
-            for value, at, masks, back in (
-                (high, other, backward, True),
-                (low, first, forward, False),
-            ):
-                for j, (vector, mask) in enumerate(zip(join(v, *value, backward=back), masks, strict=True)):
-                    v.store(vector, v.element(v.at(y, (at, 2)), i64(j * w)), mask)
-
-        repeat(b, lo, hi, 1, block)
-
-    def pairs_beside(self, x: Points, y: Points, *, to_real: bool) -> None:
-        """All frequencies of points side by side: `pairs_of`, whose k is one number for all lanes here."""
-        b, v, n = self.b, self.v, self.n
-        first, last = x.at(i64(0)), x.at(i64(n))
-        a = x.load(first, 0)[0]
-        c = x.load(last, 0)[0] if to_real else x.load(first, 0)[1]
-        total, difference = b.fadd(a, c), b.fsub(a, c)
-        if to_real:  # as all that follows, with its parts swapped: the transform is an inverse
-            y.store((difference, total), y.at(i64(0)), 0)
-        else:
-            y.store((total, v.zero), y.at(i64(0)), 0)
-            y.store((difference, v.zero), y.at(i64(n)), 0)
-        starts = self.stored("starts", pairs(self._turns(np.arange(n // 2 + 1), to_real)))
-
-        def pair(k: Any) -> None:
-            other = b.sub(i64(n), k)
-            a, c = x.load(x.at(k), 0), x.load(x.at(other), 0)
-            here = v.at(starts, (k, 2))
-            start = v.splat(v.scalar(here)), v.splat(v.scalar(v.element(here, i64(1))))
-            low, high = self._pair(a, c, start, to_real)
-            y.store(low[::-1] if to_real else low, y.at(k), 0)
-            y.store(high[::-1] if to_real else high, y.at(other), 0)
-
-        repeat(b, i64(1), i64(n // 2 + 1), 1, pair)
-
-    def _turns(self, k: np.ndarray, to_real: bool) -> np.ndarray:
-        """The factors f of `pairs_of`."""
-        found = roots(k, 2 * self.n) * -0.5j
-        return 2 * found.conj() if to_real else found
-
-    def _pair(self, a: Complex, c: Complex, factor: Complex, to_real: bool) -> tuple[Complex, Complex]:
-        """The results at a frequency k and at n - k."""
-        b, v = self.b, self.v
-        even = b.fadd(a[0], c[0]), b.fsub(a[1], c[1])
-        odd = b.fsub(a[0], c[0]), b.fadd(a[1], c[1])
-        turned = v.times(odd, factor)
-        if not to_real:
-            even = v.scaled(even, v.number(0.5))
-        high = v.minus(even, turned)
-        return v.plus(even, turned), (high[0], b.fneg(high[1]))
-
-    def _frequency_zero(self, x: Any, y: Any, to_real: bool) -> None:
-        b, v, n = self.b, self.v, self.n
-        one, size = v.scalar_type, v.dtype.itemsize
-        first = v.scalar(x)
-        second = v.scalar(v.element(x, i64(2 * n if to_real else 1)))
-        total, difference = b.fadd(first, second), b.fsub(first, second)
-        b.store(total, y, align=size)
-        if to_real:
-            b.store(difference, v.element(y, i64(1)), align=size)
-            return
-        zero = ir.Literal(one, "0.0")
-        b.store(zero, v.element(y, i64(1)), align=size)
-        b.store(difference, v.element(y, i64(2 * n)), align=size)
-        b.store(zero, v.element(y, i64(2 * n + 1)), align=size)
 
 
 _STAGES: dict[str, Callable[[_Emitter], None]] = {
