@@ -27,11 +27,11 @@ class Arithmetic(Vectors):
         return constant(value, self.dtype, self.lanes)
 
     def multiply_add(self, x: Any, y: Any, z: Any) -> Any:
-        """The sum z + x * y."""
+        """The product x * y added to z."""
         return self.fma(x, y, z) if self.fused else self.b.fadd(z, self.b.fmul(x, y))
 
     def multiply_subtract(self, x: Any, y: Any, z: Any) -> Any:
-        """The difference z - x * y."""
+        """The product x * y taken from z."""
         return self.fma(self.b.fneg(x), y, z) if self.fused else self.b.fsub(z, self.b.fmul(x, y))
 
     def plus(self, x: Complex, y: Complex) -> Complex:
@@ -41,11 +41,11 @@ class Arithmetic(Vectors):
         return self.b.fsub(x[0], y[0]), self.b.fsub(x[1], y[1])
 
     def plus_i(self, x: Complex, y: Complex) -> Complex:
-        """The sum x + i y."""
+        """The first plus i times the second."""
         return self.b.fsub(x[0], y[1]), self.b.fadd(x[1], y[0])
 
     def minus_i(self, x: Complex, y: Complex) -> Complex:
-        """The difference x - i y."""
+        """The first minus i times the second."""
         return self.b.fadd(x[0], y[1]), self.b.fsub(x[1], y[0])
 
     def times(self, x: Complex, w: Complex) -> Complex:

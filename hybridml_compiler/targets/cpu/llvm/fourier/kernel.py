@@ -90,7 +90,7 @@ class _Emitter:
         repeat(b, self.lo, self.hi, 1, row)
 
     def _short_rows(self) -> None:
-        """Transforms as many rows as there are lanes at a time; lanes that are left do the last row of the range again."""
+        """Transforms as many rows as there are lanes at a time; lanes left over do the last row of the range again."""
         b, v, spec, w, n = self.b, self.v, self.spec, self.w, self.n
         first, second = self.scratch(n + w)
         radices = algorithm.radices(n)

@@ -1,4 +1,4 @@
-"""Points in memory as vectors of real and imaginary parts: scratch memory, columns of an array, or its pairs of rows."""
+"""Points in memory as vectors of real and imaginary parts: scratch memory, columns of an array or its pairs of rows."""
 
 from __future__ import annotations
 

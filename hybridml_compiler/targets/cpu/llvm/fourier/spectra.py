@@ -26,7 +26,7 @@ class HalfSpectra:
 
     @property
     def blocks(self) -> int:
-        """Parts of a row."""
+        """The number of parts that a row has."""
         return algorithm.blocks("pairs", self.n, 1, self.v.lanes)
 
     def of_row(self, x: Any, y: Any) -> None:
