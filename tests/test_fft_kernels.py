@@ -3,7 +3,6 @@ of threads or style; what is left to NumPy."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,7 @@ from hybridml_compiler.schedule.kernels import transform
 from hybridml_compiler.schedule.kernels.transform import Transform
 from hybridml_compiler.targets.cpu.eager import fourier
 from hybridml_compiler.targets.cpu.llvm.fourier.roots import roots
-from hybridml_compiler.targets.cpu.llvm.modules import PlanModules
-from hybridml_compiler.targets.cpu.runtime import jit, scratch, threads
-from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.runtime import threads
 from tests.support.cpus import narrowed_host
 
 SIZES = (1, 2, 5, 13, 16, 60, 66, 128, 250, 1001, 1024)
@@ -80,12 +77,7 @@ def test_every_width_of_vectors(bits: int, dtype: str) -> None:
     for n in (12, 120):
         z = spectra(5, n, dtype=dtype)
         found = np.zeros_like(z)
-        spec = Transform("rows", dtypes.real_of(z.dtype), n, count=5)
-        *_, module = PlanModules(cpu).modules(spec)
-        code = jit.compile_ir(module.emit(), cpu=cpu)
-        library = loader.load([code], scratch.symbols(), [module.symbol])
-        table = (ctypes.c_void_p * 2)(z.ctypes.data, found.ctypes.data)
-        threads.run(library.address(module.symbol), ctypes.addressof(table), 5, 5)
+        fourier.compiled(Transform("rows", dtypes.real_of(z.dtype), n), cpu)(z.ctypes.data, found.ctypes.data, 5, 5)
         assert error(found, np.fft.fft(z.astype("D"))) <= 4 * ROUNDING[dtype]
 
 

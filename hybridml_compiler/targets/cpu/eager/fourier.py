@@ -22,7 +22,7 @@ from ..llvm import modules, registry
 from ..runtime import jit, sanitize, scratch, threads
 from ..runtime.allocation import empty
 from ..runtime.linking import loader
-from ..spec import host_spec
+from ..spec import CpuSpec, host_spec
 
 Run = Callable[[int, int, int, int], None]  # addresses of source and result, the range, and where it may be split
 
@@ -56,14 +56,15 @@ def _kernel(spec: Transform) -> tuple[Run, int, int]:
     """The function that runs a pass, its range, and a number that divides what it is split at."""
     callee = registry.callee_of(spec, host_spec())
     total = int(callee.total)
-    return _compiled(replace(spec, count=1)), total, callee.granule if callee.parallel else total
+    return compiled(replace(spec, count=1), host_spec()), total, callee.granule if callee.parallel else total
 
 
 @once
-def _compiled(spec: Transform) -> Run:
+def compiled(spec: Transform, cpu: CpuSpec) -> Run:
+    """The function of a pass, compiled for a CPU."""
     checks = config.read().sanitize
     imports = scratch.symbols() | (sanitize.symbols() if checks else {})
-    *_, module = needed = modules.PlanModules(host_spec()).modules(spec)
+    *_, module = needed = modules.PlanModules(cpu).modules(spec)
     library = loader.load(jit.compile_sources([m.code for m in needed]), imports, [module.symbol])
     address = library.address(module.symbol)
     step = 2 if checks else 1  # behind each pointer are its bounds: nobody knows them here

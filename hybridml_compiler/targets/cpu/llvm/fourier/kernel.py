@@ -69,25 +69,42 @@ class _Emitter:
         self.b.ret_void()
 
     def _long_rows(self) -> None:
+        """Transforms each row by itself. Results are written from its first number to its last, which takes a quarter
+        less time than in the steps of the matrix where they are in no cache."""
         b, v, spec = self.b, self.v, self.spec
         between = self.memory(algorithm.memory_numbers(self.n, self.w))
         scratch = self.scratch(max(self.rows, self.columns + self.w))
-        before = self.memory(2 * self.n) if spec.kind != "c2c" else None
+        near = self.memory(2 * self.n)
         source, result = self.operand(0), self.operand(1)
         self.clear_rest(between)
 
         def row(k: Any) -> None:
             x, y = v.at(source, (k, spec.source_step)), v.at(result, (k, spec.result_step))
             if spec.kind == "c2r":
-                self.spectra.of_row(x, before)
-                x = before
+                self.spectra.of_row(x, near)
+                x = near
             self.columns_of(x, between, scratch, i64(0), i64(self.column_blocks))
-            squares = before if spec.kind == "r2c" else y
-            self.squares_of(between, squares, scratch, i64(0), i64(self.square_blocks))
+            self.squares_of(between, near, scratch, i64(0), i64(self.square_blocks))
             if spec.kind == "r2c":
-                self.spectra.of_row(before, y)
+                self.spectra.of_row(near, y)
+            else:
+                self._copy(near, y)
 
         repeat(b, self.lo, self.hi, 1, row)
+
+    def _copy(self, x: Any, y: Any) -> None:
+        """Copies a row of complex numbers."""
+        v, count = self.v, 2 * self.n
+
+        def vectors(at: Any) -> None:
+            for k, value in enumerate(v.row(v.element(x, at), [None] * 4)):
+                v.store(value, v.element(v.element(y, at), i64(k * self.w)))
+
+        whole = count - count % (4 * self.w)
+        repeat(self.b, i64(0), i64(whole), 4 * self.w, vectors)
+        for at in range(whole, count, self.w):
+            mask = v.first(count - at)
+            v.store(v.load(v.element(x, i64(at)), mask), v.element(y, i64(at)), mask)
 
     def _short_rows(self) -> None:
         """Transforms as many rows as there are lanes at a time; lanes left over do the last row of the range again."""
