@@ -17,7 +17,7 @@ from hybridml_compiler.targets.cpu.llvm.fourier.roots import roots
 from hybridml_compiler.targets.cpu.runtime import threads
 from tests.support.cpus import narrowed_host
 
-SIZES = (1, 2, 5, 13, 16, 60, 66, 128, 250, 1001, 1024)
+SIZES = (1, 2, 5, 13, 16, 17, 60, 66, 101, 128, 250, 1001, 1024)
 ROUNDING = {"f": 1.2e-7, "d": 2.2e-16}
 
 
@@ -145,14 +145,28 @@ def test_threads_share_rows_and_change_no_bits() -> None:
     np.testing.assert_allclose(f(x).numpy(), x.numpy() * 2, atol=1e-5)
 
 
-@pytest.mark.parametrize("n", [9, 30, 34, 37])
-def test_sizes_without_a_kernel_have_the_bits_of_both_styles(n: int) -> None:
-    """34 = 2 17 and 37 are NumPy's, and so are real transforms of 9 numbers."""
-    x = hm.asarray(numbers(3, n))
-    for f in (hm.fft.fft, hm.fft.rfft, lambda x: hm.fft.fft(x, axis=0), hm.fft.fft2):
+@pytest.mark.parametrize("n", [1, 3, 9, 15, 17, 34, 101])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_any_number_of_reals(n: int, dtype: str) -> None:
+    """Odd numbers, and those with large prime factors."""
+    bound = 2 * ROUNDING[dtype] * max(np.log2(n), 1) ** 0.5
+    x = numbers(5, n, dtype=dtype)
+    half = np.fft.rfft(x.astype(np.longdouble))
+    assert error(hm.fft.rfft(hm.asarray(x)).numpy(), half) <= bound
+    half = half.astype(dtype.upper())
+    noisy = half + (np.arange(half.shape[1]) == 0) * half.dtype.type(1j)  # on which nothing depends
+    expected = np.fft.irfft(half.astype(np.clongdouble), n)
+    assert error(hm.fft.irfft(hm.asarray(noisy), n=n).numpy(), expected) <= bound
+
+
+@pytest.mark.parametrize("n", [9, 34, 37])
+def test_every_size_has_the_bits_of_both_styles(n: int) -> None:
+    """NumPy computes columns of 34 = 2 17 and 37 points, and of 9 real ones."""
+    x = hm.asarray(numbers(n, n))
+    for f in (hm.fft.fft, hm.fft.rfft, lambda x: hm.fft.fft(x, axis=0), lambda x: hm.fft.rfft(x, axis=0), hm.fft.fft2):
         traced = hm.trace(lambda x, f=f: f(x))
         assert traced(x).numpy().tobytes() == f(x).numpy().tobytes()
-        np.testing.assert_allclose(hm.fft.ifft(hm.fft.fft(x)).numpy().real, x.numpy(), atol=1e-14)
+        np.testing.assert_allclose(hm.fft.ifft2(hm.fft.fft2(x)).numpy().real, x.numpy(), atol=1e-14)
 
 
 def test_a_program_takes_any_number_of_rows() -> None:
@@ -164,10 +178,11 @@ def test_a_program_takes_any_number_of_rows() -> None:
 
 
 def test_kernels_call_no_numpy() -> None:
-    x = hm.asarray(numbers(4, 48))
-    f = hm.trace(lambda x: hm.fft.fft(hm.fft.irfft(hm.fft.rfft(x))))
-    f(x)
-    assert "NumPy" not in str(f.explain(x))
+    f = hm.trace(lambda x: hm.fft.fft(hm.fft.irfft(hm.fft.rfft(x), n=x.shape[-1])))
+    for n in (48, 37):
+        x = hm.asarray(numbers(4, n))
+        f(x)
+        assert "NumPy" not in str(f.explain(x))
 
 
 def test_roots_are_rounded_once() -> None:

@@ -20,7 +20,7 @@ from ..kept import Kept
 from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
 from .gemm import Product
-from .transform import Steps
+from .transform_steps import Steps
 
 InMemory = Callable[[Node], bool]
 Call = Product | Convolution

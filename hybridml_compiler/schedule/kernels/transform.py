@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ... import dtypes
-from ...aval import Aval
 from ...loops.ir import KernelSpec
 from ...once import once
-from ...ops.fourier import AxisTransform
 from ...record import record, replace
-from ...sizes.dims import Size, hint, is_dim
+from ...sizes.dims import Size, hint
 
 PRIMES = (2, 3, 5, 7, 11, 13)  # of which the number of points is a product
 ROWS_POINTS = 64  # up to which rows lie side by side in vectors; longer ones are squares of columns
 MOST_POINTS = 1 << 22  # complex ones: tables of a longer row are no part of a kernel any more
+MOST_CHIRP = 1 << 16  # points whose number has other prime factors: tables of twice to four times as many numbers
 ALIGNED = 8  # complex numbers of a cache line
 WHOLE_BYTES = 1 << 19  # of a row that one thread keeps in its scratch memory, a part of L2
 SHARED_POINTS = 1 << 12  # from which on threads share the passes of rows that are fewer than they
@@ -36,9 +34,13 @@ class Transform(KernelSpec):
     `rows` transforms contiguous rows, side by side or each by itself. A row of two passes is a matrix whose columns are
     transformed first (`columns`: source -> memory), and then its rows (`squares`: memory -> result). `strided` has
     columns of an array. `pairs` is the step between half a spectrum and the spectrum of half as many complex numbers.
+
+    Other numbers of points are convolutions with a chirp, of `padded` points (`chirp`, `product` and `unchirp` multiply
+    rows by its tables); odd numbers of reals are complex ones (`half`: rows cut behind half a spectrum, `mirror`: the
+    whole of one, `parts`: real parts).
     """
 
-    stage: str  # "rows", "columns", "squares", "strided", "pairs"
+    stage: str
     dtype: np.dtype  # of real and imaginary parts
     points: int  # complex
     kind: str = "c2c"  # "r2c", "c2r": of twice as many real numbers
@@ -46,13 +48,14 @@ class Transform(KernelSpec):
     scale: float = 1.0
     real: bool = False  # whether the source of a c2c is real numbers
     inner: int = 1
+    padded: int = 0
     count: Size = 1  # rows; columns of `strided` are `inner` each
 
     @property
     def flops(self) -> float:
         """Estimated operations."""
-        share = {"columns": 0.5, "squares": 0.5, "pairs": 0.1}.get(self.stage, 1.0)
-        n = self.points
+        share = {"rows": 1.0, "strided": 1.0, "columns": 0.5, "squares": 0.5}.get(self.stage, 0.1)
+        n = max(self.points, self.padded)
         return share * 5 * n * math.log2(max(n, 2)) * self.inner * hint(self.count)
 
     @property
@@ -84,6 +87,15 @@ def smooth(points: int) -> bool:
         while points > 1 and points % p == 0:
             points //= p
     return points == 1
+
+
+def chirp_points(points: int) -> int:
+    """Points of the convolution that a transform of any number of points is: the next power of two.
+
+    >>> chirp_points(1023)
+    2048
+    """
+    return 1 << (2 * points - 2).bit_length()
 
 
 @once
@@ -146,96 +158,3 @@ def memory_numbers(points: int, lanes: int) -> int:
     """Real numbers of memory between the passes of a long row: blocks of columns, and one square more."""
     rows, columns = split(points, lanes)
     return (-(-columns // lanes) * rows + lanes) * 2 * lanes
-
-
-@record
-class Steps:
-    """Passes, each with the numbers of its source and result: 0 is the array, 1 the result, 2 and up memory."""
-
-    passes: tuple[tuple[Transform, tuple[int, int]], ...]
-    memory: tuple[Aval, ...] = ()
-
-
-def steps_of(
-    aval: Aval, transforms: Sequence[AxisTransform], lanes: Callable[[np.dtype], int], cores: int
-) -> Steps | None:
-    """The passes that compute transforms of an array one after another; None where there are no kernels for them.
-
-    That is decided by dtype, axes and points, and by no number of rows: a row has the same bits in any batch.
-    """
-    planner = _Planner(aval, dtypes.real_of(aval.dtype), lanes, cores)
-    if planner.dtype not in (dtypes.float32, dtypes.float64) or 0 in aval.shape:
-        return None
-    if not all(planner.takes(t, first=not k) for k, t in enumerate(transforms)):
-        return None
-    shape = list(aval.shape)
-    to_real = transforms[-1].kind == "c2r"
-    source = 0
-    for k, t in enumerate(transforms):
-        if k == len(transforms) - 1:
-            target = 1
-        elif not to_real:
-            target = 1
-        else:  # the result has no room for what is transformed first
-            target = source or planner.new(shape, dtypes.complex_of(planner.dtype))
-        planner.add(t, shape, source, target)
-        if t.kind != "c2c":
-            shape[t.axis] = t.points // 2 + 1 if t.kind == "r2c" else t.points
-        source = target
-    return Steps(tuple(planner.passes), tuple(planner.memory))
-
-
-class _Planner:
-    """The passes of transforms of an array."""
-
-    def __init__(self, aval: Aval, dtype: np.dtype, lanes: Callable[[np.dtype], int], cores: int) -> None:
-        self.aval, self.dtype, self.cores = aval, dtype, cores
-        self.lanes = lanes(dtype)
-        self.passes: list[tuple[Transform, tuple[int, int]]] = []
-        self.memory: list[Aval] = []
-
-    def new(self, shape: Sequence[Size], dtype: np.dtype) -> int:
-        self.memory.append(Aval(tuple(shape), dtype))
-        return len(self.memory) + 1
-
-    def takes(self, t: AxisTransform, first: bool) -> bool:
-        """Whether there is a kernel for a transform."""
-        inner, real = self.aval.shape[t.axis + 1 :], first and self.aval.dtype.kind == "f"
-        if any(map(is_dim, (t.points, *inner))):
-            return False
-        last = math.prod(inner) == 1
-        points, odd = (t.points, 0) if t.kind == "c2c" else divmod(t.points, 2)
-        if odd or not smooth(points) or (t.kind != "c2c" and real != (t.kind == "r2c")):
-            return False
-        return points <= MOST_POINTS if last else 4 * self.lanes * self.dtype.itemsize * points <= COLUMN_BYTES
-
-    def add(self, t: AxisTransform, shape: Sequence[Size], source: int, target: int) -> None:
-        """The passes of a transform of an array of this shape."""
-        outer: Size = math.prod(shape[: t.axis])
-        inner = math.prod(shape[t.axis + 1 :])
-        points = t.points if t.kind == "c2c" else t.points // 2
-        real = t.kind == "c2c" and source == 0 and self.aval.dtype.kind == "f"
-
-        def one(stage: str, count: Size, scale: float = 1.0, kind: str = "c2c", real: bool = False) -> Transform:
-            return Transform(stage, self.dtype, points, kind, t.inverse, scale, real, inner, count)
-
-        if inner > 1:
-            self.passes.append((one("strided", outer, t.scale, t.kind, real), (source, target)))
-            return
-        numbers = 0 if by_rows(points) else memory_numbers(points, self.lanes)
-        large = numbers * self.dtype.itemsize > WHOLE_BYTES
-        few = not is_dim(outer) and outer < self.cores and points >= SHARED_POINTS
-        if not large and not few:
-            self.passes.append((one("rows", outer, t.scale, t.kind, real), (source, target)))
-            return
-        outer = operator.index(outer)  # the program is for this number of rows
-        between = self.new((outer, numbers), self.dtype)
-        spectrum = self.new((outer, 2 * points), self.dtype) if t.kind != "c2c" else 0
-        if t.kind == "c2r":
-            self.passes.append((one("pairs", outer, kind="c2r"), (source, spectrum)))
-            source = spectrum
-        self.passes.append((one("columns", outer, real=real), (source, between)))
-        last = spectrum if t.kind == "r2c" else target
-        self.passes.append((one("squares", outer, t.scale), (between, last)))
-        if t.kind == "r2c":
-            self.passes.append((one("pairs", outer, kind="r2c"), (spectrum, target)))

@@ -6,7 +6,7 @@ from ... import dtypes
 from ...graph.ir import Node
 from ...loops.ir import Expr, Kernel
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities
-from ...schedule.kernels.transform import steps_of
+from ...schedule.kernels.transform_steps import steps_of
 from .kernels.loop_schedule import schedule, schedule_matrix
 from .llvm.kind import CallKind
 from .llvm.registry import kind_of

@@ -17,7 +17,8 @@ from ....aval import Aval
 from ....once import once
 from ....ops.fourier import AxisTransform
 from ....record import replace
-from ....schedule.kernels.transform import Steps, Transform, steps_of
+from ....schedule.kernels.transform import Transform
+from ....schedule.kernels.transform_steps import Steps, steps_of
 from ..llvm import modules, registry
 from ..runtime import jit, sanitize, scratch, threads
 from ..runtime.allocation import empty

@@ -17,6 +17,7 @@ from ..kernel import KERNEL_TYPE
 from ..kind import Kind
 from ..types import PTR
 from .butterflies import Arithmetic
+from .maps import Maps
 from .passes import run_passes
 from .points import Columns, Points, RowPairs, Scratch, Turned, pairs, stored
 from .roots import roots
@@ -25,7 +26,11 @@ from .spectra import HalfSpectra
 
 def emit_transform(module: ir.Module, name: str, spec: Transform) -> ir.Function:
     function = ir.Function(module, KERNEL_TYPE, name)
-    _STAGES[spec.stage](_Emitter(module, function, spec))
+    emitter = _Emitter(module, function, spec)
+    if spec.stage in _STAGES:
+        _STAGES[spec.stage](emitter)
+    else:
+        emitter.all_mapped()
     return function
 
 
@@ -308,6 +313,13 @@ class _Emitter:
 
         self._over(self.spectra.blocks, blocks)
 
+    def all_mapped(self) -> None:
+        """Rows of numbers, by an emitter of `Maps`."""
+        v, source, result = self.v, self.operand(0), self.operand(1)
+        one, taken, given = getattr(Maps(v, self.spec), self.spec.stage)()
+        repeat(self.b, self.lo, self.hi, 1, lambda k: one(v.at(source, (k, taken)), v.at(result, (k, given))))
+        self.b.ret_void()
+
     def all_strided(self) -> None:
         """Columns of an array (outer, points, inner), from operand 0 to operand 1."""
         b, v, spec, w = self.b, self.v, self.spec, self.w
@@ -366,6 +378,8 @@ def _range(spec: Transform, cpu: CpuSpec) -> tuple[Size, int]:
     lanes = cpu.lanes(spec.dtype)
     if spec.stage == "rows":
         return spec.count, lanes if algorithm.by_rows(spec.points) else 1
+    if spec.stage not in _STAGES:
+        return spec.count, 1
     return spec.count * algorithm.blocks(spec.stage, spec.points, spec.inner, lanes), 1
 
 
