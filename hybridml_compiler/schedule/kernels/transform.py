@@ -134,7 +134,11 @@ def split(points: int, lanes: int) -> tuple[int, int]:
         rows, columns = pair
         # A vector that is in two cache lines takes twice as long, and most where it is stored.
         apart = 2.0 * (rows % ALIGNED > 0) + 1.0 * (columns % ALIGNED > 0)
-        return work(rows, columns) + work(columns, rows) + points * (apart + 4 * (max(pair) / min(pair)) ** 0.25)
+        return (
+            work(rows, columns)
+            + work(columns, rows)
+            + points * (apart + 4 * math.sqrt(math.sqrt(max(pair) / min(pair))))
+        )
 
     return min(pairs, key=cost)
 

@@ -74,7 +74,8 @@ class _Planner:
         odd = t.kind != "c2c" and t.points % 2 > 0
         points = t.points if t.kind == "c2c" or odd else t.points // 2
         if math.prod(inner) == 1:
-            return points <= (algorithm.MOST_POINTS if smooth(points) else algorithm.MOST_CHIRP)
+            most = algorithm.MOST_POINTS if smooth(points) else algorithm.MOST_CHIRP
+            return bool(points <= most)
         strip = 4 * self.lanes * self.dtype.itemsize * points
         return smooth(points) and not odd and strip <= algorithm.COLUMN_BYTES
 
