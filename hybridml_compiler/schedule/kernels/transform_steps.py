@@ -147,7 +147,7 @@ class _Planner:
         self.passes.append((one("chirp", real=real), (places[0], memory)))
         self.complex(padded, outer, (memory, memory), False, 1.0)
         self.passes.append((one("product"), (memory, memory)))
-        self.complex(padded, outer, (memory, memory), True, 1.0)
+        self.complex(padded, outer, (memory, memory), False, 1.0)  # back: of conjugates, by the same code
         self.passes.append((one("unchirp", scale), (memory, places[1])))
 
     def odd(self, t: AxisTransform, outer: Size, source: int, target: int) -> None:

@@ -37,19 +37,19 @@ class Maps:
         return row, (1 if spec.real else 2) * n, end
 
     def product(self) -> tuple[Row, int, int]:
-        """The transform of padded points times that of the chirp that they are convolved with."""
+        """Conjugates of the transform of padded points times that of the chirp that they are convolved with."""
         n, padded = self.n, self.spec.padded
         chirp = self._chirp().conj()
         circle = np.zeros(padded, chirp.dtype)
         circle[:n] = chirp
         circle[padded - n + 1 :] = chirp[:0:-1]
         table = self._table(np.fft.fft(circle) / padded)
-        return lambda x, y: self._multiply(x, y, padded, table), 2 * padded, 2 * padded
+        return lambda x, y: self._multiply(x, y, padded, table, result=-1), 2 * padded, 2 * padded
 
     def unchirp(self) -> tuple[Row, int, int]:
-        """The convolved points times the chirp."""
+        """Conjugates of the convolved points times the chirp."""
         table = self._table(self._chirp() * self.spec.scale)
-        return lambda x, y: self._multiply(x, y, self.n, table), 2 * self.spec.padded, 2 * self.n
+        return lambda x, y: self._multiply(x, y, self.n, table, source=-1), 2 * self.spec.padded, 2 * self.n
 
     def half(self) -> tuple[Row, int, int]:
         """The first half of a spectrum."""
@@ -112,13 +112,18 @@ class Maps:
         blocks = padded.reshape(-1, self.w)
         return stored(self.b.module, self.spec.stage, np.stack([blocks.real, blocks.imag], 1), self.v.dtype)
 
-    def _multiply(self, x: Any, y: Any, count: int, table: Any, real: bool = False) -> None:
+    def _multiply(
+        self, x: Any, y: Any, count: int, table: Any, real: bool = False, *, source: int = 1, result: int = 1
+    ) -> None:
+        """Rows times a table; the conjugates of the source or the result where it is -1."""
         v = self.v
 
         def numbers(at: Any, live: Any) -> None:
             value = Columns(v, x, 0, live, real=real).load(v.at(x, (at, 1 if real else 2)), 0)
             place = v.at(table, (at, 2))
+            value = value[0], v.b.fneg(value[1]) if source < 0 else value[1]
             found = v.times(value, Scratch(v, table).load(place, 0))
+            found = found[0], v.b.fneg(found[1]) if result < 0 else found[1]
             Columns(v, y, 0, live).store(found, v.at(y, (at, 2)), 0)
 
         self._each(count, numbers)
