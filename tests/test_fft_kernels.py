@@ -10,12 +10,14 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler import dtypes
+from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.schedule.kernels import transform
+from hybridml_compiler.schedule.kernels.roots import roots
 from hybridml_compiler.schedule.kernels.transform import Transform
 from hybridml_compiler.targets.cpu.eager import fourier
-from hybridml_compiler.targets.cpu.llvm.fourier.roots import roots
 from hybridml_compiler.targets.cpu.runtime import threads
 from tests.support.cpus import narrowed_host
+from tests.support.run_plan import plan_of, run_plan
 
 SIZES = (1, 2, 5, 13, 16, 17, 60, 66, 101, 128, 250, 1001, 1024)
 ROUNDING = {"f": 1.2e-7, "d": 2.2e-16}
@@ -199,3 +201,24 @@ def test_matrices_fill_vectors() -> None:
             rows, columns = transform.split(n, lanes)
             assert rows * columns == n and min(rows, columns) > 1
     assert transform.radices(1) == (1,) and transform.radices(2**7 * 15) == (8, 4, 4, 5, 3)
+
+
+PLANS: dict[str, tuple[Any, np.ndarray]] = {
+    "rows": (lambda x: hm.fft.ifft(hm.fft.fft(x), norm="ortho"), numbers(5, 24)),
+    "real rows": (lambda x: hm.fft.irfft(hm.fft.rfft(x) * 2), numbers(5, 24)),
+    "columns": (lambda x: hm.fft.irfft2(hm.fft.rfft2(x), axes=(1, 0)), numbers(8, 6)),
+    "a long row": (lambda x: hm.fft.irfft(hm.fft.rfft(x)), numbers(1, 1 << 14)),
+    "an odd number": (lambda x: hm.fft.irfft(hm.fft.rfft(x), n=15), numbers(3, 15)),
+    "a large prime factor": (lambda x: hm.fft.ifft(hm.fft.fft(x)), numbers(3, 34)),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_passes_of_a_plan_are_what_numpy_computes(name: str) -> None:
+    f, x = PLANS[name]
+    traced = hm.trace(f)
+    expected = traced(hm.asarray(x)).numpy()
+    graph = parse_graph(traced.ir)
+    (found,) = run_plan(plan_of(graph), [x], 1, {}) or [None]
+    assert found is not None
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .....schedule.kernels import transform as algorithm
+from .....schedule.kernels.roots import roots
 from .....schedule.kernels.transform import Transform
 from .....sizes.dims import Size
 from ...spec import CpuSpec
@@ -20,7 +21,6 @@ from .butterflies import Arithmetic
 from .maps import Maps
 from .passes import run_passes
 from .points import Columns, Points, RowPairs, Scratch, Turned, pairs, stored
-from .roots import roots
 from .spectra import HalfSpectra
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .....schedule.kernels.roots import chirp, chirp_spectrum
 from .....schedule.kernels.transform import Transform
 from .. import ir
 from ..contraction.loops import i64, repeat
 from .butterflies import Arithmetic
 from .points import Columns, Scratch, join, split, stored
-from .roots import roots
 
 Row = Callable[[Any, Any], None]  # emits what is done with the rows at two addresses
 
@@ -27,7 +27,7 @@ class Maps:
     def chirp(self) -> tuple[Row, int, int]:
         """Points times the chirp, and zeros behind them."""
         spec, n = self.spec, self.n
-        table = self._table(self._chirp())
+        table = self._table(chirp(self.n, self.spec.inverse))
         first, end = 2 * n, 2 * spec.padded
 
         def row(x: Any, y: Any) -> None:
@@ -38,17 +38,13 @@ class Maps:
 
     def product(self) -> tuple[Row, int, int]:
         """Conjugates of the transform of padded points times that of the chirp that they are convolved with."""
-        n, padded = self.n, self.spec.padded
-        chirp = self._chirp().conj()
-        circle = np.zeros(padded, chirp.dtype)
-        circle[:n] = chirp
-        circle[padded - n + 1 :] = chirp[:0:-1]
-        table = self._table(np.fft.fft(circle) / padded)
+        padded = self.spec.padded
+        table = self._table(chirp_spectrum(self.n, padded, self.spec.inverse))
         return lambda x, y: self._multiply(x, y, padded, table, result=-1), 2 * padded, 2 * padded
 
     def unchirp(self) -> tuple[Row, int, int]:
         """Conjugates of the convolved points times the chirp."""
-        table = self._table(self._chirp() * self.spec.scale)
+        table = self._table(chirp(self.n, self.spec.inverse) * self.spec.scale)
         return lambda x, y: self._multiply(x, y, self.n, table, source=-1), 2 * self.spec.padded, 2 * self.n
 
     def half(self) -> tuple[Row, int, int]:
@@ -98,12 +94,6 @@ class Maps:
 
         row: Row = lambda x, y: self._each(n, lambda at, live: numbers(x, y, at, live))  # noqa: E731
         return row, 2 * n, n
-
-    def _chirp(self) -> np.ndarray:
-        """exp(-i pi k^2 / n) for each point k; its conjugate for an inverse transform."""
-        k = np.arange(self.n, dtype=np.int64)
-        found = roots(k * k % (2 * self.n), 2 * self.n)
-        return found.conj() if self.spec.inverse else found
 
     def _table(self, values: np.ndarray) -> Any:
         """The numbers as `Scratch` reads them, of all lanes."""

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from .....schedule.kernels.roots import roots
 from .. import ir
 from ..contraction.loops import i64, offset, repeat
 from .butterflies import Arithmetic, butterfly
 from .points import Points, Scratch, factor_at, pairs, stored
-from .roots import roots
 
 
 def run_passes(

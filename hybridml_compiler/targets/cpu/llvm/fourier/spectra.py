@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from .....schedule.kernels import transform as algorithm
+from .....schedule.kernels.roots import roots
 from .. import ir
 from ..contraction.loops import i64, repeat
 from .butterflies import Arithmetic, Complex
 from .points import Points, Scratch, factor_at, join, pairs, split, stored
-from .roots import roots
 
 
 class HalfSpectra:

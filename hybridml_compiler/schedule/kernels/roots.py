@@ -1,4 +1,4 @@
-"""Roots of unity, rounded once."""
+"""Roots of unity, rounded once, and the chirp of a convolution."""
 
 from __future__ import annotations
 
@@ -23,3 +23,19 @@ def roots(power: np.ndarray, points: int) -> np.ndarray:
     real = np.choose(quarter, [cosine, -sine, -cosine, sine])
     imag = np.choose(quarter, [sine, cosine, -sine, -cosine])
     return np.asarray(real + 0.0 - 1j * (imag + 0.0))
+
+
+def chirp(points: int, inverse: bool) -> np.ndarray:
+    """exp(-i pi k^2 / points) for each point k; its conjugate for an inverse transform."""
+    k = np.arange(points, dtype=np.int64)
+    found = roots(k * k % (2 * points), 2 * points)
+    return found.conj() if inverse else found
+
+
+def chirp_spectrum(points: int, padded: int, inverse: bool) -> np.ndarray:
+    """The transform of the chirp's conjugate on a circle of padded points, divided by their number."""
+    back = chirp(points, inverse).conj()
+    circle = np.zeros(padded, back.dtype)
+    circle[:points] = back
+    circle[padded - points + 1 :] = back[:0:-1]
+    return np.fft.fft(circle) / padded
