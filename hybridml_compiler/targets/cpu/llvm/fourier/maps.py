@@ -85,7 +85,7 @@ class Maps:
         return row, self.half_spectrum, 2 * n
 
     def parts(self) -> tuple[Row, int, int]:
-        """Real parts."""
+        """The real parts of complex numbers."""
         v, n = self.v, self.n
 
         def numbers(x: Any, y: Any, at: Any, live: Any) -> None:
