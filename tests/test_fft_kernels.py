@@ -203,6 +203,15 @@ def test_matrices_fill_vectors() -> None:
     assert transform.radices(1) == (1,) and transform.radices(2**7 * 15) == (8, 4, 4, 5, 3)
 
 
+def test_signals_of_ever_other_lengths_compile_so_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fourier, "_known", {})
+    monkeypatch.setattr(fourier, "MOST_TRANSFORMS", 2)
+    for n in (6, 8, 10, 12):
+        x = numbers(n)
+        np.testing.assert_allclose(hm.fft.fft(hm.asarray(x)).numpy(), np.fft.fft(x), atol=1e-14)
+    assert [spec.points for spec in fourier._known] == [6, 8]
+
+
 PLANS: dict[str, tuple[Any, np.ndarray]] = {
     "rows": (lambda x: hm.fft.ifft(hm.fft.fft(x), norm="ortho"), numbers(5, 24)),
     "real rows": (lambda x: hm.fft.irfft(hm.fft.rfft(x) * 2), numbers(5, 24)),

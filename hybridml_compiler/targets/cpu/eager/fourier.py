@@ -14,6 +14,7 @@ import numpy as np
 
 from .... import config, dtypes
 from ....aval import Aval
+from ....compile_policy import MOST_TRANSFORMS, known_or_made
 from ....once import once
 from ....ops.fourier import AxisTransform
 from ....record import replace
@@ -30,8 +31,9 @@ Run = Callable[[int, int, int, int], None]  # addresses of source and result, th
 
 def transformed(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarray | None:
     """The transforms of an array one after another; None where there are no kernels for them."""
-    steps = _steps(x.shape, x.dtype, tuple(transforms))
-    if steps is None or not x.dtype.isnative:
+    steps = _steps(x.shape, x.dtype, tuple(transforms)) if x.dtype.isnative else None
+    passes = None if steps is None else _passes(steps)
+    if steps is None or passes is None:
         return None
     shape = list(x.shape)
     for t in transforms:
@@ -40,8 +42,7 @@ def transformed(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarra
     real = transforms[-1].kind == "c2r"
     out = empty(tuple(shape), (dtypes.real_of if real else dtypes.complex_of)(x.dtype))
     arrays = [np.ascontiguousarray(x), out, *(empty(m.shape, m.dtype) for m in steps.memory)]
-    for spec, (source, target) in steps.passes:
-        run, total, granule = _kernel(spec)
+    for run, (source, target), total, granule in passes:
         run(arrays[source].ctypes.data, arrays[target].ctypes.data, total, granule)
     return out
 
@@ -52,12 +53,30 @@ def _steps(shape: tuple[int, ...], dtype: np.dtype, transforms: tuple[AxisTransf
     return steps_of(Aval(shape, dtype), transforms, cpu.lanes, cpu.cores)
 
 
+_known: dict[Transform, Run] = {}
+
+
+def _passes(steps: Steps) -> list[tuple[Run, tuple[int, int], int, int]] | None:
+    """For each pass its function, its operands, its range, and a number that divides what it is split at; None where
+    there are as many kernels as may be."""
+    found = []
+    for spec, operands in steps.passes:
+        run = _run_of(replace(spec, count=1))
+        if run is None:
+            return None
+        found.append((run, operands, *_range(spec)))
+    return found
+
+
+def _run_of(spec: Transform) -> Run | None:
+    return known_or_made(_known, spec, MOST_TRANSFORMS, lambda: compiled(spec, host_spec()))
+
+
 @lru_cache(1024)
-def _kernel(spec: Transform) -> tuple[Run, int, int]:
-    """The function that runs a pass, its range, and a number that divides what it is split at."""
+def _range(spec: Transform) -> tuple[int, int]:
     callee = registry.callee_of(spec, host_spec())
     total = int(callee.total)
-    return compiled(replace(spec, count=1), host_spec()), total, callee.granule if callee.parallel else total
+    return total, callee.granule if callee.parallel else total
 
 
 @once
