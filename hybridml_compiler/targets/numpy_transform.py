@@ -6,6 +6,8 @@ copy.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..schedule.kernels.roots import chirp, chirp_spectrum
@@ -20,7 +22,8 @@ def run_transform(spec: Transform, source: np.ndarray, target: np.ndarray) -> No
     whole, half = (count, n, inner), (count, n // 2 + 1, inner)
     padded, spectrum = (count, spec.padded, inner), (count, n + 1, inner)
     transform = np.fft.ifft if spec.inverse else np.fft.fft
-    norm = "forward" if spec.inverse else "backward"
+    made: Any  # of real or complex numbers
+    norm: Any = "forward" if spec.inverse else "backward"
 
     def taken(shape: tuple[int, ...], dtype: np.dtype = kind) -> np.ndarray:
         return _array(source, dtype, shape)
