@@ -21,6 +21,7 @@ from hybridml_compiler.ops.shapes import axis_index, integer
 from .arrays.creation import arange, asarray
 from .arrays.shaping.manipulation import roll
 from .core import ops
+from .core.library import compiled_when_repeated
 from .core.tensor import Tensor
 
 __all__ = [
@@ -94,6 +95,7 @@ def _one(n: int | None) -> Sizes:
     return None if n is None else (n,)
 
 
+@compiled_when_repeated
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The transform along `axis`: sum over j of x[j] exp(-2 pi i j k / n), for k from 0 to n - 1.
 
@@ -106,6 +108,7 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None 
     return _complex("fft", x, _one(n), (axis,), norm, False)
 
 
+@compiled_when_repeated
 def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `fft`.
 
@@ -116,26 +119,31 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
     return _complex("ifft", x, _one(n), (axis,), norm, True)
 
 
+@compiled_when_repeated
 def fftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """The transform over `axes`: all, or the last as many as `s`, the points of each (-1: as many as there are)."""
     return _complex("fftn", x, s, axes, norm, False)
 
 
+@compiled_when_repeated
 def ifftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """The inverse of `fftn`."""
     return _complex("ifftn", x, s, axes, norm, True)
 
 
+@compiled_when_repeated
 def fft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`fftn` over the last two axes."""
     return _complex("fft2", x, s, axes, norm, False)
 
 
+@compiled_when_repeated
 def ifft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """The inverse of `fft2`."""
     return _complex("ifft2", x, s, axes, norm, True)
 
 
+@compiled_when_repeated
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """`fft` of real numbers: the n // 2 + 1 frequencies from 0 up; the others are their conjugates.
 
@@ -146,6 +154,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
     return _of_real("rfft", x, _one(n), (axis,), norm)
 
 
+@compiled_when_repeated
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `rfft`: n real numbers (an odd n must be given; the default is twice the frequencies less 2).
 
@@ -156,11 +165,13 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | Non
     return _to_real("irfft", x, _one(n), (axis,), norm)
 
 
+@compiled_when_repeated
 def rfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """`rfft` along the last of `axes` and `fft` along the others."""
     return _of_real("rfftn", x, s, axes, norm)
 
 
+@compiled_when_repeated
 def irfftn(
     x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> Tensor:
@@ -168,16 +179,19 @@ def irfftn(
     return _to_real("irfftn", x, s, axes, norm)
 
 
+@compiled_when_repeated
 def rfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`rfftn` over the last two axes."""
     return _of_real("rfft2", x, s, axes, norm)
 
 
+@compiled_when_repeated
 def irfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """The inverse of `rfft2`."""
     return _to_real("irfft2", x, s, axes, norm)
 
 
+@compiled_when_repeated
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The transform, n real numbers, of a signal whose second half is the conjugate of x, which is its first.
 
@@ -188,11 +202,13 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
     return _to_real("hfft", ops.conj(asarray(x)), _one(n), (axis,), _swapped("hfft", norm))
 
 
+@compiled_when_repeated
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `hfft`."""
     return ops.conj(_of_real("ihfft", x, _one(n), (axis,), _swapped("ihfft", norm)))
 
 
+@compiled_when_repeated
 def hfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """`fft` along all of `axes` but the last one, along which it is `hfft`: real numbers. Source: SciPy, PyTorch.
 
@@ -203,6 +219,7 @@ def hfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, n
     return _to_real("hfftn", ops.conj(asarray(x)), s, axes, _swapped("hfftn", norm))
 
 
+@compiled_when_repeated
 def ihfftn(
     x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> Tensor:
@@ -210,11 +227,13 @@ def ihfftn(
     return ops.conj(_of_real("ihfftn", x, s, axes, _swapped("ihfftn", norm)))
 
 
+@compiled_when_repeated
 def hfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`hfftn` over the last two axes."""
     return _to_real("hfft2", ops.conj(asarray(x)), s, axes, _swapped("hfft2", norm))
 
 
+@compiled_when_repeated
 def ihfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """The inverse of `hfft2`."""
     return ops.conj(_of_real("ihfft2", x, s, axes, _swapped("ihfft2", norm)))

@@ -17,11 +17,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .hooks import hooks
 from .ops import random
 from .targets.cpu.eager import products
+
+if TYPE_CHECKING:
+    from .ops.fourier import AxisTransform
 
 
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
@@ -49,4 +55,18 @@ def _bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+def _fourier(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarray | None:
+    """Fourier transforms, the same way."""
+    try:
+        from .targets.cpu.eager.fourier import transformed
+
+        found = transformed(x, transforms)
+    except ImportError:
+        hooks.fourier = lambda *_: None
+        return None
+    hooks.fourier = transformed
+    return found
+
+
 hooks.transcendental, hooks.random_bits, hooks.matmul = _evaluate, _bits, products.matmul
+hooks.fourier = _fourier

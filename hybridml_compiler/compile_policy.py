@@ -34,6 +34,9 @@ PAIRS, STEPS = 16, 8
 MOST = 64
 # Those of products, which are one function for a whole program: each layer has three, and each layout its own.
 MOST_PRODUCTS = 256
+# Kernels of Fourier transforms that eager code compiles, 10 to 25 ms each, once on a machine; signals of ever other
+# lengths are NumPy's from there on.
+MOST_TRANSFORMS = 1024
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -23,6 +23,9 @@ class Hooks:
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
     # __init__.py: targets/cpu/eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
+# (array, transforms of ops/fourier.py) -> what kernels of traced programs make of it, or None where there are none.
+    # __init__.py: targets/cpu/eager/fourier.py.
+    fourier: Callable[..., np.ndarray | None]
     # An array -> a copy. eager/large.py.
     materialized: Callable[[np.ndarray], np.ndarray]
     # Text of a graph -> shapes and dtypes of its inputs and outputs, and the function that computes it. pipeline.py,
@@ -37,4 +40,4 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
 
 
-hooks = Hooks(_unset, _unset, np.matmul, np.array, _unset, _unset)
+hooks = Hooks(_unset, _unset, np.matmul, lambda *_: None, np.array, _unset, _unset)

@@ -62,6 +62,8 @@ def has_other_bits(node: ir.Node) -> bool:
     op = node.op
     if op is None or node.kind == "scatter":  # which combine in the order of their indices
         return False
+    if op.transforms is not None:  # by the same kernels
+        return False
     return node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT)
 
 

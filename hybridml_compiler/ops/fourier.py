@@ -1,12 +1,14 @@
 """Discrete Fourier transforms over a set of axes: complex to complex, real to half a spectrum, and back.
 
-NumPy's transforms (pocketfft), which keep single precision. The transform's matrix is symmetric, so the transpose of a
-complex transform is itself; those of the real ones are each other, with the inner frequencies, which mean two each,
-counted twice or half.
+Kernels of ours compute them where there are such (`schedule/kernels/transform.py`), eagerly and in compiled programs
+with the same bits, and NumPy's transforms (pocketfft) where not. The transform's matrix is symmetric, so the transpose
+of a complex transform is itself; those of the real ones are each other, with the inner frequencies, which mean two
+each, counted twice or half.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,11 +17,43 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
+from ..hooks import hooks
+from ..record import record, replace
+from ..sizes.dims import is_dim
 from .creation import arange
 from .movement import reshape
 from .op import REQUIRED, Op, Sample
 from .samples import fails, floats
 from .shapes import Shape, axis_index, integer
+
+
+@record
+class AxisTransform:
+    """A transform along one axis: `kind` is "c2c", "r2c" or "c2r", of `points` numbers, the result times `scale`."""
+
+    kind: str
+    axis: int
+    points: Any
+    inverse: bool = False
+    scale: float = 1.0
+
+
+def _transforms(
+    x: Aval, axes: tuple[int, ...], norm: str, kind: str = "c2c", inverse: bool = False, size: Any = None
+) -> list[AxisTransform]:
+    """The transforms along each axis, the last one of real numbers: `kind`; all others are of complex ones."""
+    points = [x.shape[k] for k in axes]
+    if kind == "c2r":
+        points[-1] = size
+    inner = [AxisTransform("c2c", k, n, inverse) for k, n in zip(axes[:-1], points, strict=False)][::-1]
+    outer = AxisTransform(kind, axes[-1], points[-1], inverse)
+    found = [*inner, outer] if kind == "c2r" else [outer, *inner]
+    divided = norm == "ortho" or (norm == "backward") == inverse
+    if divided and not any(map(is_dim, points)):
+        n = math.prod(points)
+        found[-1] = replace(found[-1], scale=1 / (math.sqrt(n) if norm == "ortho" else n))
+    return found
+
 
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -61,7 +95,14 @@ def _c2c_infer(x: Aval, axes: tuple[int, ...], inverse: bool, norm: str) -> Aval
     return Aval(x.shape, dtypes.complex_of(x.dtype))
 
 
+def _c2c_transforms(x: Aval, axes: tuple[int, ...], inverse: bool, norm: str) -> list[AxisTransform]:
+    return _transforms(x, axes, norm, inverse=inverse)
+
+
 def _c2c_eager(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: str) -> np.ndarray:
+    found = hooks.fourier(x, _c2c_transforms(Aval(x.shape, x.dtype), axes, inverse, norm))
+    if found is not None:
+        return found
     return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm)  # type: ignore[arg-type]
 
 
@@ -89,6 +130,7 @@ fft_c2c: Op = Op(
     canon=_c2c_canon,
     infer=_c2c_infer,
     eager=_c2c_eager,
+    transforms=_c2c_transforms,
     vjp=(lambda g, x_dtype, axes, inverse, norm: _like(fft_c2c(g, axes=axes, inverse=inverse, norm=norm), x_dtype),),
     samples=_c2c_samples,
     error_samples=lambda: (
@@ -114,6 +156,15 @@ def _r2c_infer(x: Aval, axes: tuple[int, ...], norm: str) -> Aval:
     _points("fft_r2c", x, axes)
     k = axes[-1]
     return Aval((*x.shape[:k], x.shape[k] // 2 + 1, *x.shape[k + 1 :]), dtypes.complex_of(x.dtype))
+
+
+def _r2c_transforms(x: Aval, axes: tuple[int, ...], norm: str) -> list[AxisTransform]:
+    return _transforms(x, axes, norm, "r2c")
+
+
+def _r2c_eager(x: np.ndarray, axes: tuple[int, ...], norm: str) -> np.ndarray:
+    found = hooks.fourier(x, _r2c_transforms(Aval(x.shape, x.dtype), axes, norm))
+    return np.fft.rfftn(x, axes=axes, norm=norm) if found is None else found  # type: ignore[arg-type]
 
 
 def _inner(like: Any, axis: int, size: Any) -> Any:
@@ -146,7 +197,8 @@ fft_r2c: Op = Op(
     params={"axes": REQUIRED, "norm": "backward"},
     canon=_r2c_canon,
     infer=_r2c_infer,
-    eager=lambda x, axes, norm: np.fft.rfftn(x, axes=axes, norm=norm),
+    eager=_r2c_eager,
+    transforms=_r2c_transforms,
     vjp=(_r2c_rule,),
     samples=_r2c_samples,
     error_samples=lambda: (
@@ -181,7 +233,14 @@ def _c2r_infer(x: Aval, axes: tuple[int, ...], size: Any, norm: str) -> Aval:
     return Aval((*x.shape[:k], size, *x.shape[k + 1 :]), dtypes.real_of(x.dtype))
 
 
+def _c2r_transforms(x: Aval, axes: tuple[int, ...], size: Any, norm: str) -> list[AxisTransform]:
+    return _transforms(x, axes, norm, "c2r", True, size)
+
+
 def _c2r_eager(x: np.ndarray, axes: tuple[int, ...], size: int, norm: str) -> np.ndarray:
+    found = hooks.fourier(x, _c2r_transforms(Aval(x.shape, x.dtype), axes, size, norm))
+    if found is not None:
+        return found
     if len(axes) > 1:
         x = np.fft.ifftn(x, axes=axes[:-1], norm=norm)  # type: ignore[arg-type]
     return np.fft.irfft(x, size, axis=axes[-1], norm=norm)  # type: ignore[arg-type]
@@ -211,6 +270,7 @@ fft_c2r: Op = Op(
     canon=_c2r_canon,
     infer=_c2r_infer,
     eager=_c2r_eager,
+    transforms=_c2r_transforms,
     vjp=(_c2r_rule,),
     samples=_c2r_samples,
     error_samples=lambda: (

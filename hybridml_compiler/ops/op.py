@@ -21,6 +21,8 @@ A row carries everything that the framework knows of an operation:
   reorders                               what compiled code adds or multiplies in its own order; "" for equal bits
   axis_params                            parameters about the axes that operands and result share: "each" has one entry
                                          per axis, "named" is an axis or several
+  transforms                             of an opaque row: its Fourier transforms axis by axis, by types and parameters;
+                                         a target may have kernels for them
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   samples, error_samples                 the test inputs
@@ -127,7 +129,7 @@ class Op:
         "accepts", "axis_params", "canon", "combine", "constant_of", "cost", "covers", "decided_by", "differentiable",
         "doc", "eager", "element_map", "error_samples", "fails", "fn", "infer", "inputs", "is_view", "kind", "lower",
         "lower_tile", "memory_order", "method", "name", "needs", "operator", "params", "public", "put_back", "reorders",
-        "results", "samples", "tile", "unify", "variadic", "vjp",
+        "results", "samples", "tile", "transforms", "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +166,7 @@ class Op:
         constant_of: str = "",
         reorders: Reorders = "",
         axis_params: Mapping[str, Literal["each", "named"]] | None = None,
+        transforms: Callable[..., Sequence[Any]] | None = None,
         public: bool = True,
         doc: str = "",
     ) -> None:
@@ -183,6 +186,7 @@ class Op:
         self.lower: Callable[..., Any] = lower or _no_expression
         self.results = results
         self.vjp: tuple[Rule | None, ...] = tuple(vjp)
+        self.transforms = transforms
         self.samples, self.error_samples = samples, error_samples
         self.canon = canon  # (*avals, **params) -> canonical hashable params; idempotent
         if results:

@@ -7,7 +7,7 @@ that the graph takes, then those of its results; numbers that the program knows 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..aval import Aval
@@ -52,9 +52,9 @@ def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
     first = results[0]
     assert first.op is not None
     taken = tuple(dict.fromkeys(n for n in first.inputs if not _is_number(n)))
-    inputs = {node: input_node(_fixed(node.aval)) for node in taken}
+    inputs = {node: input_node(fixed_from(0, node.aval)) for node in taken}
     operands = [inputs.get(node, node) for node in first.inputs]
-    made = [apply(first.op, operands, {k: _number(v) for k, v in node.params.items()}) for node in results]
+    made = [apply(first.op, operands, fixed_params(node.params)) for node in results]
     graph = Graph(tuple(inputs.values()), tuple(made), first.op.name)
     return HostCall(print_graph(graph), len(taken), len(results)), (*taken, *results)
 
@@ -63,8 +63,14 @@ def _is_number(node: Node) -> bool:
     return node.is_constant and not node.shape
 
 
-def _fixed(aval: Aval) -> Aval:
-    return Aval(_number(aval.shape), aval.dtype, aval.weak)
+def fixed_from(axis: int, aval: Aval) -> Aval:
+    """The type with a number for every size from an axis on."""
+    return Aval((*aval.shape[:axis], *_number(aval.shape[axis:])), aval.dtype, aval.weak)
+
+
+def fixed_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with a number for every size."""
+    return {k: _number(v) for k, v in params.items()}
 
 
 def _number(value: Any) -> Any:

@@ -20,7 +20,7 @@ from .fusion.fuse import Fusion, fuse
 from .fusion.group import Group
 from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.prologue import lower_prologue
-from .host_call import opaque_of
+from .host_call import fixed_from, fixed_params, opaque_of
 from .kept import Kept, Reuse
 from .kernels.gemm import Product
 from .kernels.library import Call, Capabilities
@@ -168,6 +168,8 @@ class _Planner:
             return []
         if group.kind == "control" and self.target.runs_control:
             return [self._control(group)]
+        if group.kind == "opaque" and (passes := self._transforms(group)) is not None:
+            return passes
         if group.kind in ("control", "opaque"):
             return [self._task(*opaque_of(_by_number(group)), group)]
         if group.call is not None:
@@ -186,6 +188,20 @@ class _Planner:
             group, lambda: lower_group(group, self.in_memory, self.donated, self.target.schedule)
         )
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
+
+    def _transforms(self, group: Group) -> list[Task] | None:
+        """The passes of an operation that is Fourier transforms; None where the target has no kernels for them."""
+        root = group.roots[0]
+        if root.op is None or root.op.transforms is None:
+            return None
+        (source,) = root.inputs
+        first = min(t.axis for t in root.op.transforms(source.aval, **root.params))
+        aval, params = fixed_from(first, source.aval), fixed_params(root.params)
+        steps = self.target.transforms(aval, root.op.transforms(aval, **params))
+        if steps is None:
+            return None
+        nodes = [source, root, *map(input_node, steps.memory)]  # memory is of no graph: it is in the arena
+        return [self._task(spec, (nodes[a], nodes[b]), group) for spec, (a, b) in steps.passes]
 
     def _control(self, group: Group) -> Task:
         results = _by_number(group)

@@ -21,7 +21,9 @@ from ..schedule.fusion.epilogue import Fused
 from ..schedule.fusion.horizontal_fusion import HorizontalFusion
 from ..schedule.host_call import HostCall
 from ..schedule.kernels.gemm import Matrix, Product
+from ..schedule.kernels.transform import Transform
 from ..schedule.launch import Copy, Plan
+from .numpy_transform import run_transform
 
 Bytes = np.ndarray  # uint8
 # Runs iterations lo to hi of a loop nest on its operands, flat arrays; False where an index was out of range
@@ -71,6 +73,9 @@ class _Run:
                 return self.region(spec, memories)
             case HostCall():
                 return _host_call(spec, memories)
+            case Transform():
+                run_transform(spec, *memories)
+                return True
             case Loop():
                 return self.loop(spec, memories)
             case Choice():

@@ -23,7 +23,7 @@ from ..kernels.library import Matched
 # Kinds that cannot be inlined into another loop.
 OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control", "opaque")
 # Kinds that are given arrays in memory and compute by themselves, one or more results in a run.
-TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to NumPy"}
+TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to a call"}
 Form = Literal["full", "row", "column"]
 
 

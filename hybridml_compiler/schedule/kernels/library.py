@@ -6,18 +6,21 @@ whether such a call reads an operand in place, so that it needs no copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ...aval import Aval
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Kernel
 from ...loops.transforms import parallelized
 from ...once import lazy
+from ...ops.fourier import AxisTransform
 from ...record import record
 from ..kept import Kept
 from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
 from .gemm import Product
+from .transform_steps import Steps
 
 InMemory = Callable[[Node], bool]
 Call = Product | Convolution
@@ -54,6 +57,8 @@ class Capabilities:
     passing: Callable[[Call], Call | None] = lambda _: None
     # Do two products, one of them with fewer rows, add up in the same order?
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
+    # the passes of Fourier transforms of such an array; None where it has no kernels for them
+    transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 

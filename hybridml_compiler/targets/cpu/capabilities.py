@@ -6,6 +6,7 @@ from ... import dtypes
 from ...graph.ir import Node
 from ...loops.ir import Expr, Kernel
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities
+from ...schedule.kernels.transform_steps import steps_of
 from .kernels.loop_schedule import schedule, schedule_matrix
 from .llvm.kind import CallKind
 from .llvm.registry import kind_of
@@ -39,6 +40,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         lambda product: _kind(product).computes_left(product, cpu),
         lambda call: _kind(call).passing(call, cpu),
         lambda product, other: _kind(product).same_sums(product, other, cpu),
+        lambda aval, transforms: steps_of(aval, transforms, cpu.lanes, cpu.cores),
         runs_control=True,
         takes_sizes=True,
     )

@@ -17,6 +17,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from ...config import MAX_THREADS
 from ...errors import ArgumentError
 from ...once import lazy, once
@@ -74,6 +76,10 @@ class CpuSpec:
     def code_key(self) -> str:
         """Text of all that the machine code of a given module depends on."""
         return "\n".join([self.triple, self.name, self.features, str(self.vector_bits), str(self.registers)])
+
+    def lanes(self, dtype: np.dtype) -> int:
+        """Elements of a vector register."""
+        return self.vector_bits // (8 * dtype.itemsize)
 
     @lazy
     def enabled(self) -> frozenset[str]:

@@ -21,6 +21,7 @@ KINDS = {
     "Pretranspose": ("contraction.packing", "PRETRANSPOSE"),
     "Forward": ("convolution.winograd", "FORWARD"),
     "Backward": ("convolution.winograd", "BACKWARD"),
+    "Transform": ("fourier.kernel", "TRANSFORM"),
     "Fused": ("fusion.fused", "FUSED"),
     "BatchFusion": ("fusion.batch_fusion", "BATCH_FUSION"),
     "HorizontalFusion": ("fusion.horizontal_fusion", "HORIZONTAL_FUSION"),

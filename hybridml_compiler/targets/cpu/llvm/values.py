@@ -129,7 +129,7 @@ class Constant(Literal):
 
 def spelled(data: bytes) -> Literal:
     """An array of these bytes, as its literal."""
-    return Literal(ArrayType(IntType(8), len(data)), 'c"' + "".join([f"\\{byte:02x}" for byte in data]) + '"')
+    return Literal(ArrayType(IntType(8), len(data)), f'c"{chr(92) * bool(data)}{data.hex(chr(92))}"')
 
 
 def suffix(kind: Type) -> str:

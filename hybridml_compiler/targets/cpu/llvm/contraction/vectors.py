@@ -103,14 +103,14 @@ class Vectors:
     def transpose(self, rows: list[Any]) -> list[Any]:
         """A square: interleaving row i with row i + half turns the bits of (row, column) by one place."""
         half = self.lanes // 2
-        low = self._lanes_of("low", [x for k in range(half) for x in (k, self.lanes + k)])
-        high = self._lanes_of("high", [x for k in range(half, self.lanes) for x in (k, self.lanes + k)])
+        low = self.pick("low", [x for k in range(half) for x in (k, self.lanes + k)])
+        high = self.pick("high", [x for k in range(half, self.lanes) for x in (k, self.lanes + k)])
         for _ in range(half.bit_length()):
             pairs = zip(rows[:half], rows[half:], strict=True)
             rows = [pick(x, y) for x, y in pairs for pick in (low, high)]
         return rows
 
-    def _lanes_of(self, name: str, order: list[int]) -> Callable[[Any, Any], Any]:
+    def pick(self, name: str, order: list[int]) -> Callable[[Any, Any], Any]:
         """A function of two vectors: lanes of them, by number.
 
         Any order is one instruction of AVX-512, but LLVM looks for a better one, twice as long as it takes where it is
