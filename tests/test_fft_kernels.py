@@ -20,6 +20,12 @@ from tests.support.cpus import narrowed_host
 from tests.support.run_plan import plan_of, run_plan
 
 SIZES = (1, 2, 5, 13, 16, 17, 60, 66, 101, 128, 250, 1001, 1024)
+# Each size in one dtype; in the other with --slow, since each case compiles six kernels.
+KINDS = [
+    pytest.param(n, dtype, marks=pytest.mark.slow) if (k + j) % 2 else (n, dtype)
+    for k, n in enumerate(SIZES)
+    for j, dtype in enumerate("fd")
+]
 ROUNDING = {"f": 1.2e-7, "d": 2.2e-16}
 
 
@@ -36,8 +42,7 @@ def error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.sqrt(np.sum(np.abs(difference) ** 2) / np.sum(np.abs(expected) ** 2)))
 
 
-@pytest.mark.parametrize("dtype", ["f", "d"])
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize(("n", "dtype"), KINDS)
 def test_errors_are_of_the_order_of_rounding(n: int, dtype: str) -> None:
     """Root mean squares beside transforms in a wider dtype: a rounding times the root of the number of passes."""
     bound = ROUNDING[dtype] * max(np.log2(n), 1) ** 0.5
