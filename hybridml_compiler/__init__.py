@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .hooks import hooks
@@ -49,4 +51,13 @@ def _bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+def _lapack(*call: Any) -> Any:
+    """Eager factorisations, the same way; without a compiler they are NumPy's."""
+    from .targets.cpu.eager import lapack
+
+    hooks.lapack = lapack.run
+    return lapack.run(*call)
+
+
 hooks.transcendental, hooks.random_bits, hooks.matmul = _evaluate, _bits, products.matmul
+hooks.lapack = _lapack

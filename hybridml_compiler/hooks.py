@@ -6,7 +6,7 @@ the rows of ops/ know neither loops nor a compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,13 @@ class Hooks:
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
+    # (name of a row, arrays, sizes of ops/lapack.py, shapes and dtypes of its results) -> its results, or None where
+    # they are NumPy's to compute. __init__.py: targets/cpu/eager/lapack.py.
+    lapack: Callable[..., Sequence[np.ndarray] | None]
 
 
 def _unset(*_: Any) -> Any:
     raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
 
 
-hooks = Hooks(_unset, _unset, np.matmul, np.array, _unset, _unset)
+hooks = Hooks(_unset, _unset, np.matmul, np.array, _unset, _unset, lambda *_: None)

@@ -20,6 +20,7 @@ from ..errors import ArgumentError, ShapeError
 from . import movement
 from .complex import real
 from .contraction import matmul
+from .lapack import of_square
 from .matrices import (
     Array,
     adjoint,
@@ -101,6 +102,7 @@ cholesky = Op(
         ),
         fails(np.linalg.LinAlgError, "cholesky: f64[1,1] holds nan or infinity", np.array([[np.nan]])),
     ),
+    routine=of_square,
     accepts="inexact",
     doc="The lower triangular L with L L^H = (x + x^H) / 2, which is x for a Hermitian matrix. It must be "
     "positive definite.",

@@ -18,6 +18,7 @@ from .contraction import matmul
 from .creation import arange, eye
 from .elementwise import where
 from .factorizations import svd
+from .lapack import of_square
 from .matrices import (
     Array,
     Row,
@@ -57,6 +58,7 @@ inv = Op(
         fails(ShapeError, "inv: needs square matrices, got f32[2,3]", (2, 3)),
         fails(np.linalg.LinAlgError, "inv: matrix 0 of f32[2,3,3] is singular: its rank is 0 of 3", (2, 3, 3)),
     ),
+    routine=of_square,
     accepts="inexact",
     doc="The inverse of square matrices; LinAlgError for a singular one.",
 )
@@ -174,6 +176,7 @@ det = Op(
     vjp=(lambda g, x: column(column(g)) * cofactor(x),),
     samples=samples(*_SQUARE, _SINGULAR),
     error_samples=lambda: (fails(ShapeError, "det: needs square matrices, got f32[2,3]", (2, 3)),),
+    routine=of_square,
     accepts="inexact",
     doc="The determinant of square matrices. Its gradient is exact for singular ones too; slogdet does not overflow.",
 )
@@ -202,6 +205,7 @@ slogdet = Op(
     vjp=(_slogdet_rule,),
     samples=samples(*_SQUARE),
     error_samples=lambda: (fails(ShapeError, "slogdet: needs square matrices, got f32[2,3]", (2, 3)),),
+    routine=of_square,
     accepts="inexact",
     doc="Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant of square matrices.",
 )

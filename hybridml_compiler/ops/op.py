@@ -56,6 +56,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..record import record
+from .lapack import Measure, with_routine
 
 Kind = Literal[
     "elementwise",
@@ -127,7 +128,7 @@ class Op:
         "accepts", "axis_params", "canon", "combine", "constant_of", "cost", "covers", "decided_by", "differentiable",
         "doc", "eager", "element_map", "error_samples", "fails", "fn", "infer", "inputs", "is_view", "kind", "lower",
         "lower_tile", "memory_order", "method", "name", "needs", "operator", "params", "public", "put_back", "reorders",
-        "results", "samples", "tile", "unify", "variadic", "vjp",
+        "results", "routine", "samples", "tile", "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +165,7 @@ class Op:
         constant_of: str = "",
         reorders: Reorders = "",
         axis_params: Mapping[str, Literal["each", "named"]] | None = None,
+        routine: Measure | None = None,
         public: bool = True,
         doc: str = "",
     ) -> None:
@@ -182,12 +184,15 @@ class Op:
         self.eager: Callable[..., Any] = eager
         self.lower: Callable[..., Any] = lower or _no_expression
         self.results = results
+        self.routine = routine  # the sizes for a target's own routine (lapack.py)
+        if routine is not None:
+            self.eager = with_routine(name, routine, infer, eager)
         self.vjp: tuple[Rule | None, ...] = tuple(vjp)
         self.samples, self.error_samples = samples, error_samples
         self.canon = canon  # (*avals, **params) -> canonical hashable params; idempotent
         if results:
             self.params["result"] = None
-            self.infer, self.eager = _one_of(infer), _one_of(eager)
+            self.infer, self.eager = _one_of(infer), _one_of(self.eager)
             self.canon = None if canon is None else _but_result(canon)
         self.accepts: Accepts = accepts
         # Inputs that are brought to one dtype before the op runs; all of them for elementwise rows.
