@@ -54,6 +54,11 @@ def sizes(measure: Measure, operands: Sequence[Any], params: dict[str, Any]) -> 
     return measure(*operands, **params)
 
 
+def has_routine(op: Any, operands: Sequence[Any]) -> bool:
+    """Whether eager and compiled code run the same routine, or both NumPy, on operands like these."""
+    return op.routine is not None and operands[0].dtype.char in "fd"
+
+
 def with_routine(
     name: str, measure: Measure, infer: Callable[..., Any], eager: Callable[..., Any]
 ) -> Callable[..., Any]:

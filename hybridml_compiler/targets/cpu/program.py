@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
-from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime import blas, lapack, sanitize, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 
@@ -93,10 +94,22 @@ def imports(constants: Sequence[np.ndarray], names: Container[str] | None = None
     return found
 
 
+class NamedIn:
+    """The symbols that objects name."""
+
+    def __init__(self, objects: Sequence[bytes]) -> None:
+        self.objects = objects
+
+    def __contains__(self, name: object) -> bool:
+        spelled = str(name).encode()
+        return any(spelled in data for data in self.objects)
+
+
 _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_sgemm", "hml_dgemm"), lambda: blas.gemm_symbols() or {}),
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
     ((host_callback.CALL,), host_callback.symbols),
+    *(((name,), partial(lapack.symbols, name)) for name in lapack.SYMBOLS),
     ((scratch.SCRATCH, scratch.READY), scratch.symbols),
     (sanitize.SYMBOLS, sanitize.symbols),
     (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),

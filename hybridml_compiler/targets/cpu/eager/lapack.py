@@ -44,7 +44,7 @@ def _routine(name: str, char: str) -> Any:
         from ..runtime import lapack
     except ImportError:
         return None
-    if not lapack.available():
+    if not lapack.has(name):
         return None
     pointer = ctypes.c_void_p
     return ctypes.CFUNCTYPE(ctypes.c_int64, pointer, pointer)(lapack.address(lapack.symbol(name, char)))

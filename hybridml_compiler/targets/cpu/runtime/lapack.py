@@ -24,14 +24,19 @@ def symbol(name: str, char: str) -> str:
     return f"hml_{name}_{LETTERS[char]}"
 
 
-def available() -> bool:
-    """Whether there are routines."""
-    return blas.gemm_symbols() is not None
+def has(name: str) -> bool:
+    """Whether there is a routine for a row."""
+    return name in NAMES and blas.gemm_symbols() is not None
 
 
 def address(symbol: str) -> int:
     """The address of `i64 routine(ptr operands, ptr sizes)`: 0, or 1 where it refuses a matrix."""
     return _library(symbol).address(symbol)
+
+
+def symbols(symbol: str) -> dict[str, int]:
+    """What generated code imports by this name; nothing where there is none."""
+    return {symbol: address(symbol)} if blas.gemm_symbols() is not None else {}
 
 
 @once

@@ -210,6 +210,10 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
     def wide(c: NativeBuilder, x: Any) -> Any:
         return c.fpext(x, double)
 
+    def put(c: NativeBuilder, x: Any, out: Any, index: Any) -> None:
+        with c.if_then(out != 0):  # one that nobody reads has no memory
+            c.store(c.fptrunc(x, r.scalar), r.at(out, index))
+
     def moderate(c: NativeBuilder, x: Any, power: Any) -> Any:
         size = c.intrinsic("fabs", double, [x], [double])
         big = c.fcmp_ordered(">", size, Literal(double, _BIG))
@@ -240,8 +244,8 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
                 total.value = moderate(c, c.fmul(total.value, part), power)
         if logarithm:
             less = Literal(double, "0xFFF0000000000000")
-            c.store(c.fptrunc(c.select(zero, Literal(double, _ZERO), sign.value), r.scalar), r.at(_ptr(operands, 1), index))
-            c.store(c.fptrunc(c.select(zero, less, total.value), r.scalar), r.at(_ptr(operands, 2), index))
+            put(c, c.select(zero, Literal(double, _ZERO), sign.value), _ptr(operands, 1), index)
+            put(c, c.select(zero, less, total.value), _ptr(operands, 2), index)
             return 0
         found = c.variable(c.fmul(total.value, sign.value))
         for factor, step in ((_BIG, -1), (_SMALL, 1)):
@@ -249,7 +253,7 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
                 c.break_if(c.icmp_signed("<=" if step < 0 else ">=", power.value, 0))
                 found.value = c.fmul(found.value, Literal(double, factor))
                 power.value += step
-        c.store(c.fptrunc(c.select(zero, Literal(double, _ZERO), found.value), r.scalar), r.at(_ptr(operands, 1), index))
+        put(c, c.select(zero, Literal(double, _ZERO), found.value), _ptr(operands, 1), index)
         return 0
 
     return one
