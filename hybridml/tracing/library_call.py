@@ -7,8 +7,8 @@ from typing import Any
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import HybridmlError
-from hybridml_compiler.ops.lapack import has_routine
 from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.lapack import has_routine
 
 from ..core.library import MISS, missed
 from ..core.tensor import Tensor
@@ -63,7 +63,9 @@ def has_other_bits(node: ir.Node) -> bool:
     op = node.op
     if op is None or node.kind == "scatter":  # which combine in the order of their indices
         return False
-    return (node.kind == "opaque" and not has_routine(op, node.inputs)) or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT)
+    return (node.kind == "opaque" and not has_routine(op, node.inputs)) or (
+        bool(op.reorders) and node.dtype.kind in dtypes.INEXACT
+    )
 
 
 def _before(native: Native, more: Given, *given: Any) -> Any:

@@ -29,6 +29,22 @@ def of_square(x: Any) -> Sizes:
     return math.prod(x.shape[:-2]), x.shape[-1]
 
 
+def of_svd(x: Any, full_matrices: bool) -> Sizes:
+    """Number of matrices, rows, columns, and the parameter."""
+    return *of_matrices(x), int(full_matrices)
+
+
+def of_qr(x: Any, mode: str) -> Sizes:
+    """Number of matrices, rows, columns, and columns of Q."""
+    batch, rows, columns = of_matrices(x)
+    return batch, rows, columns, rows if mode == "complete" else min(rows, columns)
+
+
+def of_values(x: Any) -> Sizes:
+    """Sizes for singular values alone."""
+    return of_svd(x, False)
+
+
 def of_system(x: Any, y: Any) -> Sizes | None:
     """Number of systems, unknowns, right sides, and elements from a matrix to the next, of both operands; None where a
     batch is neither that of the result nor a single matrix."""
@@ -72,7 +88,10 @@ def with_routine(
                 known.clear()
             found = sizes(measure, operands, params)
             made = None if found is None else infer(*map(of, operands), **params)
-            known[key] = found, [(aval.shape, aval.dtype) for aval in (made if isinstance(made, tuple) else [made] if made else [])]
+            known[key] = (
+                found,
+                [(aval.shape, aval.dtype) for aval in (made if isinstance(made, tuple) else [made] if made else [])],
+            )
         found, results = known[key]
         if found is not None:
             arrays = hooks.lapack(name, operands, found, results)

@@ -75,9 +75,7 @@ def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
     return HostCall(print_graph(graph), len(taken), len(results), routine), (*taken, *results)
 
 
-def _routine(
-    first: Node, operands: Sequence[Node], taken: Sequence[Node], results: Sequence[Node]
-) -> Routine | None:
+def _routine(first: Node, operands: Sequence[Node], taken: Sequence[Node], results: Sequence[Node]) -> Routine | None:
     op = first.op
     if op is None or op.routine is None or any(map(_is_number, first.inputs)):
         return None

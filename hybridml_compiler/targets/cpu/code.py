@@ -14,7 +14,7 @@ from ...sizes.dims import hint, structural
 from ...sizes.guards import collecting
 from ..base import Stage
 from .llvm.modules import Module, PlanModules, modules_of
-from .program import STEP, Loaded, StoredProgram, imports, NamedIn
+from .program import STEP, Loaded, NamedIn, StoredProgram, imports
 from .runtime import allocation, jit, threads
 from .runtime.linking import loader
 from .runtime.linking.loader import Library

@@ -1,5 +1,5 @@
 """Routines of linear algebra as addresses: `hml_cholesky_s` and others, each compiled when it is first asked for
-(`lapack_ir.py`, `lapack_routines_ir.py`).
+(`lapack_batches_ir.py`).
 
 They need the product that BLAS has; where there is none, NumPy computes what they would.
 """
@@ -15,7 +15,21 @@ from hybridml_compiler.targets.cpu.runtime import blas, jit, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 LETTERS = {"f": "s", "d": "d"}  # by NumPy's character of a dtype
-NAMES = ("cholesky", "solve", "solve_triangular", "inv", "det", "slogdet")
+# By the name of a row: LAPACK's routines that it calls, without the letter of their dtype.
+NAMES: dict[str, tuple[str, ...]] = {
+    "cholesky": (),
+    "solve": (),
+    "solve_triangular": (),
+    "inv": (),
+    "det": (),
+    "slogdet": (),
+    "lu": (),
+    "qr": ("geqrf", "orgqr"),
+    "svd": ("gesdd",),
+    "svdvals": ("gesdd",),
+    "eigh": ("syevd",),
+    "eigvalsh": ("syevd",),
+}
 SYMBOLS = tuple(f"hml_{name}_{letter}" for name in NAMES for letter in LETTERS.values())
 
 
@@ -26,7 +40,9 @@ def symbol(name: str, char: str) -> str:
 
 def has(name: str) -> bool:
     """Whether there is a routine for a row."""
-    return name in NAMES and blas.gemm_symbols() is not None
+    if name not in NAMES or blas.gemm_symbols() is None:
+        return False
+    return all([blas.lapack_symbol(letter + called) for called in NAMES[name] for letter in LETTERS.values()])
 
 
 def address(symbol: str) -> int:
@@ -36,22 +52,28 @@ def address(symbol: str) -> int:
 
 def symbols(symbol: str) -> dict[str, int]:
     """What generated code imports by this name; nothing where there is none."""
-    return {symbol: address(symbol)} if blas.gemm_symbols() is not None else {}
+    return {symbol: address(symbol)} if has(_parts(symbol)[0]) else {}
+
+
+def _parts(symbol: str) -> tuple[str, str]:
+    """The name of the row and the letter of a symbol."""
+    name, _, letter = symbol.removeprefix("hml_").rpartition("_")
+    return name, letter
 
 
 @once
 def _library(symbol: str) -> loader.Library:
-    _, name = symbol.split("_", 1)
-    name, letter = name.rsplit("_", 1)
+    name, letter = _parts(symbol)
+    called = {f"lapack_{c}": blas.lapack_symbol(letter + c) or 0 for c in NAMES[name]}
 
     def emit() -> str:
         from ..spec import host_spec
-        from . import lapack_routines_ir
+        from . import lapack_batches_ir
 
-        return lapack_routines_ir.text(name, letter, host_spec())
+        return lapack_batches_ir.text(name, letter, host_spec())
 
     source = jit.emitted_source(symbol, emit, "targets.cpu.runtime.lapack_*")
-    return loader.load([jit.compile_source(source)], _imports(), [symbol])
+    return loader.load([jit.compile_source(source)], _imports() | called, [symbol])
 
 
 @once

@@ -34,7 +34,7 @@ class Real:
         self.indices = VectorType(self.index, self.lanes)
         numbers = ", ".join(f"{self.index} {k}" for k in range(self.lanes))
         self.iota = Literal(self.indices, f"<{numbers}>")
-        self.every = Literal(VectorType(IntType(1), self.lanes), f"splat (i1 true)")
+        self.every = Literal(VectorType(IntType(1), self.lanes), "splat (i1 true)")
         self.forward, self.panel, self.swap = _forward(self), _panel(self), _swap(self)
         self.triangle = _triangle(self)
         self.columns = _columns(self)
@@ -54,7 +54,9 @@ class Real:
         """The value in every lane."""
         kind = VectorType(x.type, self.lanes)
         first = c.insert_element(Literal(kind, "poison"), x, i32(0))
-        return c.shuffle_vector(first, Literal(kind, "poison"), Literal(VectorType(KINDS["i32"], self.lanes), "zeroinitializer"))
+        return c.shuffle_vector(
+            first, Literal(kind, "poison"), Literal(VectorType(KINDS["i32"], self.lanes), "zeroinitializer")
+        )
 
     def lanes_of(self, c: NativeBuilder, i: Any) -> Any:
         """An i64 in every lane of a vector of indices."""
@@ -156,9 +158,7 @@ def blocks(c: NativeBuilder, given: Any, lo: Any, hi: Any, body: Callable[[Any, 
 
 def _forward(r: Real) -> Native:
     @native("void", "i64", "i64", "ptr", "i64", "i64", "i64", "ptr", "i64")
-    def forward(
-        c: NativeBuilder, n: Any, m: Any, t: Any, rows: Any, columns: Any, unit: Any, b: Any, ldb: Any
-    ) -> None:
+    def forward(c: NativeBuilder, n: Any, m: Any, t: Any, rows: Any, columns: Any, unit: Any, b: Any, ldb: Any) -> None:
         """b = t^-1 b of n rows, for a lower triangle whose rows and columns are so far apart; m is in vectors."""
         done = c.variable(0)
         for width in (_UNROLL, 1):
@@ -235,7 +235,9 @@ def _swap(r: Real) -> Native:
 
 
 def _panel(r: Real) -> Native:
-    tiny, large = ("0x3810000000000000", "0x4630000000000000") if r.size == 4 else ("0x0010000000000000", "0x4630000000000000")
+    tiny, large = (
+        ("0x3810000000000000", "0x4630000000000000") if r.size == 4 else ("0x0010000000000000", "0x4630000000000000")
+    )
 
     @native("i64", "i64", "i64", "ptr", "i64", "ptr")
     def panel(c: NativeBuilder, m: Any, n: Any, a: Any, lda: Any, pivots: Any) -> None:

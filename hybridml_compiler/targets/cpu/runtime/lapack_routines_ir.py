@@ -1,8 +1,10 @@
-"""Routines of lapack.py over batches: `i64 hml_NAME_LETTER(ptr operands, ptr dims)`, where `operands` are the addresses of
-dense arrays, results last, and `dims` the sizes that ops/lapack.py tells. The result is 0, or 1 where a matrix is
-refused or there is no memory: then results are undefined.
+"""Routines of lapack.py for one matrix of a batch, by the kernels of lapack_ir.py.
 
-Matrices of a batch are shared over the pool, and the columns of a large one.
+    one(c, operands, dims, index, space, work) -> 1 where the matrix is refused
+    needs(c, dims) -> bytes of `space`, and elements of LAPACK's working memory in them
+
+`operands` are the addresses of dense arrays, results last, null where nobody reads one; `dims` are the sizes that
+ops/lapack.py tells, and `index` is the number of the matrix. Matrices are copied to `space`, in padded rows.
 """
 
 from __future__ import annotations
@@ -10,21 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..llvm.native import KINDS, Native, NativeBuilder, native
-from ..llvm.native import text as module_text
+from ..llvm.native import KINDS, Native, NativeBuilder, i32, native
 from ..llvm.values import Literal
-from ..spec import CpuSpec
 from .lapack_ir import Real, blocks
 
-LINE = 64
-STACK = 12 << 10  # bytes of small matrices; callers may have small stacks
-HELD = 32  # rows from which products are BLAS's
 _ZERO, _ONE = "0.0", "1.0"
 _BIG, _SMALL = "0x5F30000000000000", "0x20B0000000000000"  # 2^500, 2^-500
 
 
-def _ptr(p: Any, k: int) -> Any:
-    return p.item(k, "ptr")
+Work = tuple[Any, ...]  # bytes; where LAPACK is called, its floats and integers
+One = Callable[..., Any]
+Needs = Callable[[NativeBuilder, Any], Work]
+
+
+def pointer(table: Any, k: int) -> Any:
+    """Entry k of a table of addresses."""
+    return table.item(k, "ptr")
 
 
 # ---------------------------------------------------------------- copies
@@ -46,14 +49,14 @@ def _row(r: Real, c: NativeBuilder, columns: Any, x: Any, w: Any, total: Any = N
         r.store(c, part, r.at(w, j))
 
 
-def _not_finite(r: Real, c: NativeBuilder, total: Any) -> Any:
+def not_finite(r: Real, c: NativeBuilder, total: Any) -> Any:
     """Whether such a vector is not of zeros."""
     found = c.intrinsic("vector.reduce.fadd", r.scalar, [r.number(_ZERO), total], [r.vector])
     return c.fcmp_unordered("!=", found, r.number(_ZERO))
 
 
-def _symmetric(r: Real, c: NativeBuilder, n: Any, x: Any, w: Any, ldw: Any) -> Any:
-    """(x + x^T) / 2 from the vector of the diagonal on, as `_copied`."""
+def symmetric(r: Real, c: NativeBuilder, n: Any, x: Any, w: Any, ldw: Any) -> Any:
+    """Copies (x + x^T) / 2, from the vector of the diagonal on; the result as of `_copied`."""
     total = c.variable(r.numbers(_ZERO))
     with c.each(r.padded(n), 0, r.lanes) as j:
         mask = r.below(c, n - j)
@@ -77,17 +80,16 @@ def _turned(r: Real, c: NativeBuilder, n: Any, w: Any, ldw: Any, out: Any) -> No
 
 
 # ---------------------------------------------------------------- one matrix
-# body(c, operands, dims, index, space) -> 1 where it is refused
 
 
 def _cholesky(r: Real) -> Callable[..., Any]:
-    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any) -> Any:
+    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
         ldw, step = r.padded(n), index * n * n
-        total = _symmetric(r, c, n, r.at(_ptr(operands, 0), step), space, ldw)
-        c.ret_if(_not_finite(r, c, total), 1)
+        total = symmetric(r, c, n, r.at(pointer(operands, 0), step), space, ldw)
+        c.ret_if(not_finite(r, c, total), 1)
         c.ret_if(r.cholesky(c, n, space, ldw) != 0, 1)
-        _turned(r, c, n, space, ldw, r.at(_ptr(operands, 1), step))
+        _turned(r, c, n, space, ldw, r.at(pointer(operands, 1), step))
         return 0
 
     return one
@@ -128,14 +130,18 @@ def _solved(r: Real) -> Native:
 
 def _out(r: Real, c: NativeBuilder, rows: Any, columns: Any, w: Any, ldw: Any, out: Any, ldo: Any) -> None:
     with c.each(rows) as i:
-        source, target = r.at(w, i * ldw), r.at(out, i * ldo)
-        with c.each(r.padded(columns), 0, r.lanes) as j:
-            r.store_some(c, r.load(c, r.at(source, j)), r.at(target, j), r.below(c, columns - j))
+        put_row(r, c, columns, r.at(w, i * ldw), r.at(out, i * ldo))
 
 
-def _order(c: NativeBuilder, n: Any, pivots: Any, order: Any) -> None:
-    """The rows of a matrix in the order that changes of rows bring them to."""
-    with c.each(n) as i:
+def put_row(r: Real, c: NativeBuilder, columns: Any, w: Any, out: Any) -> None:
+    """Copies a padded row to where there is no padding."""
+    with c.each(r.padded(columns), 0, r.lanes) as j:
+        r.store_some(c, r.load(c, r.at(w, j)), r.at(out, j), r.below(c, columns - j))
+
+
+def _order(c: NativeBuilder, rows: Any, pivots: Any, n: Any, order: Any) -> None:
+    """The order that n changes of rows bring them to."""
+    with c.each(rows) as i:
         (order + i * 8).store(i)
     with c.each(n) as i:
         other = order + pivots.item(i) * 8
@@ -146,19 +152,19 @@ def _order(c: NativeBuilder, n: Any, pivots: Any, order: Any) -> None:
 
 
 def _system(r: Real, part: Native, identity: bool) -> Callable[..., Any]:
-    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any) -> Any:
+    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
         m = n if identity else dims.item(2)
         ldw = r.padded(n)
-        x = r.at(_ptr(operands, 0), index * (n * n if identity else dims.item(3)))
-        y = Literal(KINDS["ptr"], "null") if identity else r.at(_ptr(operands, 1), index * dims.item(4))
-        out = r.at(_ptr(operands, 1 if identity else 2), index * n * m)
+        x = r.at(pointer(operands, 0), index * (n * n if identity else dims.item(3)))
+        y = Literal(KINDS["ptr"], "null") if identity else r.at(pointer(operands, 1), index * dims.item(4))
+        out = r.at(pointer(operands, 1 if identity else 2), index * n * m)
         _copied(r, c, n, n, x, space, ldw)
         pivots = r.at(space, n * ldw)
         order = pivots + n * 8
         b = order + n * 8
         c.ret_if(r.lu(c, n, n, space, ldw, pivots) != 0, 1)
-        _order(c, n, pivots, order)
+        _order(c, n, pivots, n, order)
         count = r.padded(m) // r.lanes
         r.shared(c, part, (n, m, space, order, y, out, b), count, r.block(c, count, n * n * m))
         return 0
@@ -167,10 +173,11 @@ def _system(r: Real, part: Native, identity: bool) -> Callable[..., Any]:
 
 
 def _bytes_of_system(r: Real, c: NativeBuilder, n: Any, m: Any) -> Any:
-    return n * (r.padded(n) + r.padded(m)) * r.size + n * 16
+    """Memory for the factors of a matrix, m columns beside them, and two orders of its rows."""
+    return n * (r.padded(n) + (0 if m is None else r.padded(m))) * r.size + n * 16
 
 
-def _triangular(r: Real) -> tuple[Callable[..., Any], Native]:
+def _triangular(r: Real) -> Callable[..., Any]:
     @native("void", "ptr", "i64", "i64")
     def substituted(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
         """Columns of the solution."""
@@ -188,10 +195,10 @@ def _triangular(r: Real) -> tuple[Callable[..., Any], Native]:
 
         blocks(c, given, lo, hi, each)
 
-    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any) -> Any:
+    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n, m, upper, unit = (dims.item(k) for k in (1, 2, 5, 6))
-        x, y = (r.at(_ptr(operands, k), index * dims.item(3 + k)) for k in (0, 1))
-        out = r.at(_ptr(operands, 2), index * n * m)
+        x, y = (r.at(pointer(operands, k), index * dims.item(3 + k)) for k in (0, 1))
+        out = r.at(pointer(operands, 2), index * n * m)
         with c.if_then(unit == 0):
             with c.each(n) as i:
                 c.ret_if(c.fcmp_ordered("==", r.get(c, r.at(x, i * (n + 1))), r.number(_ZERO)), 1)
@@ -199,7 +206,7 @@ def _triangular(r: Real) -> tuple[Callable[..., Any], Native]:
         r.shared(c, substituted, (n, m, x, upper, unit, y, out, space), count, r.block(c, count, n * n * m >> 1))
         return 0
 
-    return one, substituted
+    return one
 
 
 def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
@@ -222,11 +229,11 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
         factor = c.select(small, Literal(double, _BIG), Literal(double, _ONE))
         return c.fmul(x, c.select(big, Literal(double, _SMALL), factor))
 
-    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any) -> Any:
+    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
         ldw = r.padded(n)
         pivots = r.at(space, n * ldw)
-        _copied(r, c, n, n, r.at(_ptr(operands, 0), index * n * n), space, ldw)
+        _copied(r, c, n, n, r.at(pointer(operands, 0), index * n * n), space, ldw)
         zero = r.lu(c, n, n, space, ldw, pivots) != 0
         total, power = c.variable(Literal(double, _ZERO if logarithm else _ONE)), c.variable(0)
         sign = c.variable(Literal(double, _ONE))
@@ -244,8 +251,8 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
                 total.value = moderate(c, c.fmul(total.value, part), power)
         if logarithm:
             less = Literal(double, "0xFFF0000000000000")
-            put(c, c.select(zero, Literal(double, _ZERO), sign.value), _ptr(operands, 1), index)
-            put(c, c.select(zero, less, total.value), _ptr(operands, 2), index)
+            put(c, c.select(zero, Literal(double, _ZERO), sign.value), pointer(operands, 1), index)
+            put(c, c.select(zero, less, total.value), pointer(operands, 2), index)
             return 0
         found = c.variable(c.fmul(total.value, sign.value))
         for factor, step in ((_BIG, -1), (_SMALL, 1)):
@@ -253,84 +260,90 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
                 c.break_if(c.icmp_signed("<=" if step < 0 else ">=", power.value, 0))
                 found.value = c.fmul(found.value, Literal(double, factor))
                 power.value += step
-        put(c, c.select(zero, Literal(double, _ZERO), found.value), _ptr(operands, 1), index)
+        put(c, c.select(zero, Literal(double, _ZERO), found.value), pointer(operands, 1), index)
         return 0
 
     return one
 
 
-# ---------------------------------------------------------------- batches
+def _factors(r: Real) -> Callable[..., Any]:
+    """lu: a square or high matrix, and columns beside the square of a wide one."""
+
+    def put(c: NativeBuilder, i: Any, width: Any, w: Any, out: Any, lower: bool) -> None:
+        """Row i of a triangle; the lower one has ones on the diagonal."""
+        with c.each(r.padded(width), 0, r.lanes) as j:
+            part, inside = r.load(c, r.at(w, j)), r.below(c, i - j)
+            if lower:
+                rest = c.select(r.below(c, i + 1 - j), r.numbers(_ONE), r.numbers(_ZERO))
+                part = c.select(inside, part, rest)
+            else:
+                part = c.select(inside, r.numbers(_ZERO), part)
+            r.store_some(c, part, r.at(out, j), r.below(c, width - j))
+
+    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
+        rows, columns = dims.item(1), dims.item(2)
+        some = c.least(rows, columns)
+        rest = columns - some
+        ldw, ldb = r.padded(some), r.padded(rest)
+        beside = r.at(space, rows * ldw)
+        pivots = r.at(beside, rows * ldb)
+        order = pivots + rows * 8
+        x = r.at(pointer(operands, 0), index * rows * columns)
+        total = c.variable(r.numbers(_ZERO))
+        with c.each(rows) as i:
+            row = r.at(x, i * columns)
+            _row(r, c, some, row, r.at(space, i * ldw), total)
+            _row(r, c, rest, r.at(row, some), r.at(beside, i * ldb), total)
+        c.ret_if(not_finite(r, c, total.value), 1)
+        r.lu(c, rows, some, space, ldw, pivots)  # a pivot of 0 is no error here
+        _order(c, rows, pivots, some, order)
+        r.swap(c, beside, ldb, pivots, 0, some, ldb // r.lanes)
+        r.triangle(c, some, ldb // r.lanes, space, ldw, 1, 0, 1, beside, ldb)
+        p, lower, upper = (pointer(operands, k) for k in (1, 2, 3))
+        with c.if_then(p != 0):
+            out = r.at(p, index * rows * rows)
+            c.extern("ptr", "memset", out, i32(0), rows * rows * r.size)
+            with c.each(rows) as i:
+                c.store(r.number(_ONE), r.at(out, order.item(i) * rows + i))
+        with c.if_then(lower != 0):
+            with c.each(rows) as i:
+                put(c, i, some, r.at(space, i * ldw), r.at(lower, (index * rows + i) * some), True)
+        with c.if_then(upper != 0):
+            with c.each(some) as i:
+                out = r.at(upper, (index * some + i) * columns)
+                put(c, i, some, r.at(space, i * ldw), out, False)
+                put_row(r, c, rest, r.at(beside, i * ldb), r.at(out, some))
+        return 0
+
+    return one
 
 
-def _routine(r: Real, name: str, one: Callable[..., Any], nbytes: Callable[..., Any]) -> Native:
-    """`hml_NAME_LETTER`. `nbytes(c, dims)`: those that a matrix is worked on in."""
-
-    @native("i64", "ptr", "ptr", "i64", "ptr", name=f"{name}_one")
-    def single(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any) -> None:
-        c.ret(one(c, operands, dims, index, space))
-
-    @native("void", "ptr", "i64", "i64", name=f"{name}_part")
-    def part(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
-        operands, dims, size = given.item(0, "ptr"), given.item(1, "ptr"), given.item(2)
-        near = c.local("i8", STACK + LINE)
-        far = c.variable(Literal(KINDS["ptr"], "null"))
-        with c.if_then(size > STACK):
-            far.value = c.extern("ptr", "malloc", size + LINE)
-            with c.if_then(far.value == 0):
-                (given + 24).store(1)
-                c.ret_void()
-        start = c.select(size > STACK, far.value, near)
-        space = start + ((LINE - (c.word(start) & (LINE - 1))) & (LINE - 1))
-        with c.each(hi, lo) as index:
-            with c.if_then(single(c, operands, dims, index, space) != 0):
-                (given + 24).store(1)
-        c.extern("void", "free", far.value)
-
-    @native("i64", "ptr", "ptr", name=f"hml_{name}_{r.letter}")
-    def routine(c: NativeBuilder, operands: Any, dims: Any) -> None:
-        given, batch, n = c.local("i64", 4), dims.load(), dims.item(1)
-        for k, field in enumerate((operands, dims, nbytes(c, dims), 0)):
-            (given + 8 * k).store(field)
-        with c.if_then(n > HELD):
-            c.extern("void", "hml_blas_hold")
-        granule = _granule(c, n)
-        c.extern("void", "hml_parallel_chunks", c.symbol("hml_pool"), part.define(c.module), given, batch, granule, 4)
-        with c.if_then(n > HELD):
-            c.extern("void", "hml_blas_release")
-        c.ret(given.item(3))
-
-    return routine
+# ---------------------------------------------------------------- memory
 
 
-def _granule(c: NativeBuilder, n: Any) -> Any:
-    """Matrices that a thread takes at once: a range is no less than some microseconds of work."""
-    cube = n * n * n + 512
-    return c.greatest(c.udiv(Literal(KINDS["i64"], "65536"), cube), 1)
+def _square(r: Real) -> Needs:
+    return lambda c, dims: (_bytes_of_system(r, c, dims.item(1), None),)
 
 
-def text(name: str, letter: str, cpu: CpuSpec) -> str:
-    """LLVM IR of the module of a routine."""
-    return module_text(f"lapack_{name}_{letter}", cpu, routines(Real(letter, cpu))[name])
+def _right_sides(r: Real, at: int) -> Needs:
+    """Those of the matrix, and of as many columns as entry `at` of the sizes."""
+    return lambda c, dims: (_bytes_of_system(r, c, dims.item(1), dims.item(at)),)
 
 
-def routines(r: Real) -> dict[str, Native]:
-    """All routines, by name."""
-    solved = _solved(r)
-    triangular, _ = _triangular(r)
+def _wide(r: Real) -> Needs:
+    def needs(c: NativeBuilder, dims: Any) -> Work:
+        rows, columns = dims.item(1), dims.item(2)
+        return ((r.padded(columns) + r.lanes) * rows * r.size + rows * 16,)
 
-    def square(c: NativeBuilder, dims: Any) -> Any:
-        n = dims.item(1)
-        return n * r.padded(n) * r.size + n * 8
+    return needs
 
-    def system(c: NativeBuilder, dims: Any) -> Any:
-        return _bytes_of_system(r, c, dims.item(1), dims.item(2))
 
-    made = {
-        "cholesky": (_cholesky(r), square),
-        "solve": (_system(r, solved, False), system),
-        "solve_triangular": (triangular, system),
-        "inv": (_system(r, solved, True), lambda c, dims: _bytes_of_system(r, c, dims.item(1), dims.item(1))),
-        "det": (_determinant(r, False), square),
-        "slogdet": (_determinant(r, True), square),
-    }
-    return {name: _routine(r, name, *parts) for name, parts in made.items()}
+ROWS: dict[str, Callable[[Real], tuple[One, Needs]]] = {
+    "cholesky": lambda r: (_cholesky(r), _square(r)),
+    "solve": lambda r: (_system(r, _solved(r), False), _right_sides(r, 2)),
+    "solve_triangular": lambda r: (_triangular(r), _right_sides(r, 2)),
+    "inv": lambda r: (_system(r, _solved(r), True), _right_sides(r, 1)),
+    "det": lambda r: (_determinant(r, False), _square(r)),
+    "slogdet": lambda r: (_determinant(r, True), _square(r)),
+    "lu": lambda r: (_factors(r), _wide(r)),
+}

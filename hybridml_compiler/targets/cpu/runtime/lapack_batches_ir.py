@@ -1,0 +1,75 @@
+"""Routines of lapack.py over batches: `i64 hml_NAME_LETTER(ptr operands, ptr dims)`. The result is 0, or 1 where a
+matrix is refused or there is no memory: then results are undefined.
+
+Matrices of a batch are shared over the pool, each on one thread; of a single large one its columns are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..llvm.native import KINDS, Native, NativeBuilder, native
+from ..llvm.native import text as module_text
+from ..llvm.values import Literal
+from ..spec import CpuSpec
+from . import lapack_fortran_ir, lapack_routines_ir
+from .lapack_ir import SMALL, Real
+from .lapack_routines_ir import Needs, One
+
+LINE = 64
+STACK = 12 << 10  # bytes of small matrices; callers may have small stacks
+
+
+def text(name: str, letter: str, cpu: CpuSpec) -> str:
+    """LLVM IR of the module of a routine."""
+    r, fortran = Real(letter, cpu), name in lapack_fortran_ir.ROWS
+    made = (lapack_fortran_ir.ROWS if fortran else lapack_routines_ir.ROWS)[name](r)
+    return module_text(f"lapack_{name}_{letter}", cpu, _routine(r, name, *made, fortran))
+
+
+def _routine(r: Real, name: str, one: One, needs: Needs, fortran: bool) -> Native:
+    """`hml_NAME_LETTER`. `needs(c, dims)` tells the memory for a matrix; `fortran`: LAPACK computes it."""
+
+    @native("i64", "ptr", "ptr", "i64", "ptr", "ptr", name=f"{name}_one")
+    def single(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> None:
+        c.ret(one(c, operands, dims, index, space, work))
+
+    @native("void", "ptr", "i64", "i64", name=f"{name}_part")
+    def part(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
+        operands, dims, size = given.item(0, "ptr"), given.item(1, "ptr"), given.item(2)
+        near = c.local("i8", STACK + LINE)
+        far = c.variable(Literal(KINDS["ptr"], "null"))
+        with c.if_then(size > STACK):
+            far.value = c.extern("ptr", "malloc", size + LINE)
+            with c.if_then(far.value == 0):
+                (given + 24).store(1)
+                c.ret_void()
+        start = c.select(size > STACK, far.value, near)
+        space = start + ((LINE - (c.word(start) & (LINE - 1))) & (LINE - 1))
+        with c.each(hi, lo) as index:
+            with c.if_then(single(c, operands, dims, index, space, given + 32) != 0):
+                (given + 24).store(1)
+        c.extern("void", "free", far.value)
+
+    @native("i64", "ptr", "ptr", name=f"hml_{name}_{r.letter}")
+    def routine(c: NativeBuilder, operands: Any, dims: Any) -> None:
+        given, batch, n = c.local("i64", 6), dims.load(), dims.item(1)
+        held = (n > SMALL) if not fortran else c.icmp_unsigned("==", n, n)
+        with c.if_then(held):
+            c.extern("void", "hml_blas_hold")
+        size, *work = needs(c, dims)
+        for k, field in enumerate((operands, dims, size, 0, *work)):
+            (given + 8 * k).store(field)
+        granule = _granule(c, n)
+        c.extern("void", "hml_parallel_chunks", c.symbol("hml_pool"), part.define(c.module), given, batch, granule, 4)
+        with c.if_then(held):
+            c.extern("void", "hml_blas_release")
+        c.ret(given.item(3))
+
+    return routine
+
+
+def _granule(c: NativeBuilder, n: Any) -> Any:
+    """Matrices that a thread takes at once: a range is no less than some microseconds of work."""
+    cube = n * n * n + 512
+    return c.greatest(c.udiv(Literal(KINDS["i64"], "65536"), cube), 1)
