@@ -19,7 +19,8 @@ from .blas import NO_TRANS, ROW_MAJOR, TRANS
 
 SMALL = 32  # unknowns of a triangle that is solved without products
 WORK = 1 << 19  # multiply-adds from which the pool shares the columns of a step
-_UNROLL = 4  # vectors of columns that a solution takes at once
+COLUMNS, MOST_BLOCKS = 96, 32  # in a block, about; blocks that they are shared in
+_WIDTHS = (4, 2, 1)  # vectors of columns that a solution takes at once
 
 
 class Real:
@@ -116,6 +117,12 @@ class Real:
         """The number of elements of so many in whole vectors."""
         return (n + (self.lanes - 1)) & -self.lanes
 
+    def row(self, c: NativeBuilder, n: Any) -> Any:
+        """Elements from a padded row to the next: columns whose elements are multiples of 512 bytes apart share a few
+        sets of a cache."""
+        n = self.padded(n)
+        return c.select(((n * self.size) & 511) == 0, n + self.lanes, n)
+
     def half(self, c: NativeBuilder, n: Any) -> Any:
         """Half of so many columns, more than a vector of them, in whole vectors."""
         return self.padded(n >> 1)
@@ -137,9 +144,11 @@ class Real:
         c.extern("void", "hml_parallel_chunks", c.symbol("hml_pool"), part.define(c.module), given, count, block, 4)
 
     def block(self, c: NativeBuilder, count: Any, work: Any) -> Any:
-        """Vectors of columns in a block, of so many vectors and multiply-adds in all: an eighth, or all of little."""
-        some = c.greatest((count + 7) >> 3, _UNROLL)
-        return c.select(c.icmp_signed("<", work, WORK), c.greatest(count, 1), some)
+        """Vectors of columns in a block, of so many vectors and multiply-adds, or moves of elements, in all. Products want 64 columns or more;
+        little work is one block."""
+        few = c.greatest(count * self.lanes // COLUMNS, 1)
+        blocks = c.select(c.icmp_signed("<", work, WORK), 1, c.least(few, MOST_BLOCKS))
+        return c.greatest((count + blocks - 1) // blocks, 1)
 
 
 _ZERO = "0.0"
@@ -161,7 +170,7 @@ def _forward(r: Real) -> Native:
     def forward(c: NativeBuilder, n: Any, m: Any, t: Any, rows: Any, columns: Any, unit: Any, b: Any, ldb: Any) -> None:
         """b = t^-1 b of n rows, for a lower triangle whose rows and columns are so far apart; m is in vectors."""
         done = c.variable(0)
-        for width in (_UNROLL, 1):
+        for width in _WIDTHS:
             with c.loop():
                 c.break_if(m - done.value < width)
                 start = r.at(b, done.value * r.lanes)
@@ -246,17 +255,28 @@ def _panel(r: Real) -> Native:
         While the rows below a pivot change, the largest element of every column and its row are found.
         """
         bad = c.variable(0)
-        largest, where = c.variable(r.numbers("-1.0")), c.variable(Literal(r.indices, every(r.indices, "0")))
+        found = [[c.variable(r.numbers("-1.0")), c.variable(Literal(r.indices, every(r.indices, "0")))] for _ in "ab"]
 
-        def look(x: Any, i: Any) -> None:
+        def look(x: Any, i: Any, which: int) -> None:
+            largest, where = found[which]
             size = r.absolute(c, x)
-            more = c.fcmp_ordered(">", size, largest.value)
-            largest.value = c.select(more, size, largest.value)
-            where.value = c.select(more, r.lanes_of(c, i), where.value)
+            where.value = c.select(c.fcmp_ordered(">", size, largest.value), r.lanes_of(c, i), where.value)
+            largest.value = c.select(c.fcmp_ordered(">", size, largest.value), size, largest.value)
 
-        with c.each(m) as i:
-            look(r.load(c, r.at(a, i * lda)), i)
+        def each(start: Any, body: Callable[[Any, int], None]) -> None:
+            """Rows from `start` on, two at a time: each of them waits for the comparison before."""
+            even = start + ((m - start) & -2)
+            with c.each(even, start, 2) as i:
+                body(i, 0)
+                body(i + 1, 1)
+            with c.if_then(even != m):
+                body(even, 0)
+
+        each(c.variable(0).value, lambda i, which: look(r.load(c, r.at(a, i * lda)), i, which))
         with c.each(n) as k:
+            (largest, where), (other_largest, other_where) = found
+            more = c.fcmp_ordered(">", other_largest.value, largest.value)
+            where.value = c.select(more, other_where.value, where.value)
             pivot = c.zext(c.extract_element(where.value, k), KINDS["i64"])
             (pivots + k * 8).store(pivot)
             row, other = r.at(a, k * lda), r.at(a, pivot * lda)
@@ -272,15 +292,18 @@ def _panel(r: Real) -> Native:
             at = r.lanes_of(c, k)
             right, here = c.compare("icmp sgt", r.iota, at), c.compare("icmp eq", r.iota, at)
             tail = c.select(right, y, r.numbers(_ZERO))
-            largest.value = r.numbers("-1.0")
-            where.value = r.lanes_of(c, k + 1)
-            with c.each(m, k + 1) as i:
+            for largest, where in found:
+                largest.value, where.value = r.numbers("-1.0"), r.lanes_of(c, k + 1)
+
+            def eliminate(i: Any, which: int) -> None:
                 row = r.at(a, i * lda)
                 factor = r.splat(c, c.fmul(c.fmul(r.get(c, r.at(row, k)), scale), one))
                 left = r.minus_times(c, r.load(c, row), factor, tail)
                 left = c.select(here, factor, left)
                 r.store(c, left, row)
-                look(left, i)
+                look(left, i, which)
+
+            each(k + 1, eliminate)
         c.ret(bad.value)
 
     return panel
@@ -371,11 +394,21 @@ def _cholesky(r: Real) -> Native:
         """What is left of the matrix, up to the diagonal."""
         n, lda, a, m = (given.item(k, kind) for k, kind in enumerate(("i64", "i64", "ptr", "i64"), 1))
 
+        top, corner = r.at(a, n), r.at(a, n * (lda + 1))
+
+        def update(row: Any, rows: Any, column: Any, count: Any) -> None:
+            left, right = r.at(top, row), r.at(top, column)
+            out = r.at(corner, row * lda + column)
+            r.minus_product(c, rows, count * r.lanes, n, left, lda, right, lda, out, lda, i32(TRANS))
+
         def each(first: Any, count: Any) -> None:
-            rows = c.least((first + count) * r.lanes, m)
-            top, corner = r.at(a, n), r.at(a, n * (lda + 1))
-            column = r.at(top, first * r.lanes), r.at(corner, first * r.lanes)
-            r.minus_product(c, rows, count * r.lanes, n, top, lda, column[0], lda, column[1], lda, i32(TRANS))
+            """Rows above the block's triangle, and that by halves of its columns: a quarter of it is in vain."""
+            start, half = first * r.lanes, count >> 1
+            some = half * r.lanes
+            middle = start + some
+            with c.if_then(middle != 0):
+                update(c.variable(0).value, middle, start, count)
+            update(middle, c.least((count - half) * r.lanes, m - middle), middle, count - half)
 
         blocks(c, given, lo, hi, each)
 

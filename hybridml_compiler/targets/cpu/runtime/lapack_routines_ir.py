@@ -55,41 +55,62 @@ def not_finite(r: Real, c: NativeBuilder, total: Any) -> Any:
     return c.fcmp_unordered("!=", found, r.number(_ZERO))
 
 
-def symmetric(r: Real, c: NativeBuilder, n: Any, x: Any, w: Any, ldw: Any) -> Any:
-    """Copies (x + x^T) / 2, from the vector of the diagonal on; the result as of `_copied`."""
-    total = c.variable(r.numbers(_ZERO))
-    with c.each(r.padded(n), 0, r.lanes) as j:
-        mask = r.below(c, n - j)
-        with c.each(c.least(j + r.lanes, n)) as i:
-            one = r.load_some(c, r.at(x, i * n + j), mask)
-            other = r.gather(c, r.at(x, j * n + i), n, mask)
-            both = c.fadd(c.fmul(one, r.numbers(_ZERO)), c.fmul(other, r.numbers(_ZERO)))
-            total.value = c.fadd(total.value, both)
-            r.store(c, c.fmul(c.fadd(one, other), r.numbers("0.5")), r.at(w, i * ldw + j))
-    return total.value
+def symmetric(r: Real) -> Native:
+    @native("void", "ptr", "i64", "i64")
+    def copied(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
+        n, x, w, ldw, flag = (given.item(k, kind) for k, kind in enumerate(("i64", "ptr", "ptr", "i64", "ptr"), 1))
+        total = c.variable(r.numbers(_ZERO))
+        with c.each(hi, lo) as chunk:
+            j = chunk * r.lanes
+            mask = r.below(c, n - j)
+            with c.each(c.least(j + r.lanes, n)) as i:
+                one = r.load_some(c, r.at(x, i * n + j), mask)
+                other = r.gather(c, r.at(x, j * n + i), n, mask)
+                both = c.fadd(c.fmul(one, r.numbers(_ZERO)), c.fmul(other, r.numbers(_ZERO)))
+                total.value = c.fadd(total.value, both)
+                r.store(c, c.fmul(c.fadd(one, other), r.numbers("0.5")), r.at(w, i * ldw + j))
+        with c.if_then(not_finite(r, c, total.value)):
+            flag.store(1)
+
+    @native("i64", "i64", "ptr", "ptr", "i64")
+    def symmetric(c: NativeBuilder, n: Any, x: Any, w: Any, ldw: Any) -> None:
+        """Copies (x + x^T) / 2, from the vector of the diagonal on; 1 where an element is not finite."""
+        flag, count = c.local("i64"), r.padded(n) // r.lanes
+        flag.store(0)
+        r.shared(c, copied, (n, x, w, ldw, flag), count, r.block(c, count, n * n))
+        c.ret(flag.load())
+
+    return symmetric
 
 
-def _turned(r: Real, c: NativeBuilder, n: Any, w: Any, ldw: Any, out: Any) -> None:
-    """The transpose of an upper triangle, with zeros above."""
-    with c.each(r.padded(n), 0, r.lanes) as j:
-        inside = r.below(c, n - j)
-        with c.each(n) as i:
-            mask = r.below(c, i + 1 - j)
-            part = r.gather(c, r.at(w, j * ldw + i), ldw, mask)
-            r.store_some(c, part, r.at(out, i * n + j), inside)
+def _turned(r: Real) -> Native:
+    @native("void", "ptr", "i64", "i64")
+    def turned(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
+        """The transpose of an upper triangle, with zeros above."""
+        n, w, ldw, out = (given.item(k, kind) for k, kind in enumerate(("i64", "ptr", "i64", "ptr"), 1))
+        with c.each(hi, lo) as chunk:
+            j = chunk * r.lanes
+            inside = r.below(c, n - j)
+            with c.each(n) as i:
+                part = r.gather(c, r.at(w, j * ldw + i), ldw, r.below(c, i + 1 - j))
+                r.store_some(c, part, r.at(out, i * n + j), inside)
+
+    return turned
 
 
 # ---------------------------------------------------------------- one matrix
 
 
 def _cholesky(r: Real) -> Callable[..., Any]:
+    copied, turned = symmetric(r), _turned(r)
+
     def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
-        ldw, step = r.padded(n), index * n * n
-        total = symmetric(r, c, n, r.at(pointer(operands, 0), step), space, ldw)
-        c.ret_if(not_finite(r, c, total), 1)
+        ldw, step = r.row(c, n), index * n * n
+        c.ret_if(copied(c, n, r.at(pointer(operands, 0), step), space, ldw) != 0, 1)
         c.ret_if(r.cholesky(c, n, space, ldw) != 0, 1)
-        _turned(r, c, n, space, ldw, r.at(pointer(operands, 1), step))
+        count = r.padded(n) // r.lanes
+        r.shared(c, turned, (n, space, ldw, r.at(pointer(operands, 1), step)), count, r.block(c, count, n * n))
         return 0
 
     return one
@@ -101,7 +122,7 @@ def _solved(r: Real) -> Native:
         """Columns of the solution: from rows of y in this order, or of the identity where there is no y."""
         fields = ("i64", "i64", "ptr", "ptr", "ptr", "ptr", "ptr")
         n, m, w, order, y, out, b = (given.item(k, kind) for k, kind in enumerate(fields, 1))
-        ldw, ldb = r.padded(n), r.padded(m)
+        ldw, ldb = r.row(c, n), r.row(c, m)
 
         def each(first: Any, count: Any) -> None:
             start, width = first * r.lanes, count * r.lanes
@@ -155,7 +176,7 @@ def _system(r: Real, part: Native, identity: bool) -> Callable[..., Any]:
     def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
         m = n if identity else dims.item(2)
-        ldw = r.padded(n)
+        ldw = r.row(c, n)
         x = r.at(pointer(operands, 0), index * (n * n if identity else dims.item(3)))
         y = Literal(KINDS["ptr"], "null") if identity else r.at(pointer(operands, 1), index * dims.item(4))
         out = r.at(pointer(operands, 1 if identity else 2), index * n * m)
@@ -174,7 +195,7 @@ def _system(r: Real, part: Native, identity: bool) -> Callable[..., Any]:
 
 def _bytes_of_system(r: Real, c: NativeBuilder, n: Any, m: Any) -> Any:
     """Memory for the factors of a matrix, m columns beside them, and two orders of its rows."""
-    return n * (r.padded(n) + (0 if m is None else r.padded(m))) * r.size + n * 16
+    return n * (r.row(c, n) + (0 if m is None else r.row(c, m))) * r.size + n * 16
 
 
 def _triangular(r: Real) -> Callable[..., Any]:
@@ -183,7 +204,7 @@ def _triangular(r: Real) -> Callable[..., Any]:
         """Columns of the solution."""
         fields = ("i64", "i64", "ptr", "i64", "i64", "ptr", "ptr", "ptr")
         n, m, x, upper, unit, y, out, b = (given.item(k, kind) for k, kind in enumerate(fields, 1))
-        ldb = r.padded(m)
+        ldb = r.row(c, m)
 
         def each(first: Any, count: Any) -> None:
             start = first * r.lanes
@@ -231,7 +252,7 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
 
     def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
-        ldw = r.padded(n)
+        ldw = r.row(c, n)
         pivots = r.at(space, n * ldw)
         _copied(r, c, n, n, r.at(pointer(operands, 0), index * n * n), space, ldw)
         zero = r.lu(c, n, n, space, ldw, pivots) != 0
@@ -284,7 +305,7 @@ def _factors(r: Real) -> Callable[..., Any]:
         rows, columns = dims.item(1), dims.item(2)
         some = c.least(rows, columns)
         rest = columns - some
-        ldw, ldb = r.padded(some), r.padded(rest)
+        ldw, ldb = r.row(c, some), r.row(c, rest)
         beside = r.at(space, rows * ldw)
         pivots = r.at(beside, rows * ldb)
         order = pivots + rows * 8
@@ -333,7 +354,7 @@ def _right_sides(r: Real, at: int) -> Needs:
 def _wide(r: Real) -> Needs:
     def needs(c: NativeBuilder, dims: Any) -> Work:
         rows, columns = dims.item(1), dims.item(2)
-        return ((r.padded(columns) + r.lanes) * rows * r.size + rows * 16,)
+        return ((r.padded(columns) + 3 * r.lanes) * rows * r.size + rows * 16,)
 
     return needs
 
