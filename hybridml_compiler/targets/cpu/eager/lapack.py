@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....once import once
+from ..runtime.allocation import empty
 
 _MOST = 4096
 _known: dict[Any, Any] = {}
@@ -27,7 +28,7 @@ def run(
             _known.clear()
         dims = _known[sizes] = (ctypes.c_int64 * len(sizes))(*sizes)
     given = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in operands]
-    made = [np.empty(*result) for result in results]
+    made = [empty(*result) for result in results]
     table = _table(len(given) + len(made))(*[x.ctypes.data for x in (*given, *made)])
     return None if routine(table, dims) else made
 

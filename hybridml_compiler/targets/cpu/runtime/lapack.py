@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from hybridml_compiler.once import once
-from hybridml_compiler.targets.cpu.runtime import blas, jit, threads
+from hybridml_compiler.targets.cpu.runtime import allocation, blas, jit, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 LETTERS = {"f": "s", "d": "d"}  # by NumPy's character of a dtype
@@ -80,4 +80,5 @@ def _library(symbol: str) -> loader.Library:
 def _imports() -> dict[str, int]:
     libc: Any = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
     found = {name: loader.address_of(getattr(libc, name)) for name in ("malloc", "free", "log")}
+    found |= allocation.handler().functions  # none but on Linux
     return found | (blas.gemm_symbols() or {}) | blas.hold_symbols() | threads.symbols()

@@ -6,9 +6,10 @@ Matrices of a batch are shared over the pool, each on one thread; of a single la
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from ..llvm.native import KINDS, Native, NativeBuilder, native
+from ..llvm.native import KINDS, NULL, Native, NativeBuilder, native
 from ..llvm.native import text as module_text
 from ..llvm.values import Literal
 from ..spec import CpuSpec
@@ -18,6 +19,8 @@ from .lapack_routines_ir import Needs, One
 
 LINE = 64
 STACK = 12 << 10  # bytes of small matrices; callers may have small stacks
+LARGE = 128 << 10  # bytes of memory that the C library gets from the kernel each time
+KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used again
 
 
 def text(name: str, letter: str, cpu: CpuSpec) -> str:
@@ -40,7 +43,7 @@ def _routine(r: Real, name: str, one: One, needs: Needs, fortran: bool) -> Nativ
         near = c.local("i8", STACK + LINE)
         far = c.variable(Literal(KINDS["ptr"], "null"))
         with c.if_then(size > STACK):
-            far.value = c.extern("ptr", "malloc", size + LINE)
+            far.value = _taken(c, size + LINE)
             with c.if_then(far.value == 0):
                 (given + 24).store(1)
                 c.ret_void()
@@ -49,7 +52,8 @@ def _routine(r: Real, name: str, one: One, needs: Needs, fortran: bool) -> Nativ
         with c.each(hi, lo) as index:
             with c.if_then(single(c, operands, dims, index, space, given + 32) != 0):
                 (given + 24).store(1)
-        c.extern("void", "free", far.value)
+        with c.if_then(size > STACK):
+            _given_back(c, far.value, size + LINE)
 
     @native("i64", "ptr", "ptr", name=f"hml_{name}_{r.letter}")
     def routine(c: NativeBuilder, operands: Any, dims: Any) -> None:
@@ -67,6 +71,26 @@ def _routine(r: Real, name: str, one: One, needs: Needs, fortran: bool) -> Nativ
         c.ret(given.item(3))
 
     return routine
+
+
+def _taken(c: NativeBuilder, size: Any) -> Any:
+    """Memory of so many bytes, or null. Large blocks are those that arrays leave: the C library gives its own back to
+    the kernel, and a page that comes again is filled with zeros."""
+    found = c.variable(Literal(KINDS["ptr"], "null"))
+    if KEPT:
+        with c.if_then(size >= LARGE):
+            found.value = c.extern("ptr", "hml_malloc", NULL, size)
+    with c.if_then((size < LARGE) if KEPT else size >= 0):
+        found.value = c.extern("ptr", "malloc", size)
+    return found.value
+
+
+def _given_back(c: NativeBuilder, memory: Any, size: Any) -> None:
+    if KEPT:
+        with c.if_then(size >= LARGE):
+            c.extern("void", "hml_free", NULL, memory, size)
+    with c.if_then((size < LARGE) if KEPT else size >= 0):
+        c.extern("void", "free", memory)
 
 
 def _granule(c: NativeBuilder, n: Any) -> Any:

@@ -144,8 +144,8 @@ class Real:
         c.extern("void", "hml_parallel_chunks", c.symbol("hml_pool"), part.define(c.module), given, count, block, 4)
 
     def block(self, c: NativeBuilder, count: Any, work: Any) -> Any:
-        """Vectors of columns in a block, of so many vectors and multiply-adds, or moves of elements, in all. Products want 64 columns or more;
-        little work is one block."""
+        """Vectors of columns in a block, of so many vectors and multiply-adds, or moves of elements, in all. Products
+        want 64 columns or more; little work is one block."""
         few = c.greatest(count * self.lanes // COLUMNS, 1)
         blocks = c.select(c.icmp_signed("<", work, WORK), 1, c.least(few, MOST_BLOCKS))
         return c.greatest((count + blocks - 1) // blocks, 1)
