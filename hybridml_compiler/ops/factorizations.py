@@ -1,4 +1,5 @@
-"""Factorisations: Cholesky, LU, QR, singular values, eigenvalues. LAPACK computes them, through NumPy.
+"""Factorisations: Cholesky, LU, QR, singular values, eigenvalues. A target's routine or NumPy computes them
+([Note: LAPACK]).
 
 Rules are in the usual convention (`conjugated`). Sources: Giles, An extended collection of matrix derivative results,
 2008; Seeger et al., Auto-differentiating linear algebra, 2017; Walter and Lehmann, Algorithmic differentiation of

@@ -1,6 +1,7 @@
 """Functions of a matrix: inverses, determinants, exponentials.
 
-LAPACK computes them, through NumPy, one call per batch. Rules of analytic functions are plain transposes.
+A target's routine or NumPy computes them, one call per batch ([Note: LAPACK]). Rules of analytic functions are plain
+transposes.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ A row carries everything that the framework knows of an operation:
                                          per axis, "named" is an axis or several
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
+  routine                                sizes for a target's own routine, called instead of NumPy (lapack.py)
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -37,7 +38,8 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order
   control    no expression: it runs graphs that its parameters hold, see control.py
-  opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step
+  opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step, unless the
+             target has its `routine`
 
 A row with several `results` (names, for people) has an `infer` and an `eager` that give tuples. In its rule `g` and
 `out` are tuples, an entry of `g` None where nothing used that result. A graph has one node per result; they differ in

@@ -23,7 +23,7 @@ def _rng() -> np.random.Generator:
 
 
 def _general(*shape: int, dtype: str = "f8") -> Array:
-    made: Array = (_rng().standard_normal(shape) + np.sqrt(shape[-1]) * np.eye(*shape[-2:])).astype(dtype)
+    made: Array = (_rng().standard_normal(shape) + np.sqrt(shape[-1]) * np.eye(shape[-2], shape[-1])).astype(dtype)
     return made
 
 
@@ -61,7 +61,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("n", SIZES)
 def test_results_are_those_of_the_definition(n: int, dtype: str) -> None:
-    close = {"rtol": 2e-3, "atol": 2e-3} if dtype == "f4" else {"rtol": 1e-9, "atol": 1e-10}
+    close: dict[str, Any] = {"rtol": 2e-3, "atol": 2e-3} if dtype == "f4" else {"rtol": 1e-9, "atol": 1e-10}
     x, p = _general(n, n, dtype=dtype), _positive(n, n, dtype=dtype)
     t, y = hm.tensor(x), _rng().standard_normal((n, 5)).astype(dtype)
     factor = L.cholesky(hm.tensor(p)).numpy()
@@ -86,10 +86,13 @@ def test_results_are_those_of_the_definition(n: int, dtype: str) -> None:
             np.testing.assert_allclose(back / scale, y / scale, **close)
 
 
-@pytest.mark.parametrize("shape", [(40, 40), (40, 23), (23, 40), (1, 9), (9, 1), (3, 20, 12), (3, 12, 20)])
+SHAPES = ((40, 40), (40, 23), (23, 40), (150, 70), (70, 150), (129, 130), (1, 9), (9, 1), (3, 20, 12), (3, 12, 20))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_factors_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
-    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == "f4" else {"rtol": 1e-11, "atol": 1e-11}
+    close: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4} if dtype == "f4" else {"rtol": 1e-11, "atol": 1e-11}
     x = _rng().standard_normal(shape).astype(dtype)
     p, lower, upper = _arrays(L.lu(hm.tensor(x)))
     np.testing.assert_allclose(p @ lower @ upper, x, **close)
@@ -218,6 +221,18 @@ def test_numbers_at_the_ends_of_their_range(dtype: str) -> None:
     assert L.det(hm.tensor(np.diag([large, large, 1 / large, 1 / large]).astype(dtype))).item() == pytest.approx(1)
     assert L.det(hm.tensor(np.diag([large, large]).astype(dtype))).item() == np.inf
     assert L.det(hm.tensor(np.diag([1 / large, 1 / large]).astype(dtype))).item() == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_reflections_of_columns_whose_norms_have_no_square(dtype: str) -> None:
+    """LAPACK scales them: of our own reflections the squares would be 0 or infinite."""
+    x = _rng().standard_normal((60, 50)).astype(dtype)
+    scale = np.finfo(dtype).smallest_normal * 1e6
+    for made in (x * scale, x / scale, np.where(np.arange(50) < 40, x, 0), np.zeros_like(x)):
+        q, r = _arrays(L.qr(hm.tensor(made.astype(dtype))))
+        largest = np.abs(made).max() or 1
+        np.testing.assert_allclose(q @ (r / largest), made / largest, atol=1e-5 if dtype == "f4" else 1e-13)
+        np.testing.assert_allclose(q.T @ q, np.eye(50), atol=1e-5 if dtype == "f4" else 1e-13)
 
 
 def test_nan_and_infinity_are_results_of_solutions() -> None:

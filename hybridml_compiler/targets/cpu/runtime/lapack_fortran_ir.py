@@ -10,6 +10,7 @@ from typing import Any
 from ..llvm.native import KINDS, NativeBuilder
 from ..llvm.values import Literal
 from .lapack_ir import Real
+from .lapack_qr_ir import FROM, bytes_of_qr, own_qr
 from .lapack_routines_ir import Needs, One, Work, not_finite, pointer, put_row, symmetric
 
 _ASK = -1  # the size of working memory that asks for the best one
@@ -34,7 +35,8 @@ def _place(c: NativeBuilder, arg: Any) -> Any:
 
 def _asked(r: Real, c: NativeBuilder, memory: Any) -> Any:
     """The size that a routine has answered with, a number of its dtype, in whole vectors."""
-    return r.padded(c.fptoui(r.get(c, memory), KINDS["i64"]) + r.lanes)
+    size: Any = c.fptoui(r.get(c, memory), KINDS["i64"])
+    return r.padded(size + r.lanes)
 
 
 def _by_columns(
@@ -58,7 +60,7 @@ def _by_columns(
 
 def eigh(r: Real, vectors: bool) -> tuple[One, Needs]:
     """`syevd`: eigenvalues, and eigenvectors if they are wanted."""
-    job, copied = "V" if vectors else "N", symmetric(r)
+    job, averaged = "V" if vectors else "N", symmetric(r)
 
     def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n, (floats, integers) = dims.item(1), (work.item(0), work.item(1))
@@ -66,7 +68,7 @@ def eigh(r: Real, vectors: bool) -> tuple[One, Needs]:
         values = r.at(space, n * ldw)
         memory = r.at(values, ldw)
         whole = r.at(memory, floats)
-        c.ret_if(copied(c, n, r.at(pointer(operands, 0), index * n * n), space, ldw) != 0, 1)
+        c.ret_if(averaged(c, n, r.at(pointer(operands, 0), index * n * n), space, ldw) != 0, 1)
         failed = _call(
             r, c, "syevd", job, "L", n, space, ldw, values, memory, floats, whole, integers
         )  # fmt: skip
@@ -83,7 +85,8 @@ def eigh(r: Real, vectors: bool) -> tuple[One, Needs]:
         ldw = r.padded(n)
         count.store(0)
         _call(r, c, "syevd", job, "L", n, answer, ldw, answer, answer, _ASK, count, _ASK)
-        floats, integers = _asked(r, c, answer), c.zext(count.load("i32"), KINDS["i64"])
+        floats: Any = _asked(r, c, answer)
+        integers: Any = c.zext(count.load("i32"), KINDS["i64"])
         return ((n + 1) * ldw + floats) * r.size + integers * 8, floats, integers
 
     return one, work
@@ -155,7 +158,10 @@ def svd(r: Real, vectors: bool) -> tuple[One, Needs]:
 
 
 def qr(r: Real) -> tuple[One, Needs]:
-    """`geqrf` and `orgqr`: the triangle, and the orthonormal columns if they are wanted."""
+    """`geqrf` and `orgqr`: the triangle, and the orthonormal columns if they are wanted. Of many columns they are ours,
+    unless the squares of their norms are out of range."""
+
+    own = own_qr(r)
 
     def measures(c: NativeBuilder, dims: Any) -> tuple[Any, ...]:
         rows, columns, inner = (dims.item(k) for k in (1, 2, 3))
@@ -163,6 +169,9 @@ def qr(r: Real) -> tuple[One, Needs]:
 
     def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         rows, columns, inner, some, most = measures(c, dims)
+        with c.if_then(some > FROM):
+            found = own(c, operands, dims, index, space)
+            c.ret_if(found != 2, found)
         factors = r.at(space, r.padded(rows * most))
         memory, floats = r.at(factors, r.padded(some)), work.item(0)
         x, q, triangle = (pointer(operands, k) for k in range(3))
@@ -184,7 +193,9 @@ def qr(r: Real) -> tuple[One, Needs]:
         first = _asked(r, c, answer)
         _call(r, c, "orgqr", rows, inner, some, answer, rows, answer, answer, _ASK)
         floats = c.greatest(first, _asked(r, c, answer))
-        return (r.padded(rows * most) + r.padded(some) + floats) * r.size, floats, Literal(KINDS["i64"], "0")
+        size = (r.padded(rows * most) + r.padded(some) + floats) * r.size
+        size = c.select(some > FROM, c.greatest(size, bytes_of_qr(r, c, dims)), size)
+        return size, floats, Literal(KINDS["i64"], "0")
 
     return one, work
 

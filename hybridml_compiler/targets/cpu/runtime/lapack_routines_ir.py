@@ -33,7 +33,7 @@ def pointer(table: Any, k: int) -> Any:
 # ---------------------------------------------------------------- copies
 
 
-def _copied(r: Real, c: NativeBuilder, rows: Any, columns: Any, x: Any, w: Any, ldw: Any) -> Any:
+def copied(r: Real, c: NativeBuilder, rows: Any, columns: Any, x: Any, w: Any, ldw: Any) -> Any:
     """Copies a dense matrix into padded rows; a vector that is not a number where an element is not finite."""
     total = c.variable(r.numbers(_ZERO))
     with c.each(rows) as i:
@@ -57,7 +57,7 @@ def not_finite(r: Real, c: NativeBuilder, total: Any) -> Any:
 
 def symmetric(r: Real) -> Native:
     @native("void", "ptr", "i64", "i64")
-    def copied(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
+    def averaged(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
         n, x, w, ldw, flag = (given.item(k, kind) for k, kind in enumerate(("i64", "ptr", "ptr", "i64", "ptr"), 1))
         total = c.variable(r.numbers(_ZERO))
         with c.each(hi, lo) as chunk:
@@ -77,7 +77,7 @@ def symmetric(r: Real) -> Native:
         """Copies (x + x^T) / 2, from the vector of the diagonal on; 1 where an element is not finite."""
         flag, count = c.local("i64"), r.padded(n) // r.lanes
         flag.store(0)
-        r.shared(c, copied, (n, x, w, ldw, flag), count, r.block(c, count, n * n))
+        r.shared(c, averaged, (n, x, w, ldw, flag), count, r.block(c, count, n * n))
         c.ret(flag.load())
 
     return symmetric
@@ -102,12 +102,12 @@ def _turned(r: Real) -> Native:
 
 
 def _cholesky(r: Real) -> Callable[..., Any]:
-    copied, turned = symmetric(r), _turned(r)
+    averaged, turned = symmetric(r), _turned(r)
 
     def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         n = dims.item(1)
         ldw, step = r.row(c, n), index * n * n
-        c.ret_if(copied(c, n, r.at(pointer(operands, 0), step), space, ldw) != 0, 1)
+        c.ret_if(averaged(c, n, r.at(pointer(operands, 0), step), space, ldw) != 0, 1)
         c.ret_if(r.cholesky(c, n, space, ldw) != 0, 1)
         count = r.padded(n) // r.lanes
         r.shared(c, turned, (n, space, ldw, r.at(pointer(operands, 1), step)), count, r.block(c, count, n * n))
@@ -180,7 +180,7 @@ def _system(r: Real, part: Native, identity: bool) -> Callable[..., Any]:
         x = r.at(pointer(operands, 0), index * (n * n if identity else dims.item(3)))
         y = Literal(KINDS["ptr"], "null") if identity else r.at(pointer(operands, 1), index * dims.item(4))
         out = r.at(pointer(operands, 1 if identity else 2), index * n * m)
-        _copied(r, c, n, n, x, space, ldw)
+        copied(r, c, n, n, x, space, ldw)
         pivots = r.at(space, n * ldw)
         order = pivots + n * 8
         b = order + n * 8
@@ -245,7 +245,8 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
     def moderate(c: NativeBuilder, x: Any, power: Any) -> Any:
         size = c.intrinsic("fabs", double, [x], [double])
         big = c.fcmp_ordered(">", size, Literal(double, _BIG))
-        small = c.fcmp_ordered("<", size, Literal(double, _SMALL)) & c.fcmp_ordered(">", size, Literal(double, _ZERO))
+        small: Any = c.fcmp_ordered("<", size, Literal(double, _SMALL))
+        small = small & c.fcmp_ordered(">", size, Literal(double, _ZERO))
         power.value = c.select(big, power.value + 1, c.select(small, power.value - 1, power.value))
         factor = c.select(small, Literal(double, _BIG), Literal(double, _ONE))
         return c.fmul(x, c.select(big, Literal(double, _SMALL), factor))
@@ -254,7 +255,7 @@ def _determinant(r: Real, logarithm: bool) -> Callable[..., Any]:
         n = dims.item(1)
         ldw = r.row(c, n)
         pivots = r.at(space, n * ldw)
-        _copied(r, c, n, n, r.at(pointer(operands, 0), index * n * n), space, ldw)
+        copied(r, c, n, n, r.at(pointer(operands, 0), index * n * n), space, ldw)
         zero = r.lu(c, n, n, space, ldw, pivots) != 0
         total, power = c.variable(Literal(double, _ZERO if logarithm else _ONE)), c.variable(0)
         sign = c.variable(Literal(double, _ONE))
