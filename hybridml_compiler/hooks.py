@@ -31,7 +31,7 @@ class Hooks:
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
-    # (name of a row, arrays, sizes of ops/lapack.py, shapes and dtypes of its results) -> its results, or None where
+    # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
     # they are NumPy's to compute. __init__.py: targets/cpu/eager/lapack.py.
     lapack: Callable[..., Sequence[np.ndarray] | None]
 

@@ -8,7 +8,7 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.graph import ir
-from hybridml_compiler.ops.lapack import has_routine
+from hybridml_compiler.ops.routines import has_routine
 
 from ..core.library import MISS, missed
 from ..core.tensor import Tensor

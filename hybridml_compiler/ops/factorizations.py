@@ -21,7 +21,6 @@ from ..errors import ArgumentError, ShapeError
 from . import movement
 from .complex import real
 from .contraction import matmul
-from .lapack import of_matrices, of_qr, of_square, of_svd, of_values
 from .matrices import (
     Array,
     adjoint,
@@ -45,6 +44,7 @@ from .matrices import (
     symmetric,
 )
 from .op import Op
+from .routines import of_matrices, of_qr, of_square, of_svd, of_values
 from .samples import fails
 from .systems import solve, solve_triangular
 

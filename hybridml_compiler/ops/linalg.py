@@ -19,7 +19,6 @@ from .contraction import matmul
 from .creation import arange, eye
 from .elementwise import where
 from .factorizations import svd
-from .lapack import of_square
 from .matrices import (
     Array,
     Row,
@@ -41,6 +40,7 @@ from .matrices import (
     turned,
 )
 from .op import Op
+from .routines import of_square
 from .samples import fails
 from .shapes import broadcast
 

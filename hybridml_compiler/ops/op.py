@@ -23,7 +23,7 @@ A row carries everything that the framework knows of an operation:
                                          per axis, "named" is an axis or several
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
-  routine                                sizes for a target's own routine, called instead of NumPy (lapack.py)
+  routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -58,7 +58,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..record import record
-from .lapack import Measure, with_routine
+from .routines import Measure, with_routine
 
 Kind = Literal[
     "elementwise",
@@ -186,7 +186,7 @@ class Op:
         self.eager: Callable[..., Any] = eager
         self.lower: Callable[..., Any] = lower or _no_expression
         self.results = results
-        self.routine = routine  # the sizes for a target's own routine (lapack.py)
+        self.routine = routine  # the sizes for a target's own routine (routines.py)
         if routine is not None:
             self.eager = with_routine(name, routine, infer, eager)
         self.vjp: tuple[Rule | None, ...] = tuple(vjp)

@@ -9,9 +9,9 @@ import numpy as np
 from ..aval import Aval
 from ..errors import ShapeError
 from .contraction import matmul
-from .lapack import of_system, of_triangle
 from .matrices import Array, Row, column, general, lapack, lower, row, samples, singular, square, turned
 from .op import REQUIRED, Op
+from .routines import of_system, of_triangle
 from .samples import fails
 from .shapes import Shape, broadcast
 

@@ -1,6 +1,6 @@
 """Calls of NumPy as launches: a graph of one operation, which the interpreter runs at its place in the step.
 
-Where the row has a routine (ops/lapack.py), a target may call its own instead, and NumPy where that refuses a matrix.
+Where the row has a routine (ops/routines.py), a target may call its own instead, and NumPy where that refuses a matrix.
 
 The launch holds the graph as text, so that its code can be kept on disk and run by any process. Operands are the arrays
 that the graph takes, then those of its results; numbers that the program knows are in the text.
@@ -17,7 +17,7 @@ from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
 from ..loops.ir import KernelSpec
 from ..once import lazy
-from ..ops.lapack import sizes
+from ..ops.routines import sizes
 from ..record import record
 from ..sizes.dims import is_dim
 

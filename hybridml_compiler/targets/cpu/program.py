@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
-from hybridml_compiler.targets.cpu.runtime import blas, lapack, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime.lapack import symbols as lapack
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 

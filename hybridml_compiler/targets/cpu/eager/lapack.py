@@ -42,7 +42,7 @@ def _table(count: int) -> Any:
 def _routine(name: str, char: str) -> Any:
     """The routine as a ctypes function; None where there is no compiler or no BLAS."""
     try:
-        from ..runtime import lapack
+        from ..runtime.lapack import symbols as lapack
     except ImportError:
         return None
     if not lapack.has(name):

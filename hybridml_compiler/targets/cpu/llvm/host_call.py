@@ -1,6 +1,6 @@
 """A call of NumPy as an LLVM function: the text of its graph and the operands go to `runtime.host_callback`.
 
-Where we have a routine for it (runtime/lapack.py) that is called first, and NumPy only where it refuses a matrix: to
+Where we have a routine for it (runtime/lapack/) that is called first, and NumPy only where it refuses a matrix: to
 raise the error, or to compute what it still can.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ....runtime.host_callback import CALL
 from ....schedule.host_call import HostCall, Routine
-from ..runtime import lapack
+from ..runtime.lapack import symbols as lapack
 from ..spec import CpuSpec
 from . import ir
 from .contraction.loops import i64

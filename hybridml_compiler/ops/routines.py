@@ -57,7 +57,7 @@ def of_system(x: Any, y: Any) -> Sizes | None:
 
 
 def of_triangle(x: Any, y: Any, upper: bool, unit: bool) -> Sizes | None:
-    """Those of the system, and the parameters."""
+    """Sizes of the system, and the parameters."""
     found = of_system(x, y)
     return None if found is None else (*found, int(upper), int(unit))
 

@@ -1,5 +1,5 @@
 """Routines of linear algebra as addresses: `hml_cholesky_s` and others, each compiled when it is first asked for
-(`lapack_batches_ir.py`).
+(`batches_ir.py`).
 
 They need the product that BLAS has; where there is none, NumPy computes what they would.
 """
@@ -51,7 +51,7 @@ def address(symbol: str) -> int:
 
 
 def symbols(symbol: str) -> dict[str, int]:
-    """What generated code imports by this name; nothing where there is none."""
+    """The address of a routine by its symbol, for generated code; nothing where there is none."""
     return {symbol: address(symbol)} if has(_parts(symbol)[0]) else {}
 
 
@@ -67,12 +67,12 @@ def _library(symbol: str) -> loader.Library:
     called = {f"lapack_{c}": blas.lapack_symbol(letter + c) or 0 for c in NAMES[name]}
 
     def emit() -> str:
-        from ..spec import host_spec
-        from . import lapack_batches_ir
+        from ...spec import host_spec
+        from . import batches_ir
 
-        return lapack_batches_ir.text(name, letter, host_spec())
+        return batches_ir.text(name, letter, host_spec())
 
-    source = jit.emitted_source(symbol, emit, "targets.cpu.runtime.lapack_*")
+    source = jit.emitted_source(symbol, emit, "targets.cpu.runtime.lapack.*")
     return loader.load([jit.compile_source(source)], _imports() | called, [symbol])
 
 

@@ -1,10 +1,10 @@
-"""Routines of lapack.py for one matrix of a batch, by the kernels of lapack_ir.py.
+"""Routines for one matrix of a batch, by the kernels of kernels_ir.py.
 
     one(c, operands, dims, index, space, work) -> 1 where the matrix is refused
     needs(c, dims) -> bytes of `space`, and elements of LAPACK's working memory in them
 
 `operands` are the addresses of dense arrays, results last, null where nobody reads one; `dims` are the sizes that
-ops/lapack.py tells, and `index` is the number of the matrix. Matrices are copied to `space`, in padded rows.
+ops/routines.py tells, and `index` is the number of the matrix. Matrices are copied to `space`, in padded rows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..llvm.native import KINDS, Native, NativeBuilder, i32, native
-from ..llvm.values import Literal
-from .lapack_ir import Real, blocks
+from ...llvm.native import KINDS, Native, NativeBuilder, i32, native
+from ...llvm.values import Literal
+from .kernels_ir import Real, blocks
 
 _ZERO, _ONE = "0.0", "1.0"
 _BIG, _SMALL = "0x5F30000000000000", "0x20B0000000000000"  # 2^500, 2^-500
@@ -348,7 +348,7 @@ def _square(r: Real) -> Needs:
 
 
 def _right_sides(r: Real, at: int) -> Needs:
-    """Those of the matrix, and of as many columns as entry `at` of the sizes."""
+    """Memory of the matrix, and of as many columns beside it as entry `at` of the sizes."""
     return lambda c, dims: (_bytes_of_system(r, c, dims.item(1), dims.item(at)),)
 
 

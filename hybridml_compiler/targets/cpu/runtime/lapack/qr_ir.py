@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import KINDS, Native, NativeBuilder, i32, native
-from ..llvm.values import Literal
-from .blas import NO_TRANS, ROW_MAJOR, TRANS
-from .lapack_ir import Real, blocks
-from .lapack_routines_ir import copied, not_finite, pointer, put_row
+from ...llvm.native import KINDS, Native, NativeBuilder, i32, native
+from ...llvm.values import Literal
+from ..blas import NO_TRANS, ROW_MAJOR, TRANS
+from .kernels_ir import Real, blocks
+from .routines_ir import copied, not_finite, pointer, put_row
 
 BLOCK = 64  # columns that are reflected together
 FROM = 32  # columns from which this is faster than LAPACK
@@ -246,7 +246,7 @@ def own_qr(r: Real) -> Any:
 
 
 def bytes_of_qr(r: Real, c: NativeBuilder, dims: Any) -> Any:
-    """Memory of `own_qr`."""
+    """Bytes that `own_qr` works in."""
     rows, columns, inner = (dims.item(k) for k in (1, 2, 3))
     lda, ldv, ldq = r.row(c, columns), r.row(c, c.least(rows, columns)), r.row(c, inner)
     widest = c.greatest(c.greatest(lda, ldq), ldv)

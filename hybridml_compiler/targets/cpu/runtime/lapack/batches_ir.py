@@ -1,4 +1,4 @@
-"""Routines of lapack.py over batches: `i64 hml_NAME_LETTER(ptr operands, ptr dims)`. The result is 0, or 1 where a
+"""Routines over batches: `i64 hml_NAME_LETTER(ptr operands, ptr dims)`. The result is 0, or 1 where a
 matrix is refused or there is no memory: then results are undefined.
 
 Matrices of a batch are shared over the pool, each on one thread; of a single large one its columns are.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, Native, NativeBuilder, native
-from ..llvm.native import text as module_text
-from ..llvm.values import Literal
-from ..spec import CpuSpec
-from . import lapack_fortran_ir, lapack_routines_ir
-from .lapack_ir import SMALL, Real
-from .lapack_routines_ir import Needs, One
+from ...llvm.native import KINDS, NULL, Native, NativeBuilder, native
+from ...llvm.native import text as module_text
+from ...llvm.values import Literal
+from ...spec import CpuSpec
+from . import fortran_ir, routines_ir
+from .kernels_ir import SMALL, Real
+from .routines_ir import Needs, One
 
 LINE = 64
 STACK = 12 << 10  # bytes of small matrices; callers may have small stacks
@@ -25,8 +25,8 @@ KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used 
 
 def text(name: str, letter: str, cpu: CpuSpec) -> str:
     """LLVM IR of the module of a routine."""
-    r, fortran = Real(letter, cpu), name in lapack_fortran_ir.ROWS
-    made = (lapack_fortran_ir.ROWS if fortran else lapack_routines_ir.ROWS)[name](r)
+    r, fortran = Real(letter, cpu), name in fortran_ir.ROWS
+    made = (fortran_ir.ROWS if fortran else routines_ir.ROWS)[name](r)
     return module_text(f"lapack_{name}_{letter}", cpu, _routine(r, name, *made, fortran))
 
 

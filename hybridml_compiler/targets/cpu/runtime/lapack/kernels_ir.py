@@ -1,4 +1,4 @@
-"""The native half of lapack.py: factorisations and triangular solutions of matrices of float32 or float64.
+"""Factorisations and triangular solutions of matrices of float32 or float64.
 
 Matrices are row-major in memory of our own, their rows padded with zeros to whole vectors: no kernel has a rest.
 Factorisations split at half of the columns, so that nearly all of their work is products, which BLAS does on one
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..llvm.native import KINDS, Native, NativeBuilder, i32, native
-from ..llvm.values import IntType, Literal, Value, VectorType, every
-from ..spec import CpuSpec
-from .blas import NO_TRANS, ROW_MAJOR, TRANS
+from ...llvm.native import KINDS, Native, NativeBuilder, i32, native
+from ...llvm.values import IntType, Literal, Value, VectorType, every
+from ...spec import CpuSpec
+from ..blas import NO_TRANS, ROW_MAJOR, TRANS
 
 SMALL = 32  # unknowns of a triangle that is solved without products
 WORK = 1 << 19  # multiply-adds from which the pool shares the columns of a step
@@ -44,7 +44,7 @@ class Real:
     # Values
 
     def number(self, x: str) -> Literal:
-        """A scalar literal."""
+        """The literal as a scalar."""
         return Literal(self.scalar, x)
 
     def numbers(self, x: str) -> Literal:
@@ -75,11 +75,11 @@ class Real:
         return pointer + i * self.size
 
     def get(self, c: NativeBuilder, pointer: Any) -> Any:
-        """A scalar."""
+        """The scalar at an address."""
         return c.load(pointer, self.scalar)
 
     def load(self, c: NativeBuilder, pointer: Any) -> Any:
-        """A vector."""
+        """The vector at an address."""
         return c.load(pointer, self.vector, self.size)
 
     def store(self, c: NativeBuilder, x: Value, pointer: Any) -> None:
@@ -107,7 +107,7 @@ class Real:
     # Arithmetic
 
     def minus_times(self, c: NativeBuilder, z: Value, x: Value, y: Value) -> Any:
-        """z - x y"""
+        """The difference z - x y."""
         return c.intrinsic("fmuladd", z.type, [c.fneg(x), y, z], [z.type])
 
     def absolute(self, c: NativeBuilder, x: Value) -> Any:
@@ -130,7 +130,7 @@ class Real:
     def minus_product(
         self, c: NativeBuilder, m: Any, n: Any, k: Any, a: Any, lda: Any, b: Any, ldb: Any, out: Any, ldo: Any, ta: Any
     ) -> None:
-        """out -= a b, or a^T b."""
+        """Subtracts a b, or a^T b, from `out`."""
         c.extern(
             "void", f"hml_{self.letter}gemm", i32(ROW_MAJOR), ta, i32(NO_TRANS), m, n, k, self.number("-1.0"), a, lda,
             b, ldb, self.number("1.0"), out, ldo,
@@ -392,7 +392,7 @@ def _cholesky(r: Real) -> Native:
 
     @native("void", "ptr", "i64", "i64")
     def below(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
-        """What is left of the matrix, up to the diagonal."""
+        """The rest of the matrix, up to the diagonal, minus products of the rows above."""
         n, lda, a, m = (given.item(k, kind) for k, kind in enumerate(("i64", "i64", "ptr", "i64"), 1))
 
         top, corner = r.at(a, n), r.at(a, n * (lda + 1))

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..llvm.native import KINDS, NativeBuilder
-from ..llvm.values import Literal
-from .lapack_ir import Real
-from .lapack_qr_ir import FROM, bytes_of_qr, own_qr
-from .lapack_routines_ir import Needs, One, Work, not_finite, pointer, put_row, symmetric
+from ...llvm.native import KINDS, NativeBuilder
+from ...llvm.values import Literal
+from .kernels_ir import Real
+from .qr_ir import FROM, bytes_of_qr, own_qr
+from .routines_ir import Needs, One, Work, not_finite, pointer, put_row, symmetric
 
 _ASK = -1  # the size of working memory that asks for the best one
 
