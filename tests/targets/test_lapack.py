@@ -12,7 +12,10 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.runtime import host_callback
-from hybridml_compiler.targets.cpu.runtime import blas
+from hybridml_compiler.targets.cpu.runtime import blas, jit
+from hybridml_compiler.targets.cpu.runtime.lapack import batches_ir, symbols
+from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec, spec_of
 
 Array = np.ndarray[Any, Any]
 SIZES = (1, 2, 7, 16, 17, 33, 64, 97, 150)  # around vectors, triangles without products, and blocks of columns
@@ -273,3 +276,30 @@ def test_the_library_of_the_products_has_lapack() -> None:
     routine = ctypes.CFUNCTYPE(None, ctypes.c_char_p, *[pointer] * 4, ctypes.c_int64)(address)
     routine(b"L", ctypes.addressof(n), x.ctypes.data, ctypes.addressof(n), ctypes.addressof(info), 1)
     assert info.value == 0 and np.array_equal(np.triu(x), [[2.0, 1.0], [0.0, 2.0]])
+
+
+@pytest.mark.parametrize("features", [[], ["avx2", "fma"]], ids=["sse2", "avx2"])
+@pytest.mark.parametrize("letter", ["s", "d"])
+def test_narrower_vectors(letter: str, features: list[str]) -> None:
+    """Routines for a lesser CPU run here as well, and give the same to rounding."""
+    here = host_spec()
+    cpu = spec_of(here.triple, features)
+    if not {"avx2", "fma"} <= here.enabled:
+        pytest.skip("a lesser CPU is one of x86-64 here")
+    x = _positive(70, 70, dtype="f4" if letter == "s" else "f8")
+    for name, count, sizes in (("cholesky", 1, (1, 70)), ("inv", 1, (1, 70)), ("lu", 3, (1, 70, 70))):
+        code = jit.compile_ir(batches_ir.text(name, letter, cpu), cpu=cpu)
+        symbol = symbols.symbol(name, x.dtype.char)
+        library = loader.load([code], symbols._imports(), [symbol])
+        results = [np.empty_like(x) for _ in range(count)]
+        table = (ctypes.c_void_p * (1 + count))(*[a.ctypes.data for a in (x, *results)])
+        run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address(symbol))
+        assert run(table, (ctypes.c_int64 * len(sizes))(*sizes)) == 0
+        for found, expected in zip(results, _arrays(ROWS[name](hm.tensor(x))), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-3 if letter == "s" else 1e-9, atol=1e-4)
+
+
+def test_code_for_other_architectures() -> None:
+    cpu = spec_of("aarch64-unknown-linux-gnu", ["neon"])
+    for name in symbols.NAMES:
+        assert jit.compile_ir(batches_ir.text(name, "d", cpu), cpu=cpu)
