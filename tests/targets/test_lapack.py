@@ -13,7 +13,7 @@ import hybridml as hm
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.runtime import host_callback
 from hybridml_compiler.targets.cpu.runtime import blas, jit
-from hybridml_compiler.targets.cpu.runtime.lapack import batches_ir, symbols
+from hybridml_compiler.targets.cpu.runtime.lapack import symbols
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec, spec_of
 
@@ -288,9 +288,9 @@ def test_narrower_vectors(letter: str, features: list[str]) -> None:
         pytest.skip("a lesser CPU is one of x86-64 here")
     x = _positive(70, 70, dtype="f4" if letter == "s" else "f8")
     for name, count, sizes in (("cholesky", 1, (1, 70)), ("inv", 1, (1, 70)), ("lu", 3, (1, 70, 70))):
-        code = jit.compile_ir(batches_ir.text(name, letter, cpu), cpu=cpu)
         symbol = symbols.symbol(name, x.dtype.char)
-        library = loader.load([code], symbols._imports(), [symbol])
+        objects = jit.compile_sources(symbols.sources(symbol, cpu))
+        library = loader.load(objects, symbols.imports(symbol), [symbol])
         results = [np.empty_like(x) for _ in range(count)]
         table = (ctypes.c_void_p * (1 + count))(*[a.ctypes.data for a in (x, *results)])
         run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address(symbol))
@@ -302,4 +302,4 @@ def test_narrower_vectors(letter: str, features: list[str]) -> None:
 def test_code_for_other_architectures() -> None:
     cpu = spec_of("aarch64-unknown-linux-gnu", ["neon"])
     for name in symbols.NAMES:
-        assert jit.compile_ir(batches_ir.text(name, "d", cpu), cpu=cpu)
+        assert all(jit.compile_sources(symbols.sources(symbols.symbol(name, "d"), cpu)))

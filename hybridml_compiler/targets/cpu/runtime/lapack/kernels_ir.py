@@ -13,20 +13,32 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...llvm.native import KINDS, Native, NativeBuilder, i32, native
+from ...llvm.native import text as module_text
 from ...llvm.values import IntType, Literal, Value, VectorType, every
 from ...spec import CpuSpec
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS
 
+KERNELS = ("triangle", "lu", "cholesky")  # a module each, which routines share
 SMALL = 32  # unknowns of a triangle that is solved without products
 WORK = 1 << 19  # multiply-adds from which the pool shares the columns of a step
 COLUMNS, MOST_BLOCKS = 96, 32  # in a block, about; blocks that they are shared in
 _WIDTHS = (4, 2, 1)  # vectors of columns that a solution takes at once
 
 
-class Real:
-    """A real type: its vectors, and the kernels of a module over it."""
+class Linked:
+    """A function of another module, called as one of this."""
 
-    def __init__(self, letter: str, cpu: CpuSpec) -> None:
+    def __init__(self, native: Native) -> None:
+        self.native = native
+
+    def __call__(self, c: NativeBuilder, *args: Any) -> Any:
+        return c.extern(self.native.result, self.native.name, *args)
+
+
+class Real:
+    """A real type: its vectors, and the kernels over it. Of `KERNELS` a module has its `own` and calls the others."""
+
+    def __init__(self, letter: str, cpu: CpuSpec, own: str = "") -> None:
         self.letter, self.scalar = letter, KINDS["float" if letter == "s" else "double"]
         self.size = self.scalar.nbytes
         self.lanes = max(cpu.vector_bits // 8 // self.size, 2)
@@ -37,9 +49,12 @@ class Real:
         self.iota = Literal(self.indices, f"<{numbers}>")
         self.every = Literal(VectorType(IntType(1), self.lanes), "splat (i1 true)")
         self.forward, self.panel, self.swap = _forward(self), _panel(self), _swap(self)
-        self.triangle = _triangle(self)
         self.columns = _columns(self)
-        self.lu, self.cholesky = _lu(self), _cholesky(self)
+        self.kernels = dict(zip(KERNELS, (_triangle(self), _lu(self), _cholesky(self)), strict=True))
+        for name, kernel in self.kernels.items():
+            kernel.name = f"hml_kernel_{name}_{letter}"
+        found = {name: k if name == own else Linked(k) for name, k in self.kernels.items()}
+        self.triangle, self.lu, self.cholesky = found.values()
 
     # Values
 
@@ -431,3 +446,8 @@ def _cholesky(r: Real) -> Native:
 
 
 _INFINITY = "0x7FF0000000000000"
+
+
+def text(name: str, letter: str, cpu: CpuSpec) -> str:
+    """LLVM IR of the module of a kernel."""
+    return module_text(f"lapack_kernel_{name}_{letter}", cpu, Real(letter, cpu, name).kernels[name])
