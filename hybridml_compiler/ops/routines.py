@@ -81,18 +81,19 @@ def with_routine(
     """The meaning of a row, by its routine where there is one."""
     known: dict[Any, Any] = {}
 
+    def signature(operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        found = sizes(measure, operands, params)
+        made = () if found is None else infer(*map(of, operands), **params)
+        return found, [(aval.shape, aval.dtype) for aval in (made if isinstance(made, tuple) else (made,))]
+
     def run(*operands: Any, **params: Any) -> Any:
-        key = (*[(x.shape, x.dtype.char) for x in operands], *params.values())
-        if key not in known:
+        key = (*[(x.shape, x.dtype.char) for x in operands], *params.items())
+        entry = known.get(key)
+        if entry is None:
             if len(known) >= _MOST:
                 known.clear()
-            found = sizes(measure, operands, params)
-            made = None if found is None else infer(*map(of, operands), **params)
-            known[key] = (
-                found,
-                [(aval.shape, aval.dtype) for aval in (made if isinstance(made, tuple) else [made] if made else [])],
-            )
-        found, results = known[key]
+            entry = known[key] = signature(operands, params)
+        found, results = entry
         if found is not None:
             arrays = hooks.lapack(name, operands, found, results)
             if arrays is not None:

@@ -228,7 +228,7 @@ def test_numbers_at_the_ends_of_their_range(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_reflections_of_columns_whose_norms_have_no_square(dtype: str) -> None:
-    """LAPACK scales them: of our own reflections the squares would be 0 or infinite."""
+    """NumPy does these: of our own reflections the squares would be 0 or infinite. Columns of zeros are ours."""
     x = _rng().standard_normal((60, 50)).astype(dtype)
     scale = np.finfo(dtype).smallest_normal * 1e6
     for made in (x * scale, x / scale, np.where(np.arange(50) < 40, x, 0), np.zeros_like(x)):

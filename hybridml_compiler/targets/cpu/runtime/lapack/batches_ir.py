@@ -13,7 +13,7 @@ from ...llvm.native import KINDS, NULL, Native, NativeBuilder, native
 from ...llvm.native import text as module_text
 from ...llvm.values import Literal
 from ...spec import CpuSpec
-from . import fortran_ir, routines_ir
+from . import fortran_ir, qr_ir, routines_ir
 from .kernels_ir import SMALL, Real
 from .routines_ir import Needs, One
 
@@ -25,13 +25,13 @@ KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used 
 
 def text(name: str, letter: str, cpu: CpuSpec) -> str:
     """LLVM IR of the module of a routine."""
-    r, fortran = Real(letter, cpu), name in fortran_ir.ROWS
-    made = (fortran_ir.ROWS if fortran else routines_ir.ROWS)[name](r)
-    return module_text(f"lapack_{name}_{letter}", cpu, _routine(r, name, *made, fortran))
+    r, small = Real(letter, cpu), name in routines_ir.ROWS
+    made = (routines_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS)[name](r)
+    return module_text(f"lapack_{name}_{letter}", cpu, _routine(r, name, *made, SMALL if small else 0))
 
 
-def _routine(r: Real, name: str, one: One, needs: Needs, fortran: bool) -> Native:
-    """`hml_NAME_LETTER`. `needs(c, dims)` tells the memory for a matrix; `fortran`: LAPACK computes it."""
+def _routine(r: Real, name: str, one: One, needs: Needs, small: int) -> Native:
+    """`hml_NAME_LETTER`. `needs(c, dims)` tells the memory for a matrix; up to `small` rows no BLAS is called."""
 
     @native("i64", "ptr", "ptr", "i64", "ptr", "ptr", name=f"{name}_one")
     def single(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> None:
@@ -58,7 +58,7 @@ def _routine(r: Real, name: str, one: One, needs: Needs, fortran: bool) -> Nativ
     @native("i64", "ptr", "ptr", name=f"hml_{name}_{r.letter}")
     def routine(c: NativeBuilder, operands: Any, dims: Any) -> None:
         given, batch, n = c.local("i64", 6), dims.load(), dims.item(1)
-        held = (n > SMALL) if not fortran else c.icmp_unsigned("==", n, n)
+        held = n > small
         with c.if_then(held):
             c.extern("void", "hml_blas_hold")
         size, *work = needs(c, dims)

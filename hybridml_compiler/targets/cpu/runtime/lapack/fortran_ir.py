@@ -1,5 +1,5 @@
-"""QR, singular values and eigenvalues by LAPACK's own routines, which know matrices by columns and take all arguments
-by reference. An integer is in a word of 64 bits, zeros above, whichever width the library reads and writes.
+"""Singular values and eigenvalues by LAPACK's own routines, which know matrices by columns and take all arguments by
+reference. An integer is in a word of 64 bits, zeros above, whichever width the library reads and writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 from ...llvm.native import KINDS, NativeBuilder
 from ...llvm.values import Literal
 from .kernels_ir import Real
-from .qr_ir import FROM, bytes_of_qr, own_qr
 from .routines_ir import Needs, One, Work, not_finite, pointer, put_row, symmetric
 
 _ASK = -1  # the size of working memory that asks for the best one
@@ -39,18 +38,14 @@ def _asked(r: Real, c: NativeBuilder, memory: Any) -> Any:
     return r.padded(size + r.lanes)
 
 
-def _by_columns(
-    r: Real, c: NativeBuilder, rows: Any, columns: Any, x: Any, ldx: Any, out: Any, ldo: Any, upper: bool = False
-) -> Any:
-    """out[i, j] = x[j, i], with zeros below the diagonal if it is `upper`; a vector of zeros if all is finite."""
+def _by_columns(r: Real, c: NativeBuilder, rows: Any, columns: Any, x: Any, ldx: Any, out: Any, ldo: Any) -> Any:
+    """Copies x to out, columns as rows; the result is a vector of zeros if all is finite."""
     total = c.variable(r.numbers("0.0"))
     with c.each(r.padded(columns), 0, r.lanes) as j:
         mask = r.below(c, columns - j)
         with c.each(rows) as i:
             part = r.gather(c, r.at(x, j * ldx + i), ldx, mask)
             total.value = c.fadd(total.value, c.fmul(part, r.numbers("0.0")))
-            if upper:
-                part = c.select(r.below(c, i - j), r.numbers("0.0"), part)
             r.store_some(c, part, r.at(out, i * ldo + j), mask)
     return total.value
 
@@ -154,56 +149,9 @@ def svd(r: Real, vectors: bool) -> tuple[One, Needs]:
     return one, work
 
 
-# ---------------------------------------------------------------- QR
-
-
-def qr(r: Real) -> tuple[One, Needs]:
-    """`geqrf` and `orgqr`: the triangle, and the orthonormal columns if they are wanted. Of many columns they are ours,
-    unless the squares of their norms are out of range."""
-
-    own = own_qr(r)
-
-    def measures(c: NativeBuilder, dims: Any) -> tuple[Any, ...]:
-        rows, columns, inner = (dims.item(k) for k in (1, 2, 3))
-        return rows, columns, inner, c.least(rows, columns), c.greatest(columns, inner)
-
-    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
-        rows, columns, inner, some, most = measures(c, dims)
-        with c.if_then(some > FROM):
-            found = own(c, operands, dims, index, space)
-            c.ret_if(found != 2, found)
-        factors = r.at(space, r.padded(rows * most))
-        memory, floats = r.at(factors, r.padded(some)), work.item(0)
-        x, q, triangle = (pointer(operands, k) for k in range(3))
-        total = _by_columns(r, c, columns, rows, r.at(x, index * rows * columns), columns, space, rows)
-        c.ret_if(not_finite(r, c, total), 1)
-        c.ret_if(_call(r, c, "geqrf", rows, columns, space, rows, factors, memory, floats), 1)
-        with c.if_then(triangle != 0):
-            out = r.at(triangle, index * inner * columns)
-            _by_columns(r, c, inner, columns, space, rows, out, columns, upper=True)
-        with c.if_then(q != 0):
-            c.ret_if(_call(r, c, "orgqr", rows, inner, some, space, rows, factors, memory, floats), 1)
-            _by_columns(r, c, rows, inner, space, rows, r.at(q, index * rows * inner), inner)
-        return 0
-
-    def work(c: NativeBuilder, dims: Any) -> Work:
-        rows, columns, inner, some, most = measures(c, dims)
-        answer = c.local("i64")
-        _call(r, c, "geqrf", rows, columns, answer, rows, answer, answer, _ASK)
-        first = _asked(r, c, answer)
-        _call(r, c, "orgqr", rows, inner, some, answer, rows, answer, answer, _ASK)
-        floats = c.greatest(first, _asked(r, c, answer))
-        size = (r.padded(rows * most) + r.padded(some) + floats) * r.size
-        size = c.select(some > FROM, c.greatest(size, bytes_of_qr(r, c, dims)), size)
-        return size, floats, Literal(KINDS["i64"], "0")
-
-    return one, work
-
-
 ROWS: dict[str, Callable[[Real], tuple[One, Needs]]] = {
     "eigh": lambda r: eigh(r, True),
     "eigvalsh": lambda r: eigh(r, False),
     "svd": lambda r: svd(r, True),
     "svdvals": lambda r: svd(r, False),
-    "qr": qr,
 }

@@ -6,16 +6,16 @@ A storage-efficient WY representation for products of Householder transformation
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...llvm.native import KINDS, Native, NativeBuilder, i32, native
 from ...llvm.values import Literal
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS
 from .kernels_ir import Real, blocks
-from .routines_ir import copied, not_finite, pointer, put_row
+from .routines_ir import Needs, One, Work, copied, not_finite, pointer, put_row
 
 BLOCK = 64  # columns that are reflected together
-FROM = 32  # columns from which this is faster than LAPACK
 _ZERO, _ONE = "0.0", "1.0"
 # Squares of norms that are exact enough, by the bytes of a number: 2^-80 to 2^120, and 2^-900 to 2^1000.
 _RANGE = {4: ("0x3AF0000000000000", "0x4770000000000000"), 8: ("0x07B0000000000000", "0x7E70000000000000")}
@@ -82,7 +82,7 @@ class Reflections:
         @native("i64", "i64", "i64", "ptr", "i64", "ptr", "i64", "ptr", "i64")
         def panel(c: NativeBuilder, m: Any, n: Any, a: Any, lda: Any, v: Any, ldv: Any, t: Any, ldt: Any) -> None:
             """Reflections of n columns, one vector of them at most, of m rows; 1 where the square of a column's norm is
-            out of range.
+            out of range, unless the column is 0.
 
             While the rows below a reflection change, their products with the next column are added up.
             """
@@ -116,7 +116,9 @@ class Reflections:
                 total = c.fadd(c.fmul(alpha, alpha), rest)
                 fine: Any = c.fcmp_ordered(">", total, r.number(least))
                 fine = fine & c.fcmp_ordered("<", total, r.number(most))
-                c.ret_if(~fine, 1)
+                with c.if_then(~fine):
+                    with c.each(m, j) as i:
+                        c.ret_if(c.fcmp_unordered("!=", r.get(c, r.at(a, i * lda + j)), r.number(_ZERO)), 1)
                 norm = c.intrinsic("sqrt", r.scalar, [total], [r.scalar])
                 none = c.fcmp_ordered("==", rest, r.number(_ZERO))
                 beta = c.select(c.fcmp_ordered(">=", alpha, r.number(_ZERO)), c.fneg(norm), norm)
@@ -194,12 +196,10 @@ class Reflections:
         return block
 
 
-def own_qr(r: Real) -> Any:
-    """One matrix as `one` of the routines; 2 where LAPACK is to do it."""
+def _qr(r: Real) -> One:
     f = Reflections(r)
 
-    @native("i64", "ptr", "ptr", "i64", "ptr", name="own_qr")
-    def qr(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any) -> None:
+    def one(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> Any:
         rows, columns, inner = (dims.item(k) for k in (1, 2, 3))
         some = c.least(rows, columns)
         lda, ldv, ldq = r.row(c, columns), r.row(c, some), r.row(c, inner)
@@ -214,7 +214,7 @@ def own_qr(r: Real) -> Any:
             n = c.least(some - k, BLOCK)
             place, own = r.at(v, k * (ldv + 1)), r.at(t, k)
             bad = f.block(c, rows - k, n, r.at(space, k * (lda + 1)), lda, place, ldv, own, ldv, w)
-            c.ret_if(bad != 0, 2)
+            c.ret_if(bad != 0, 1)
             after = k + r.padded(n)  # columns in a vector with these have been reflected
             count = (r.padded(columns) - after) // r.lanes
             f.apply(c, rows - k, n, place, ldv, own, ldv, r.at(space, k * lda + after), lda, w, count, 1)
@@ -240,14 +240,19 @@ def own_qr(r: Real) -> Any:
                 k.value = now - BLOCK
             with c.each(rows) as i:
                 put_row(r, c, inner, r.at(q, i * ldq), r.at(out, (index * rows + i) * inner))
-        c.ret(0)
+        return 0
 
-    return qr
+    return one
 
 
-def bytes_of_qr(r: Real, c: NativeBuilder, dims: Any) -> Any:
-    """Bytes that `own_qr` works in."""
-    rows, columns, inner = (dims.item(k) for k in (1, 2, 3))
-    lda, ldv, ldq = r.row(c, columns), r.row(c, c.least(rows, columns)), r.row(c, inner)
-    widest = c.greatest(c.greatest(lda, ldq), ldv)
-    return (rows * (lda + ldv + ldq) + (ldv + widest * 2) * BLOCK + r.lanes) * r.size
+def _needs(r: Real) -> Needs:
+    def needs(c: NativeBuilder, dims: Any) -> Work:
+        rows, columns, inner = (dims.item(k) for k in (1, 2, 3))
+        lda, ldv, ldq = r.row(c, columns), r.row(c, c.least(rows, columns)), r.row(c, inner)
+        widest = c.greatest(c.greatest(lda, ldq), ldv)
+        return ((rows * (lda + ldv + ldq) + (ldv + widest * 2) * BLOCK + r.lanes) * r.size,)
+
+    return needs
+
+
+ROWS: dict[str, Callable[[Real], tuple[One, Needs]]] = {"qr": lambda r: (_qr(r), _needs(r))}

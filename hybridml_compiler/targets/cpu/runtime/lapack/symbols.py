@@ -35,7 +35,7 @@ NAMES = {  # of rows
     "det": _FACTORS,
     "slogdet": _FACTORS,
     "lu": _FACTORS,
-    "qr": Uses(called=("geqrf", "orgqr")),
+    "qr": Uses(),
     "svd": Uses(called=("gesdd",)),
     "svdvals": Uses(called=("gesdd",)),
     "eigh": Uses(called=("syevd",)),
