@@ -58,14 +58,15 @@ def native_call(call: Call, inputs: Given, given: Given, off: bool) -> Native | 
     return functools.partial(_packed, found, whole.kind, [r.kind == "output" for r in path.results])
 
 
-def has_other_bits(node: ir.Node) -> bool:
-    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
+def has_other_bits(node: ir.Node, recorded: bool = False) -> bool:
+    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy. `recorded`:
+    its gradient, too, which for rows with a routine has products."""
     op = node.op
     if op is None or node.kind == "scatter":  # which combine in the order of their indices
         return False
-    return (node.kind == "opaque" and not has_routine(op, node.inputs)) or (
-        bool(op.reorders) and node.dtype.kind in dtypes.INEXACT
-    )
+    if node.kind == "opaque":
+        return recorded or not has_routine(op, node.inputs)
+    return bool(op.reorders) and node.dtype.kind in dtypes.INEXACT
 
 
 def _before(native: Native, more: Given, *given: Any) -> Any:

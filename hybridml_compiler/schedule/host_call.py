@@ -56,7 +56,7 @@ class HostCall(KernelSpec):
         return set()
 
     def __str__(self) -> str:
-        return f"NumPy's {self.name}" if self.routine is None else f"{self.name}, by a routine or NumPy's"
+        return f"NumPy's {self.name}" if self.routine is None else f"{self.name} by a routine"
 
 
 def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
