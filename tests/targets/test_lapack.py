@@ -281,6 +281,35 @@ def test_bits_of_gradients_do_not_depend_on_what_ran_before(name: str) -> None:
     assert all([np.array_equal(first, gradient()) for _ in range(20)])
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_result_that_overwrites_an_operand(dtype: str) -> None:
+    """A routine writes a part of its result while it reads: it has memory of its own."""
+    x = (np.triu(_rng().standard_normal((300, 300))) / 300 + np.eye(300)).astype(dtype)
+
+    def run(x: Any) -> Any:
+        x[...] = L.solve_triangular(x, x + 1, upper=True)
+        return x.sum()
+
+    eager, traced, program = hm.tensor(x), hm.tensor(x), hm.trace(run)
+    for _ in range(2):
+        run(eager), program(traced)
+    assert np.array_equal(eager.numpy(), traced.numpy(), equal_nan=True)
+
+
+def test_what_is_refused_overwrites_nothing() -> None:
+    x = _positive(3, 4, 4)
+    x[2] = -x[2]
+
+    def run(x: Any, y: Any) -> Any:
+        y[...] = L.cholesky(x)
+
+    for call in (run, hm.trace(run)):
+        y = hm.zeros((3, 4, 4), dtype=hm.float64)
+        with pytest.raises(np.linalg.LinAlgError, match="matrix 2 of"):
+            call(hm.tensor(x), y)
+        assert not y.numpy().any()
+
+
 def test_the_library_of_the_products_has_lapack() -> None:
     found = blas.find()
     if found is None or not found.lapack:
