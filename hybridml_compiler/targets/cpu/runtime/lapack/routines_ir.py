@@ -123,6 +123,7 @@ def _solved(r: Real) -> Native:
         fields = ("i64", "i64", "ptr", "ptr", "ptr", "ptr", "ptr")
         n, m, w, order, y, out, b = (given.item(k, kind) for k, kind in enumerate(fields, 1))
         ldw, ldb = r.row(c, n), r.row(c, m)
+        b = c.select(ldb == m, out, b)
 
         def each(first: Any, count: Any) -> None:
             start, width = first * r.lanes, count * r.lanes
@@ -142,7 +143,8 @@ def _solved(r: Real) -> Native:
                 c.place(after)
             r.triangle(c, n, count, w, ldw, 1, 0, 1, own, ldb)
             r.triangle(c, n, count, w, ldw, 1, 1, 0, own, ldb)
-            _out(r, c, n, some, own, ldb, r.at(out, start), m)
+            with c.if_then(ldb != m):  # others are where they are wanted
+                _out(r, c, n, some, own, ldb, r.at(out, start), m)
 
         blocks(c, given, lo, hi, each)
 
@@ -205,6 +207,7 @@ def _triangular(r: Real) -> Callable[..., Any]:
         fields = ("i64", "i64", "ptr", "i64", "i64", "ptr", "ptr", "ptr")
         n, m, x, upper, unit, y, out, b = (given.item(k, kind) for k, kind in enumerate(fields, 1))
         ldb = r.row(c, m)
+        b = c.select(ldb == m, out, b)
 
         def each(first: Any, count: Any) -> None:
             start = first * r.lanes
@@ -212,7 +215,8 @@ def _triangular(r: Real) -> Callable[..., Any]:
             with c.each(n) as i:
                 _row(r, c, some, r.at(y, i * m + start), r.at(own, i * ldb))
             r.triangle(c, n, count, x, n, 1, upper, unit, own, ldb)
-            _out(r, c, n, some, own, ldb, r.at(out, start), m)
+            with c.if_then(ldb != m):  # others are where they are wanted
+                _out(r, c, n, some, own, ldb, r.at(out, start), m)
 
         blocks(c, given, lo, hi, each)
 
