@@ -9,6 +9,7 @@ does not even import LLVM ([Note: Compile time]).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 
@@ -95,15 +96,9 @@ def imports(constants: Sequence[np.ndarray], names: Container[str] | None = None
     return found
 
 
-class NamedIn:
-    """The symbols that objects name."""
-
-    def __init__(self, objects: Sequence[bytes]) -> None:
-        self.objects = objects
-
-    def __contains__(self, name: object) -> bool:
-        spelled = str(name).encode()
-        return any(spelled in data for data in self.objects)
+def named_in(objects: Sequence[bytes]) -> set[str]:
+    """The symbols of ours that objects name."""
+    return {name.decode() for data in objects for name in re.findall(rb"hml_\w+", data)}
 
 
 _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
