@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,5 +68,13 @@ def _fourier(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarray |
     return found
 
 
+def _lapack(*call: Any) -> Any:
+    """Eager factorisations, the same way; without a compiler they are NumPy's."""
+    from .targets.cpu.eager import lapack
+
+    hooks.lapack = lapack.run
+    return lapack.run(*call)
+
+
 hooks.transcendental, hooks.random_bits, hooks.matmul = _evaluate, _bits, products.matmul
-hooks.fourier = _fourier
+hooks.fourier, hooks.lapack = _fourier, _lapack

@@ -6,7 +6,7 @@ the rows of ops/ know neither loops nor a compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class Hooks:
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
     # __init__.py: targets/cpu/eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
-# (array, transforms of ops/fourier.py) -> what kernels of traced programs make of it, or None where there are none.
+    # (array, transforms of ops/fourier.py) -> what kernels of traced programs make of it, or None where there are none.
     # __init__.py: targets/cpu/eager/fourier.py.
     fourier: Callable[..., np.ndarray | None]
     # An array -> a copy. eager/large.py.
@@ -34,10 +34,13 @@ class Hooks:
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
+    # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
+    # they are NumPy's to compute. __init__.py: targets/cpu/eager/lapack.py.
+    lapack: Callable[..., Sequence[np.ndarray] | None]
 
 
 def _unset(*_: Any) -> Any:
     raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
 
 
-hooks = Hooks(_unset, _unset, np.matmul, lambda *_: None, np.array, _unset, _unset)
+hooks = Hooks(_unset, _unset, np.matmul, lambda *_: None, np.array, _unset, _unset, lambda *_: None)

@@ -170,7 +170,7 @@ def _has_native_calls(op: Op) -> bool:
     reorders = op.reorders and op.kind != "scatter"  # scatters combine in the order of their indices
     if op.results or op.is_view or reorders or isinstance(op.eager, np.ufunc):
         return False
-    return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS
+    return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS or op.routine is not None
 
 
 def _forward(op: Op) -> list[str]:
@@ -249,7 +249,7 @@ def _by_signature(op: Op, key: str, run: Sequence[str]) -> list[str]:
     found = "".join(f"{p}, " for p in params)
     native = [
         f"_f = _s.native or _library.find(_s, {_tuple(inputs)}, {_tuple(params)})",
-        f"{found}= _s.params",
+        *([f"{found}= _s.params"] if params else []),
         "if _f is not None:",
         f"    _t = _f({', '.join(inputs)})",
         "    if _t is not _MISS:",

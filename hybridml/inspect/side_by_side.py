@@ -223,7 +223,7 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
 
 
 def kind_of(spec: Any) -> str:
-    """`matmul f32 128x512x784`, `NumPy's svd`, `copy`, `loop`."""
+    """`matmul f32 128x512x784`, `NumPy's eig`, `copy`, `loop`."""
     name = type(spec).__name__
     return str(spec) if name in ("Product", "HostCall", "Transform") else "copy" if name == "Copy" else "loop"
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from hybridml_compiler.ops.table import OPS
 
+from ..core.library import compiled_when_small
 from ..core.tensor import Tensor
 from .operands import adjoint, matrices, one_of
 
@@ -87,6 +88,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     return adjoint(factor) if upper else factor
 
 
+@compiled_when_small
 def lu(x: Tensor, /) -> LUResult:
     """Permutation P, lower triangular L with ones on its diagonal and upper triangular U with ``P @ L @ U = x``.
 
@@ -102,6 +104,7 @@ def lu(x: Tensor, /) -> LUResult:
     return LUResult(*OPS["lu"].fn(x))
 
 
+@compiled_when_small
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """Orthonormal columns Q and upper triangular R with ``Q @ R = x``, by Householder reflections.
 
@@ -118,6 +121,7 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
     return QRResult(*OPS["qr"].fn(x, mode=mode))
 
 
+@compiled_when_small
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """Singular values S, falling, and orthonormal U and Vh with ``(U * S) @ Vh = x``.
 
@@ -156,6 +160,7 @@ def _hermitian(name: str, x: Tensor, triangle: str | None) -> Tensor:
     return strict + adjoint(strict) + (x.tril() - x.tril(k=-1)).triu()
 
 
+@compiled_when_small
 def eigh(x: Tensor, /, *, UPLO: Literal["L", "U"] | None = None) -> EighResult:
     """Eigenvalues (..., n), real and rising, and orthonormal eigenvectors (columns) of Hermitian matrices (..., n, n).
 

@@ -9,6 +9,7 @@ from hybridml_compiler.ops.shapes import integer
 from hybridml_compiler.ops.table import OPS
 
 from ..core.context import placed
+from ..core.library import compiled_when_small
 from ..core.tensor import Tensor
 from .factorizations import svdvals
 from .operands import described, floating, matrices, precision, tensor
@@ -39,6 +40,7 @@ def det(x: Tensor, /) -> Tensor:
     return found
 
 
+@compiled_when_small
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """Sign and logarithm of the modulus of the determinant of square matrices (..., n, n), which do not overflow.
 

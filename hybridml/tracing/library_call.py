@@ -8,6 +8,7 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.routines import has_routine
 
 from ..core.library import MISS, missed
 from ..core.tensor import Tensor
@@ -57,14 +58,17 @@ def native_call(call: Call, inputs: Given, given: Given, off: bool) -> Native | 
     return functools.partial(_packed, found, whole.kind, [r.kind == "output" for r in path.results])
 
 
-def has_other_bits(node: ir.Node) -> bool:
-    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy."""
+def has_other_bits(node: ir.Node, recorded: bool = False) -> bool:
+    """Whether compiled code may have other bits here than the operation by itself, or leaves it to NumPy. `recorded`:
+    its gradient, too, which for rows with a routine has products."""
     op = node.op
     if op is None or node.kind == "scatter":  # which combine in the order of their indices
         return False
     if op.transforms is not None:  # by the same kernels
         return False
-    return node.kind == "opaque" or (bool(op.reorders) and node.dtype.kind in dtypes.INEXACT)
+    if node.kind == "opaque":
+        return recorded or not has_routine(op, node.inputs)
+    return bool(op.reorders) and node.dtype.kind in dtypes.INEXACT
 
 
 def _before(native: Native, more: Given, *given: Any) -> Any:

@@ -450,7 +450,8 @@ class LibraryFunction:
             self.forget()
             self.traced.clear()
             return None
-        if self.waiting is not None and any(map(has_other_bits, call.path.program.graph.nodes())):
+        recorded = not off and any([o._node is not None for o in call.path.program.outputs])
+        if self.waiting is not None and any(has_other_bits(n, recorded) for n in call.path.program.graph.nodes()):
             self.worth = not self.least  # pulls of other shapes will have other bits, too
             found = None
         else:

@@ -1,4 +1,5 @@
-"""Factorisations: Cholesky, LU, QR, singular values, eigenvalues. LAPACK computes them, through NumPy.
+"""Factorisations: Cholesky, LU, QR, singular values, eigenvalues. A target's routine or NumPy computes them
+([Note: LAPACK]).
 
 Rules are in the usual convention (`conjugated`). Sources: Giles, An extended collection of matrix derivative results,
 2008; Seeger et al., Auto-differentiating linear algebra, 2017; Walter and Lehmann, Algorithmic differentiation of
@@ -43,6 +44,7 @@ from .matrices import (
     symmetric,
 )
 from .op import Op
+from .routines import of_matrices, of_qr, of_square, of_svd, of_values
 from .samples import fails
 from .systems import solve, solve_triangular
 
@@ -101,6 +103,7 @@ cholesky = Op(
         ),
         fails(np.linalg.LinAlgError, "cholesky: f64[1,1] holds nan or infinity", np.array([[np.nan]])),
     ),
+    routine=of_square,
     accepts="inexact",
     doc="The lower triangular L with L L^H = (x + x^H) / 2, which is x for a Hermitian matrix. It must be "
     "positive definite.",
@@ -166,6 +169,7 @@ lu = Op(
     vjp=(_lu_rule,),
     samples=samples(*(([(general, shape)], {}) for shape in _SHAPES)),
     error_samples=lambda: (fails(ShapeError, "lu: needs a matrix or a batch of them, got f32[2]", (2,)),),
+    routine=of_matrices,
     accepts="inexact",
     doc="A permutation P, lower triangular L with ones on the diagonal and upper triangular U with P L U = x, by "
     "elimination with partial pivoting.",
@@ -237,6 +241,7 @@ qr = Op(
         fails(ShapeError, "qr: needs a matrix or a batch of them, got f32[2]", (2,)),
         fails(ArgumentError, "qr: mode is 'reduced' or 'complete', got 'full'", (2, 2), mode="full"),
     ),
+    routine=of_qr,
     accepts="inexact",
     doc="Orthonormal columns Q and upper triangular R with Q R = x; with mode 'complete' Q is square.",
 )
@@ -308,6 +313,7 @@ svd = Op(
         fails(ShapeError, "svd: needs a matrix or a batch of them, got f32[2]", (2,)),
         fails(np.linalg.LinAlgError, "svd: f64[1,1] holds nan or infinity", np.array([[np.nan]])),
     ),
+    routine=of_svd,
     accepts="inexact",
     doc="Orthonormal U and Vh and falling S with (U * S) Vh = x, of the first columns of U and rows of Vh; the others, "
     "with `full_matrices`, make both square.",
@@ -330,6 +336,7 @@ svdvals = Op(
     vjp=(_svdvals_rule,),
     samples=samples(*(([(general, shape)], {}) for shape in _SHAPES)),
     error_samples=lambda: (fails(ShapeError, "svdvals: needs a matrix or a batch of them, got f32[2]", (2,)),),
+    routine=of_values,
     accepts="inexact",
     doc="The singular values of matrices, falling.",
 )
@@ -366,6 +373,7 @@ eigh = Op(
         fails(ShapeError, "eigh: needs square matrices, got f32[2,3]", (2, 3)),
         fails(np.linalg.LinAlgError, "eigh: f64[1,1] holds nan or infinity", np.array([[np.inf]])),
     ),
+    routine=of_square,
     accepts="inexact",
     doc="Rising eigenvalues and orthonormal eigenvectors (columns) of (x + x^H) / 2, which is x for a Hermitian "
     "matrix.",
@@ -388,6 +396,7 @@ eigvalsh = Op(
     vjp=(_eigvalsh_rule,),
     samples=samples(*(([(symmetric, shape)], {}) for shape in _SQUARE)),
     error_samples=lambda: (fails(ShapeError, "eigvalsh: needs square matrices, got f32[2,3]", (2, 3)),),
+    routine=of_square,
     accepts="inexact",
     doc="The rising eigenvalues of (x + x^H) / 2, which is x for a Hermitian matrix.",
 )

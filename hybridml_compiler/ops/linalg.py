@@ -1,6 +1,7 @@
 """Functions of a matrix: inverses, determinants, exponentials.
 
-LAPACK computes them, through NumPy, one call per batch. Rules of analytic functions are plain transposes.
+A target's routine or NumPy computes them, one call per batch ([Note: LAPACK]). Rules of analytic functions are plain
+transposes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from .matrices import (
     turned,
 )
 from .op import Op
+from .routines import of_square
 from .samples import fails
 from .shapes import broadcast
 
@@ -57,6 +59,7 @@ inv = Op(
         fails(ShapeError, "inv: needs square matrices, got f32[2,3]", (2, 3)),
         fails(np.linalg.LinAlgError, "inv: matrix 0 of f32[2,3,3] is singular: its rank is 0 of 3", (2, 3, 3)),
     ),
+    routine=of_square,
     accepts="inexact",
     doc="The inverse of square matrices; LinAlgError for a singular one.",
 )
@@ -174,6 +177,7 @@ det = Op(
     vjp=(lambda g, x: column(column(g)) * cofactor(x),),
     samples=samples(*_SQUARE, _SINGULAR),
     error_samples=lambda: (fails(ShapeError, "det: needs square matrices, got f32[2,3]", (2, 3)),),
+    routine=of_square,
     accepts="inexact",
     doc="The determinant of square matrices. Its gradient is exact for singular ones too; slogdet does not overflow.",
 )
@@ -202,6 +206,7 @@ slogdet = Op(
     vjp=(_slogdet_rule,),
     samples=samples(*_SQUARE),
     error_samples=lambda: (fails(ShapeError, "slogdet: needs square matrices, got f32[2,3]", (2, 3)),),
+    routine=of_square,
     accepts="inexact",
     doc="Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant of square matrices.",
 )

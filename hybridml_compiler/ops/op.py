@@ -25,6 +25,7 @@ A row carries everything that the framework knows of an operation:
                                          a target may have kernels for them
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
+  routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -39,7 +40,8 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order
   control    no expression: it runs graphs that its parameters hold, see control.py
-  opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step
+  opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step, unless the
+             target has its `routine`
 
 A row with several `results` (names, for people) has an `infer` and an `eager` that give tuples. In its rule `g` and
 `out` are tuples, an entry of `g` None where nothing used that result. A graph has one node per result; they differ in
@@ -58,6 +60,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..record import record
+from .routines import Measure, with_routine
 
 Kind = Literal[
     "elementwise",
@@ -129,7 +132,7 @@ class Op:
         "accepts", "axis_params", "canon", "combine", "constant_of", "cost", "covers", "decided_by", "differentiable",
         "doc", "eager", "element_map", "error_samples", "fails", "fn", "infer", "inputs", "is_view", "kind", "lower",
         "lower_tile", "memory_order", "method", "name", "needs", "operator", "params", "public", "put_back", "reorders",
-        "results", "samples", "tile", "transforms", "unify", "variadic", "vjp",
+        "results", "routine", "samples", "tile", "transforms", "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -167,6 +170,7 @@ class Op:
         reorders: Reorders = "",
         axis_params: Mapping[str, Literal["each", "named"]] | None = None,
         transforms: Callable[..., Sequence[Any]] | None = None,
+        routine: Measure | None = None,
         public: bool = True,
         doc: str = "",
     ) -> None:
@@ -185,13 +189,16 @@ class Op:
         self.eager: Callable[..., Any] = eager
         self.lower: Callable[..., Any] = lower or _no_expression
         self.results = results
+        self.routine = routine  # the sizes for a target's own routine (routines.py)
+        if routine is not None:
+            self.eager = with_routine(name, routine, infer, eager)
         self.vjp: tuple[Rule | None, ...] = tuple(vjp)
         self.transforms = transforms
         self.samples, self.error_samples = samples, error_samples
         self.canon = canon  # (*avals, **params) -> canonical hashable params; idempotent
         if results:
             self.params["result"] = None
-            self.infer, self.eager = _one_of(infer), _one_of(eager)
+            self.infer, self.eager = _one_of(infer), _one_of(self.eager)
             self.canon = None if canon is None else _but_result(canon)
         self.accepts: Accepts = accepts
         # Inputs that are brought to one dtype before the op runs; all of them for elementwise rows.

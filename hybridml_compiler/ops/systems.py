@@ -11,6 +11,7 @@ from ..errors import ShapeError
 from .contraction import matmul
 from .matrices import Array, Row, column, general, lapack, lower, row, samples, singular, square, turned
 from .op import REQUIRED, Op
+from .routines import of_system, of_triangle
 from .samples import fails
 from .shapes import Shape, broadcast
 
@@ -75,6 +76,7 @@ solve = Op(
     vjp=(_solve_x, _solve_y),
     samples=samples(*_SYSTEMS),
     error_samples=_system_errors("solve"),
+    routine=of_system,
     accepts="inexact",
     unify=(0, 1),
     doc="The solution z of x z = y for square matrices x and a vector or matrices y, by elimination with partial "
@@ -152,6 +154,7 @@ solve_triangular = Op(
             upper=True,
         ),
     ),
+    routine=of_triangle,
     accepts="inexact",
     unify=(0, 1),
     doc="The solution z of x z = y for triangular x: the other triangle (with `unit` the diagonal too, of ones) is not "

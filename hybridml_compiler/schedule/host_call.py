@@ -1,5 +1,7 @@
 """Calls of NumPy as launches: a graph of one operation, which the interpreter runs at its place in the step.
 
+Where the row has a routine (ops/routines.py), a target may call its own instead, and NumPy where that refuses a matrix.
+
 The launch holds the graph as text, so that its code can be kept on disk and run by any process. Operands are the arrays
 that the graph takes, then those of its results; numbers that the program knows are in the text.
 """
@@ -15,8 +17,20 @@ from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
 from ..loops.ir import KernelSpec
 from ..once import lazy
+from ..ops.routines import sizes
 from ..record import record
 from ..sizes.dims import is_dim
+
+
+@record
+class Routine:
+    """A target's own routine for a row: the sizes that it is told, and the operand that each of its arrays is, -1 for a
+    result that nobody reads."""
+
+    name: str
+    dtype: str  # NumPy's character
+    sizes: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 @record
@@ -24,6 +38,7 @@ class HostCall(KernelSpec):
     text: str  # of the graph
     operands: int
     results: int
+    routine: Routine | None = None
 
     @lazy
     def name(self) -> str:
@@ -41,7 +56,7 @@ class HostCall(KernelSpec):
         return set()
 
     def __str__(self) -> str:
-        return f"NumPy's {self.name}"
+        return f"NumPy's {self.name}" if self.routine is None else f"{self.name} by a routine"
 
 
 def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
@@ -56,7 +71,22 @@ def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
     operands = [inputs.get(node, node) for node in first.inputs]
     made = [apply(first.op, operands, fixed_params(node.params)) for node in results]
     graph = Graph(tuple(inputs.values()), tuple(made), first.op.name)
-    return HostCall(print_graph(graph), len(taken), len(results)), (*taken, *results)
+    routine = _routine(first, operands, taken, results)
+    return HostCall(print_graph(graph), len(taken), len(results), routine), (*taken, *results)
+
+
+def _routine(first: Node, operands: Sequence[Node], taken: Sequence[Node], results: Sequence[Node]) -> Routine | None:
+    op = first.op
+    if op is None or op.routine is None or any(map(_is_number, first.inputs)):
+        return None
+    params = {name: value for name, value in first.params.items() if name in op.params and name != "result"}
+    found = sizes(op.routine, [node.aval for node in operands], params)
+    if found is None:
+        return None
+    wanted = {node.params.get("result", 0): len(taken) + k for k, node in enumerate(results)}
+    given = [taken.index(node) for node in first.inputs]
+    places = (*given, *(wanted.get(k, -1) for k in range(len(op.results) or 1)))
+    return Routine(op.name, operands[0].dtype.char, found, places)
 
 
 def _is_number(node: Node) -> bool:

@@ -154,7 +154,16 @@ def _bytes_an_element(operand: Node, node: Node) -> float:
 def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: float) -> str | None:
     assert node.op is not None
     if node.kind in OWN_LOOP:
-        return f"{node.kind}: {'a call of its own' if node.kind == 'opaque' else 'a loop of its own'}"
+        if node.kind != "opaque":
+            return f"{node.kind}: a loop of its own"
+        by = (
+            "a routine or NumPy"
+            if node.op.routine is not None
+            else "kernels or NumPy"
+            if node.op.transforms
+            else "NumPy"
+        )
+        return f"{node.kind}: {by} computes it"
     if node.kind == "movement" and _is_view_of_memory(node):
         return None
     if weight >= 0.1 and not _IN_NO_ORDER.isdisjoint(kinds):

@@ -14,7 +14,7 @@ from ...sizes.dims import hint, structural
 from ...sizes.guards import collecting
 from ..base import Stage
 from .llvm.modules import Module, PlanModules, modules_of
-from .program import STEP, Loaded, StoredProgram, imports
+from .program import STEP, Loaded, StoredProgram, imports, named_in
 from .runtime import allocation, jit, threads
 from .runtime.linking import loader
 from .runtime.linking.loader import Library
@@ -100,7 +100,7 @@ class Code:
         image = None if key is None else loader.link(objects, [STEP])
         program = StoredProgram(plan.fresh, plan.arena_bytes, facts, image, plan.constants)
         if key is None or image is None:
-            library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
+            library = loader.load(objects, imports(plan.constants, named_in(objects)), [STEP], keep=plan.constants)
             return Loaded(plan.fresh, plan.arena_bytes, facts, library)
         loaded = program.load()
         program.save(key)
@@ -119,5 +119,5 @@ class Code:
         recorder = Recorder()
         with collecting(None), structural():
             objects = jit.compile_sources([module.code for module in self.modules(plan, timed=True)])
-        symbols = imports(plan.constants) | recorder.imports
+        symbols = imports(plan.constants, named_in(objects)) | recorder.imports
         return loader.load(objects, symbols, [STEP], keep=(*plan.constants, recorder)), recorder

@@ -9,12 +9,15 @@ does not even import LLVM ([Note: Compile time]).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
 from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime.lapack import symbols as lapack
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 
@@ -93,10 +96,16 @@ def imports(constants: Sequence[np.ndarray], names: Container[str] | None = None
     return found
 
 
+def named_in(objects: Sequence[bytes]) -> set[str]:
+    """The symbols of ours that objects name."""
+    return {name.decode() for data in objects for name in re.findall(rb"hml_\w+", data)}
+
+
 _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_sgemm", "hml_dgemm"), lambda: blas.gemm_symbols() or {}),
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
     ((host_callback.CALL,), host_callback.symbols),
+    *(((name,), partial(lapack.symbols, name)) for name in lapack.SYMBOLS),
     ((scratch.SCRATCH, scratch.READY), scratch.symbols),
     (sanitize.SYMBOLS, sanitize.symbols),
     (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),

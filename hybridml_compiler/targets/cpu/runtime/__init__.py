@@ -6,5 +6,5 @@
 
 `jit` compiles by the functions of `llvm_library`, `linking` links and loads, `cache` keeps object code between
 processes, `threads` is the fork-join pool that generated code calls, `blas` finds the matrix product already in the
-process, and `python_entry` emits the native function that a user calls.
+process, `lapack` is linear algebra over it, and `python_entry` emits the native function that a user calls.
 """

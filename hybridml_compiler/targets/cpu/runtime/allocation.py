@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ class Handling(NamedTuple):
     swap: Callable[[object], object]
     address: int
     own: object | None  # none but on Linux
+    functions: Mapping[str, int]  # addresses of `hml_malloc` and others, those of `own`
 
     @property
     def capsule(self) -> int:
@@ -86,7 +87,7 @@ def handler() -> Handling:
     address = numpy_function(SET_HANDLER)
     swap = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)
     if sys.platform != "linux":
-        return Handling(swap, address, None)
+        return Handling(swap, address, None, {})
     library = ctypes.CDLL(None)
     imports = {name: loader.address_of(getattr(library, name)) for name in _LIBRARY}
     names = [f"hml_{name}" for name in _FUNCTIONS]
@@ -96,7 +97,7 @@ def handler() -> Handling:
     own = new(ctypes.addressof(struct), _NAME, None)
     # An array may be freed after everything of Python's is gone.
     loader.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
-    return Handling(swap, address, own)
+    return Handling(swap, address, own, code.addresses)
 
 
 def numpy_function(slot: int) -> int:

@@ -31,19 +31,21 @@ ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
 
 
 class Names(NamedTuple):
-    """Names of the two products in a build of BLAS (`{}` is s or d), and whether its integers have 64 bits."""
+    """Names of the two products in a build of BLAS (`{}` is s or d), whether its integers have 64 bits, and names of
+    LAPACK's routines there."""
 
     gemm: str
     bits: int
+    lapack: str
 
 
 NAMES = (
-    Names("scipy_cblas_{}gemm64_", 64),  # NumPy's and SciPy's wheels
-    Names("cblas_{}gemm64_", 64),  # OpenBLAS with the usual suffix: Debian, Julia, conda
-    Names("cblas_{}gemm_64", 64),  # MKL and the reference BLAS
-    Names("cblas_{}gemm$NEWLAPACK$ILP64", 64),  # Accelerate, macOS 13.3 and later
-    Names("scipy_cblas_{}gemm", 32),
-    Names("cblas_{}gemm", 32),
+    Names("scipy_cblas_{}gemm64_", 64, "scipy_{}_64_"),  # NumPy's and SciPy's wheels
+    Names("cblas_{}gemm64_", 64, "{}_64_"),  # OpenBLAS with the usual suffix: Debian, Julia, conda
+    Names("cblas_{}gemm_64", 64, "{}_64"),  # MKL and the reference BLAS
+    Names("cblas_{}gemm$NEWLAPACK$ILP64", 64, "{}$NEWLAPACK$ILP64"),  # Accelerate, macOS 13.3 and later
+    Names("scipy_cblas_{}gemm", 32, "scipy_{}_"),
+    Names("cblas_{}gemm", 32, "{}_"),
 )
 
 # (get, set): the number of threads of a library; OpenBLAS in its spellings, MKL, BLIS.
@@ -69,7 +71,8 @@ class Blas:
     threads: tuple[int, int] | None
     source: str
     integer_bits: int
-    keep: tuple[object, ...]
+    keep: tuple[Any, ...]
+    lapack: str = ""  # names of LAPACK's routines in it
 
 
 def gemm_symbols() -> dict[str, int] | None:
@@ -80,6 +83,15 @@ def gemm_symbols() -> dict[str, int] | None:
     """
     found = find()
     return None if found is None else {"hml_sgemm": found.sgemm, "hml_dgemm": found.dgemm}
+
+
+def lapack_symbol(name: str) -> int | None:
+    """The address of LAPACK's routine `name` (`ssyevd`), by Fortran's convention, in the library of the products."""
+    found = find()
+    if found is None or not found.lapack:
+        return None
+    routine = getattr(found.keep[0], found.lapack.format(name), None)
+    return None if routine is None else loader.address_of(routine)
 
 
 def hold_symbols() -> dict[str, int]:
@@ -138,11 +150,11 @@ def _in_library(library: ctypes.CDLL, path: str) -> Blas | None:
         pair = [names.gemm.format(letter) for letter in "sd"]
         if all(hasattr(library, name) for name in pair):
             addresses = [loader.address_of(getattr(library, name)) for name in pair]
-            keep: tuple[object, ...] = (library,)
+            keep: tuple[Any, ...] = (library,)
             if names.bits == 32:
                 shim = _shim(addresses, "cblas_32")
                 addresses, keep = [shim.address("hml_sgemm"), shim.address("hml_dgemm")], (library, shim)
-            return Blas(addresses[0], addresses[1], _threads(library), path, names.bits, keep)
+            return Blas(addresses[0], addresses[1], _threads(library), path, names.bits, keep, names.lapack)
     return None
 
 

@@ -1,0 +1,103 @@
+"""Rows that a target may compute by a native routine: the sizes that it is told beside addresses, and its eager call.
+
+Results are those of NumPy to rounding. A routine that refuses a matrix says so and nothing more: NumPy then computes
+the same again, and raises the error that the row has for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..aval import of
+from ..hooks import hooks
+
+Sizes = tuple[int, ...]
+Measure = Callable[..., "Sizes | None"]  # of a row's operands and parameters; None where NumPy computes them
+
+_MOST = 4096  # signatures of a row that are kept
+
+
+def of_matrices(x: Any) -> Sizes:
+    """Number of matrices, rows, columns."""
+    return math.prod(x.shape[:-2]), *x.shape[-2:]
+
+
+def of_square(x: Any) -> Sizes:
+    """Number of matrices, and their size."""
+    return math.prod(x.shape[:-2]), x.shape[-1]
+
+
+def of_svd(x: Any, full_matrices: bool) -> Sizes:
+    """Number of matrices, rows, columns, and the parameter."""
+    return *of_matrices(x), int(full_matrices)
+
+
+def of_qr(x: Any, mode: str) -> Sizes:
+    """Number of matrices, rows, columns, and columns of Q."""
+    batch, rows, columns = of_matrices(x)
+    return batch, rows, columns, rows if mode == "complete" else min(rows, columns)
+
+
+def of_values(x: Any) -> Sizes:
+    """Sizes for singular values alone."""
+    return of_svd(x, False)
+
+
+def of_system(x: Any, y: Any) -> Sizes | None:
+    """Number of systems, unknowns, right sides, and elements from a matrix to the next, of both operands; None where a
+    batch is neither that of the result nor a single matrix."""
+    n, columns = x.shape[-1], y.shape[-1] if len(y.shape) > 1 else 1
+    left, right = x.shape[:-2], y.shape[:-2]
+    counts = math.prod(left), math.prod(right)
+    if left != right and 1 not in counts:
+        return None
+    return max(counts), n, columns, 0 if counts[0] == 1 else n * n, 0 if counts[1] == 1 else n * columns
+
+
+def of_triangle(x: Any, y: Any, upper: bool, unit: bool) -> Sizes | None:
+    """Sizes of the system, and the parameters."""
+    found = of_system(x, y)
+    return None if found is None else (*found, int(upper), int(unit))
+
+
+def sizes(measure: Measure, operands: Sequence[Any], params: dict[str, Any]) -> Sizes | None:
+    """Sizes for the routine of a row; None where there is none for these operands."""
+    dtype = operands[0].dtype
+    if dtype.char not in "fd" or any([x.dtype.char != dtype.char or 0 in x.shape for x in operands]):
+        return None
+    return measure(*operands, **params)
+
+
+def has_routine(op: Any, operands: Sequence[Any]) -> bool:
+    """Whether eager and compiled code run the same routine, or both NumPy, on operands like these."""
+    return op.routine is not None and operands[0].dtype.char in "fd"
+
+
+def with_routine(
+    name: str, measure: Measure, infer: Callable[..., Any], eager: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The meaning of a row, by its routine where there is one."""
+    known: dict[Any, Any] = {}
+
+    def signature(operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        found = sizes(measure, operands, params)
+        made = () if found is None else infer(*map(of, operands), **params)
+        return found, [(aval.shape, aval.dtype) for aval in (made if isinstance(made, tuple) else (made,))]
+
+    def run(*operands: Any, **params: Any) -> Any:
+        key = (*[(x.shape, x.dtype.char) for x in operands], *params.items())
+        entry = known.get(key)
+        if entry is None:
+            if len(known) >= _MOST:
+                known.clear()
+            entry = known[key] = signature(operands, params)
+        found, results = entry
+        if found is not None:
+            arrays = hooks.lapack(name, operands, found, results)
+            if arrays is not None:
+                return arrays if len(results) > 1 else arrays[0]
+        return eager(*operands, **params)
+
+    return run

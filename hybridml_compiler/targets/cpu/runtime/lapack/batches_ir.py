@@ -1,0 +1,99 @@
+"""Routines over batches: `i64 hml_NAME_LETTER(ptr operands, ptr dims)`. The result is 0, or 1 where a
+matrix is refused or there is no memory: then results are undefined.
+
+Matrices of a batch are shared over the pool, each on one thread; of a single large one its columns are.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ...llvm.native import KINDS, NULL, Native, NativeBuilder, native
+from ...llvm.native import text as module_text
+from ...llvm.values import Literal
+from ...spec import CpuSpec
+from . import fortran_ir, qr_ir, routines_ir
+from .kernels_ir import SMALL, Real
+from .routines_ir import Needs, One
+
+LINE = 64
+STACK = 12 << 10  # bytes of small matrices; callers may have small stacks
+LARGE = 128 << 10  # bytes of memory that the C library gets from the kernel each time
+KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used again
+
+
+def text(name: str, letter: str, cpu: CpuSpec) -> str:
+    """LLVM IR of the module of a routine."""
+    r, small = Real(letter, cpu), name in routines_ir.ROWS
+    made = (routines_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS)[name](r)
+    return module_text(f"lapack_{name}_{letter}", cpu, _routine(r, name, *made, SMALL if small else 0))
+
+
+def _routine(r: Real, name: str, one: One, needs: Needs, small: int) -> Native:
+    """`hml_NAME_LETTER`. `needs(c, dims)` tells the memory for a matrix; up to `small` rows no BLAS is called."""
+
+    @native("i64", "ptr", "ptr", "i64", "ptr", "ptr", name=f"{name}_one")
+    def single(c: NativeBuilder, operands: Any, dims: Any, index: Any, space: Any, work: Any) -> None:
+        c.ret(one(c, operands, dims, index, space, work))
+
+    @native("void", "ptr", "i64", "i64", name=f"{name}_part")
+    def part(c: NativeBuilder, given: Any, lo: Any, hi: Any) -> None:
+        operands, dims, size = given.item(0, "ptr"), given.item(1, "ptr"), given.item(2)
+        near = c.local("i8", STACK + LINE)
+        far = c.variable(Literal(KINDS["ptr"], "null"))
+        with c.if_then(size > STACK):
+            far.value = _taken(c, size + LINE)
+            with c.if_then(far.value == 0):
+                (given + 24).store(1)
+                c.ret_void()
+        start = c.select(size > STACK, far.value, near)
+        space = start + ((LINE - (c.word(start) & (LINE - 1))) & (LINE - 1))
+        with c.each(hi, lo) as index:
+            with c.if_then(single(c, operands, dims, index, space, given + 32) != 0):
+                (given + 24).store(1)
+        with c.if_then(size > STACK):
+            _given_back(c, far.value, size + LINE)
+
+    @native("i64", "ptr", "ptr", name=f"hml_{name}_{r.letter}")
+    def routine(c: NativeBuilder, operands: Any, dims: Any) -> None:
+        given, batch, n = c.local("i64", 6), dims.load(), dims.item(1)
+        held = n > small
+        with c.if_then(held):
+            c.extern("void", "hml_blas_hold")
+        size, *work = needs(c, dims)
+        for k, field in enumerate((operands, dims, size, 0, *work)):
+            (given + 8 * k).store(field)
+        granule = _granule(c, n)
+        c.extern("void", "hml_parallel_chunks", c.symbol("hml_pool"), part.define(c.module), given, batch, granule, 4)
+        with c.if_then(held):
+            c.extern("void", "hml_blas_release")
+        c.ret(given.item(3))
+
+    return routine
+
+
+def _taken(c: NativeBuilder, size: Any) -> Any:
+    """Memory of so many bytes, or null. Large blocks are those that arrays leave: the C library gives its own back to
+    the kernel, and a page that comes again is filled with zeros."""
+    found = c.variable(Literal(KINDS["ptr"], "null"))
+    if KEPT:
+        with c.if_then(size >= LARGE):
+            found.value = c.extern("ptr", "hml_malloc", NULL, size)
+    with c.if_then((size < LARGE) if KEPT else size >= 0):
+        found.value = c.extern("ptr", "malloc", size)
+    return found.value
+
+
+def _given_back(c: NativeBuilder, memory: Any, size: Any) -> None:
+    if KEPT:
+        with c.if_then(size >= LARGE):
+            c.extern("void", "hml_free", NULL, memory, size)
+    with c.if_then((size < LARGE) if KEPT else size >= 0):
+        c.extern("void", "free", memory)
+
+
+def _granule(c: NativeBuilder, n: Any) -> Any:
+    """Matrices that a thread takes at once: a range is no less than some microseconds of work."""
+    cube = n * n * n + 512
+    return c.greatest(c.udiv(Literal(KINDS["i64"], "65536"), cube), 1)
