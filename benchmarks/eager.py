@@ -51,7 +51,7 @@ class Row(NamedTuple):
     seconds: dict[str, float]
     ratio: float
     note: str
-    bytes: dict[str, int]  # that the process grew by, at its peak; of networks
+    bytes: dict[str, int] | None = None  # that the process grew by, at its peak; of networks
 
 
 # -- a worker
@@ -158,7 +158,7 @@ def measure(workers: dict[str, Worker], case: Case, rounds: int, seconds: float)
     ratio = statistics.median(a["hybridml"]["seconds"] / a["torch"]["seconds"] for a in answers)
     (mine, size), (theirs, _) = (answers[0][name]["sums"] for name in LIBRARIES)
     alike = case.name in RANDOM or abs(mine - theirs) <= TOLERANCE * max(size, 1.0)
-    grown = {name: answers[0][name]["bytes"] for name in workers} if case.size == "network" else {}
+    grown = {name: answers[0][name]["bytes"] for name in workers} if case.size == "network" else None
     return Row(case, times, ratio, "" if alike else f"{mine:.6g}, PyTorch {theirs:.6g}", grown)
 
 
@@ -185,8 +185,10 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _memory(grown: dict[str, int]) -> str:
-    return f", {grown['hybridml'] / grown['torch']:.2f} of {grown['torch'] >> 20} MiB" if grown.get("torch") else ""
+def _memory(grown: dict[str, int] | None) -> str:
+    return (
+        f", {grown['hybridml'] / grown['torch']:.2f} of {grown['torch'] >> 20} MiB" if grown and grown["torch"] else ""
+    )
 
 
 def _time(seconds: float) -> str:

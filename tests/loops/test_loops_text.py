@@ -49,7 +49,7 @@ def test_kernels_of_a_row(name: str) -> None:
         assert got is not None
         label = f"{name} sample {number} {dict(sample.params)}"
         for found, wanted in zip(got, expected, strict=True):
-            if op.kind in _REORDERED and wanted.dtype.kind in "fc":
+            if (op.kind in _REORDERED or op.transforms) and wanted.dtype.kind in "fc":
                 scale = 1e-5 if wanted.dtype in (dtypes.float32, dtypes.complex64) else 1e-12
                 np.testing.assert_allclose(found, wanted, rtol=scale, atol=scale, err_msg=label)
             else:
