@@ -26,8 +26,8 @@ BUDGETS = {
     "hybridml": Budget(
         44650,
         "shapes, errors and examples in docstrings; fn.graph; guards, signatures and interpreters as types; devices; "
-        "native calls of library functions, of rows and of their gradients; updates of optimizers as one operation; sizes that "
-        "are symbols from the first program on",
+        "native calls of library functions, of rows and of their gradients; updates of optimizers as one operation; "
+        "sizes that are symbols from the first program on",
         "the wrappers per number of axes of nn, the second lists of public names, ten makers of tape nodes; programs "
         "of large draws, the test of each argument's size in every composite; the fast path of one number, recorded "
         "calls of rows, the count of bytes in arenas",
@@ -35,7 +35,7 @@ BUDGETS = {
     "hybridml_compiler/sizes": Budget(1000, "symbolic sizes and their guards"),
     "hybridml_compiler/ops": Budget(
         8150,
-        "special functions, linear algebra, Fourier transforms, sorts; formulas as one operation; the sizes for routines",
+        "special functions, linear algebra, Fourier transforms, sorts; formulas as one operation; sizes of routines",
         "LU column by column, triangular systems by halves",
     ),
     "hybridml_compiler/graph": Budget(
@@ -52,8 +52,8 @@ BUDGETS = {
     "hybridml_compiler/targets": Budget(
         17200,
         "convolutions of narrow operands, bounds of every access; a protocol, a reference target, devices; guards of "
-        "native calls, scratch memory, order of keys, the memory of large arrays used again; launches as data; kernels of "
-        "Fourier transforms (1,150 lines) and of linear algebra (1,550), which were callbacks of NumPy",
+        "native calls, scratch memory, order of keys, the memory of large arrays used again; launches as data; "
+        "kernels of Fourier transforms (1,150 lines) and of linear algebra (1,550), which were callbacks of NumPy",
         "the thread pool and the futures of compilations; results that each native entry kept",
     ),
     "hybridml_compiler/runtime": Budget(
@@ -64,8 +64,8 @@ BUDGETS = {
     ),
     "tests": Budget(
         44500,
-        "programs of traced Python, planted errors, fuzzers, other machines; fn.graph; transformations of loops; transforms "
-        "and routines",
+        "programs of traced Python, planted errors, fuzzers, other machines; fn.graph; transformations of loops; "
+        "transforms and routines",
         "duplicate random programs; a helper module per pair of test files became tests/support; the second evaluator",
     ),
     "examples": Budget(1000, "programs of the documentation"),
