@@ -15,6 +15,7 @@ import pytest
 import hybridml as hm
 from hybridml import nn
 from tests.support import torch_cases, torch_layers, torch_names
+from tests.support.examples import every
 from tests.support.torch_cases import recorded
 from tests.support.torch_checks import close_to_record, firsts, inputs_of, module_close_to_record
 
@@ -62,7 +63,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every(2, NAMES))
 def test_values_and_gradients(name: str) -> None:
     close_to_record(name, torch_names.FUNCTIONS[name], TORCH, record_of(torch_names)[0], DEVICE)
 
@@ -72,13 +73,13 @@ def test_values_and_gradients_of_layers(name: str) -> None:
     close_to_record(name, torch_layers.FUNCTIONS[name], hm.functional, record_of(torch_layers)[0], DEVICE)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", every(3, LAYERS))
 def test_modules(name: str) -> None:
     table, case = LAYERS[name]
     module_close_to_record(name, case, *record_of(table), DEVICE)
 
 
-@pytest.mark.parametrize("name", of_two_dimensions(firsts(torch_layers.FUNCTIONS)))
+@pytest.mark.parametrize("name", every(2, of_two_dimensions(firsts(torch_layers.FUNCTIONS))))
 def test_traced_is_eager(name: str) -> None:
     case = torch_layers.FUNCTIONS[name]
     t = {key: x.detach() for key, x in vars(inputs_of(name, case.inputs, DEVICE)).items()}

@@ -161,7 +161,9 @@ def columns(xs: hm.Tensor, w: hm.Tensor) -> Any:
     return y
 
 
-@pytest.mark.parametrize(("program", "most"), [(recurrent, 150), (gates, 60), (columns, 40)])
+@pytest.mark.parametrize(
+    ("program", "most"), [(recurrent, 150), pytest.param(gates, 60, marks=pytest.mark.slow), (columns, 40)]
+)
 def test_python_loops_are_rolled(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Any], most: int) -> None:
     monkeypatch.setattr(roll, "LONG", 100)
     rng = np.random.default_rng(0)

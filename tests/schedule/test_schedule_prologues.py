@@ -23,6 +23,7 @@ from hybridml_compiler.targets.cpu import capabilities
 from hybridml_compiler.targets.cpu.llvm.gemm.product import own_blocking
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.closeness import assert_close
+from tests.support.examples import every
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op
 
@@ -103,7 +104,7 @@ def computes(plan: Plan) -> bool:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", every(2, PROGRAMS))
 def test_bits_are_those_of_separate_kernels(
     program: Callable[[int, int], Made], size: tuple[int, int, int], cheap: None
 ) -> None:

@@ -1,9 +1,11 @@
-"""How many examples hypothesis draws."""
+"""How many examples hypothesis draws, and which cases of a table run without `--slow`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 all_of_them = False  # with `--slow`
@@ -12,3 +14,8 @@ all_of_them = False  # with `--slow`
 def examples(count: int, **options: Any) -> settings:
     """Settings of a test with so many examples, of which a run without `--slow` draws half."""
     return settings(max_examples=count if all_of_them else count // 2, **options)
+
+
+def every(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases for `parametrize`, one value each, of which a run without `--slow` takes the first of so many."""
+    return [pytest.param(case, marks=pytest.mark.slow) if k % step else case for k, case in enumerate(cases)]

@@ -18,6 +18,7 @@ from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
 from hybridml_compiler.targets.cpu.runtime import threads
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.convolution_cases import Case, machines
+from tests.support.examples import every
 
 pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
@@ -133,7 +134,7 @@ WINOGRAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", WINOGRAD)
+@pytest.mark.parametrize("name", every(2, WINOGRAD))
 def test_winograd(name: str) -> None:
     case = Case(**WINOGRAD[name])
     others = machines()[1:]  # each has the geometries in turn
