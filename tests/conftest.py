@@ -73,6 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Collections of garbage look at what tests make, and not at a million objects of modules and test items."""
+    gc.collect()  # after which Python expects as many objects that stay, and looks at all of them less often
     gc.freeze()
     gc.enable()
 

@@ -478,3 +478,12 @@ def test_pulls_have_the_same_bits_before_and_after_they_are_native() -> None:
                 fn(x, y).backward()
                 found.append([None if t.grad is None else t.grad.numpy().tobytes() for t in (x, y)])
             assert all(f == found[0] for f in found)
+
+
+def test_attention_with_dropout_is_a_native_call() -> None:
+    """As many random numbers as come with the call are none: its sizes are constants."""
+    call, library = made_by(F.scaled_dot_product_attention.__wrapped__, sizes=ATTENTION)  # type: ignore[attr-defined]
+    for n in (4, 5, 4):
+        call(*[hm.ones((1, 2, n, 3))] * 3, dropout_p=0.5)
+    assert len(library.known) == 2
+    assert not any(call in library_function._NO_CALL for call in library.known.values())
