@@ -33,14 +33,15 @@ COMBINED = {
 }
 
 
-def parameters(names: Iterable[str]) -> list[Any]:
+def parameters(names: Iterable[str], one_each: tuple[str, ...] = ("1d", "3d")) -> list[Any]:
     """Names of cases. Slow are the further ones of a family's members of one and three dimensions, with options that
-    the member of two dimensions is tried with, and combinations of options that are each tried with others."""
+    the member of two dimensions is tried with, and combinations of options that are each tried with others. `one_each`:
+    how names end of which one case is enough."""
     met: set[str] = set()
     found = []
     for name in names:
         head = name.split()[0]
-        again = head in met and head.endswith(("1d", "3d"))
+        again = head in met and head.endswith(one_each)
         met.add(head)
         found.append(pytest.param(name, marks=pytest.mark.slow if again or name in COMBINED else ()))
     return found
@@ -51,7 +52,7 @@ def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
     in_one_form(name, FUNCTIONS, lambda: close_to_record(name, FUNCTIONS[name], F, torch_record[0]))
 
 
-@pytest.mark.parametrize("name", parameters(MODULES))
+@pytest.mark.parametrize("name", parameters(MODULES, ("",)))  # their options are those of the functions
 def test_keys_values_and_gradients_of_modules_are_pytorchs(name: str, torch_record: Any) -> None:
     module = in_one_form(name, MODULES, lambda: module_close_to_record(name, MODULES[name], *torch_record))
     assert repr(module).startswith(type(module).__name__)
