@@ -487,3 +487,24 @@ def test_attention_with_dropout_is_a_native_call() -> None:
         call(*[hm.ones((1, 2, n, 3))] * 3, dropout_p=0.5)
     assert len(library.known) == 2
     assert not any(call in library_function._NO_CALL for call in library.known.values())
+
+
+def test_cotangents_lie_as_what_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of convolutions lie channels last. A step of MobileNet took 60 ms where each cotangent was copied to lie
+    channels first, and takes 35."""
+    x, w = hm.asarray(X), hm.ones((5, 4, 3, 3), requires_grad=True)
+
+    def gradient() -> np.ndarray:
+        w.grad = None
+        y = F.batch_norm(F.conv2d(x, w), None, None, training=True)
+        assert not y.detach().numpy().flags.c_contiguous
+        (F.silu(y) * y).sum().backward()
+        return w.grad.numpy()
+
+    wanted = gradient()
+
+    def copied(array: np.ndarray) -> np.ndarray:
+        raise AssertionError(f"a copy of {array.shape}")
+
+    monkeypatch.setattr(np, "ascontiguousarray", copied)
+    np.testing.assert_array_equal(gradient(), wanted)

@@ -29,9 +29,10 @@ def in_memory(array: np.ndarray, order: Order | None) -> np.ndarray:
 
 def as_seen(array: np.ndarray, order: Order | None) -> np.ndarray:
     """The inverse of `in_memory`."""
-    return array if order is None else array.transpose(_inverse(order))
+    return array if order is None else array.transpose(inverse(order))
 
 
 @functools.lru_cache(maxsize=1024)
-def _inverse(order: Order) -> Order:
+def inverse(order: Order) -> Order:
+    """The permutation that undoes this one."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))

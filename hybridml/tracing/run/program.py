@@ -37,7 +37,7 @@ from ...core.context import grad_is_off, nans_var
 from ...core.device_tensor import wrapped
 from ...core.source_location import here
 from ...core.tensor import Tensor
-from ..capture.memory_order import Order, as_seen, in_memory
+from ..capture.memory_order import Order, as_seen, in_memory, inverse
 from ..capture.subgraph import cut
 from ..capture.tracer import Input, Tracer
 from ..specialize.symbolic_shapes import binders, decisions
@@ -223,10 +223,14 @@ class Program:
         tracer = self.tracer
         known = len(tracer.inputs)
         positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
-        cotangents = []
-        for k in mask:
+        inputs, cotangents, orders = [], [], [self.output_orders[k] for k in mask]
+        for k, order in zip(mask, orders, strict=True):  # each lies as what it is the cotangent of
             o = self.outputs[k]
-            g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype, device=o._array.aval.device), f"g{k}"))
+            shape = o.shape if order is None else tuple([o.shape[axis] for axis in order])
+            node = ir.input_node(Aval(shape, o.dtype, device=o._array.aval.device), f"g{k}")
+            inputs.append(node)
+            seen = node if order is None else ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
+            g = tracer.wrap(seen)
             g._node = Leaf(o.shape, o.dtype)
             cotangents.append(g)
         seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
@@ -246,10 +250,10 @@ class Program:
         assert all(i.kind in ("held", "array") or k >= known for k, i in enumerate(held)), held
         program = Program(
             tracer,
-            [*(self.nodes[k] for k in used), *(i.node for i in held), *(g._array for g in cotangents)],
+            [*(self.nodes[k] for k in used), *(i.node for i in held), *inputs],
             [*(self.leaves[k] for k in used), *(i.leaf for i in held), *(g._node for g in cotangents)],
             outputs, self.backend, f"{self.name}_vjp", {},
-            [*(self.orders[k] for k in used), *(i.order for i in held), *(None for _ in cotangents)],
+            [*(self.orders[k] for k in used), *(i.order for i in held), *orders],
             [self.orders[k] for k in wanted], checks=checks,
         )  # fmt: skip
         return Backward(program, used, held, wanted)

@@ -16,6 +16,7 @@ from ...core.context import clock, grad_is_off
 from ...core.library import MISS, missed
 from ...core.source_location import here
 from ...core.tensor import Tensor, like, wrap
+from ..capture.memory_order import Order, as_seen, in_memory
 from .compiled_path import CompiledPath
 from .native_program import Given, Native, is_plain, native_of
 from .program import Backward, Program
@@ -204,7 +205,8 @@ class Pull:
             operands += self.held
         if not grad_is_off():
             return self.program.apply([*operands, *cotangents])
-        operands += map(contiguous, cotangents)  # that of a sum is one number, seen as many
+        orders = self.program.orders[len(operands) :]
+        operands += map(in_order, cotangents, orders)  # that of a sum is one number, seen as many
         if self.native is None:
             self.native = native_of(self.program, operands)
         found = self.native(*operands)
@@ -213,11 +215,12 @@ class Pull:
         return self.program.apply(operands)
 
 
-def contiguous(t: Tensor) -> Tensor:
-    array = t._array
+def in_order(t: Tensor, order: Order | None) -> Tensor:
+    """The tensor with its axes in this order of memory."""
+    array = in_memory(t._array, order)
     if array.flags.c_contiguous:
         return t
-    return like(t, np.ascontiguousarray(array) if any(array.strides) else materialized(array))
+    return like(t, as_seen(np.ascontiguousarray(array) if any(array.strides) else materialized(array), order))
 
 
 def as_tensor(value: Any) -> Any:
