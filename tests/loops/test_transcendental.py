@@ -293,7 +293,8 @@ class Watching(NumpyBuilder):
     def _watched(self, found: Any) -> Any:
         def call(*args: Any) -> Any:
             result = found(*args)
-            assert (abs(result) >= np.finfo(result.dtype).tiny).all(), "the processor takes ten times as long for it"
+            normal = (abs(result) >= np.finfo(result.dtype).tiny) | (args[0] == 0)
+            assert normal.all(), "the processor takes ten times as long for it"
             return result
 
         return call

@@ -43,8 +43,8 @@ _EXPM1 = {
     float64: EXP[float64][2:],
 }  # fmt: skip
 # Below and above, e^x is 0 and inf; in between n is one that `in_two_factors` takes. The same for 2^x. Below, the
-# formula is given a 0, and its result is not taken: one that underflows takes the processor ten times as long, and the
-# scores that a mask leaves out are all there.
+# last step is given a 0: a result that underflows takes the processor ten times as long, and the scores that a mask
+# leaves out are all there.
 _EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
 _EXP2_RANGE = {float32: (-151.0, 129.0), float64: (-1076.0, 1025.0)}
 # sinh(x) / x = 1 + z q(z), z = x^2, on |x| <= 1: relative error 2^-30 and 2^-62
@@ -80,18 +80,16 @@ def in_two_factors(p: Value, n: Value) -> Value:
 def exp(x: Value) -> Value:
     """e^x. float32: degree 6; float64: degree 11."""
     low, high = _EXP_RANGE[x.dtype]
-    zero = x < low
-    n, r, _ = reduce(at_most(where(zero, 0.0, x), high))
-    return where(zero, 0.0, ldexp(polynomial(r, EXP[x.dtype]), n))
+    n, r, _ = reduce(at_most(at_least(x, low), high))
+    return ldexp(where(x < low, 0.0, polynomial(r, EXP[x.dtype])), n)
 
 
 def exp2(x: Value) -> Value:
     """2^x. float32: degree 6; float64: degree 11."""
     low, high = _EXP2_RANGE[x.dtype]
-    zero = x < low
-    inside = at_most(where(zero, 0.0, x), high)
+    inside = at_most(at_least(x, low), high)
     n = (inside + x.format.magic) - x.format.magic
-    return where(zero, 0.0, ldexp(polynomial(inside - n, _EXP2[x.dtype]), n))
+    return ldexp(where(x < low, 0.0, polynomial(inside - n, _EXP2[x.dtype])), n)
 
 
 def expm1(x: Value) -> Value:
@@ -111,12 +109,13 @@ def sigmoid(x: Value) -> Value:
     float.
     """
     form, c = x.format, 2.0 ** -(x.format.bias // 2)
-    zero, inside = x < _EXP_RANGE[x.dtype][0], at_most(x, {float32: 18.0, float64: 40.0}[x.dtype])
-    _, r, shifted = reduce(-where(zero, 0.0, inside), form.bias - form.bias // 2)
+    low = _EXP_RANGE[x.dtype][0]
+    inside = at_most(at_least(x, low), {float32: 18.0, float64: 40.0}[x.dtype])
+    _, r, shifted = reduce(-inside, form.bias - form.bias // 2)
     t = fma(r * r, polynomial(r, EXP[x.dtype][2:]), r)
     power = power_of_two(shifted, x.dtype)
     whole, lost = fast_two_sum(power, power.lift(c))
-    return where(zero, 0.0, c / (fma(power, t, lost) + whole))
+    return where(x < low, 0.0, power.lift(c)) / (fma(power, t, lost) + whole)
 
 
 def tanh(x: Value) -> Value:
