@@ -100,6 +100,7 @@ def test_a_candidate_that_is_wrong_is_not_timed(tmp_path: Path) -> None:
             run.ask(load="no such workload", inputs=str(inputs.path), results="", sizes={})
 
 
+@pytest.mark.slow
 def test_starts_and_growth_are_measured(tmp_path: Path) -> None:
     arguments = ["--only", "sum_squares", "--peers", "", "--sections", "start", "--json", str(tmp_path / "a.json")]
     assert compare.main(arguments) == 0

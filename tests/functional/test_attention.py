@@ -84,7 +84,7 @@ def test_values_and_gradients_of_two_orders(name: str, shared: bool, monkeypatch
         np.testing.assert_allclose(g, e, 1e-9, 1e-9)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_traced(name: str) -> None:
     qkv, how, leaves = tensors(name)
 
