@@ -42,7 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
         # A hundred tests start processes, and each would compile 500 files again: half of an import.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         sys.dont_write_bytecode = False
-    gc.disable()  # until the tests are known: imports make no garbage, and collections look at all of them
     os.environ["MPLBACKEND"] = "Agg"
     examples.all_of_them = config.getoption("--slow")
     os.environ.pop("HYBRIDML_DEBUG", None)
@@ -71,11 +70,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if wanted(item)]
 
 
-def pytest_collection_finish() -> None:
-    """Collections of garbage look at what tests make, and not at a million objects of modules and test items."""
-    gc.collect()  # after which Python expects as many objects that stay, and looks at all of them less often
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collections of garbage look at what tests make, and not at a million objects of modules and test items, which are
+    no garbage while they are made, either."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()  # after which Python expects as many objects that stay, and looks at all of them less often
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

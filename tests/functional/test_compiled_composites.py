@@ -127,7 +127,7 @@ def test_a_growing_sequence_has_one_program_whatever_came_first(causal: bool) ->
     x = {n: hm.asarray(np.random.default_rng(n).standard_normal((2, 3, n, 8), dtype=np.float32)) for n in (4, 9, 17)}
     found = []
     for order in ((4, 9, 17), (17, 4, 9)):
-        call, library = made_by(F.scaled_dot_product_attention.__wrapped__, sizes=ATTENTION)  # type: ignore[attr-defined]
+        call, library = made_by(F.scaled_dot_product_attention.__wrapped__, sizes=ATTENTION)
         results = {n: call(x[n], x[n], x[n], is_causal=causal).numpy().tobytes() for n in order}
         found.append([results[n] for n in x])
         assert sum(traced.cache_info().compiles for traced in library.traced.values()) == 1
@@ -481,8 +481,8 @@ def test_pulls_have_the_same_bits_before_and_after_they_are_native() -> None:
 
 
 def test_attention_with_dropout_is_a_native_call() -> None:
-    """As many random numbers as come with the call are none: its sizes are constants."""
-    call, library = made_by(F.scaled_dot_product_attention.__wrapped__, sizes=ATTENTION)  # type: ignore[attr-defined]
+    """Its sizes are constants: native calls draw no number of random numbers that comes with the call."""
+    call, library = made_by(F.scaled_dot_product_attention.__wrapped__, sizes=ATTENTION)
     for n in (4, 5, 4):
         call(*[hm.ones((1, 2, n, 3))] * 3, dropout_p=0.5)
     assert len(library.known) == 2

@@ -74,11 +74,10 @@ def _pull_selected(g: Tensor, node: Node) -> Any:
             stale("x[key]", "index array", k._version, node, place)
     (parent,) = parents_of(node)
     direct = type(g._array) is _ndarray and grad_is_off() and interpreter_stack() is None
+    zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
     if direct and dtype in _SUMMED_BY_NUMPY and g._array.size < LARGE:
-        zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
         np.add.at(zeros._array, _arrays(key), g._array)
         return ((parent, zeros),)
-    zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
     return ((parent, updated(zeros, key, "add", g)),)
 
 

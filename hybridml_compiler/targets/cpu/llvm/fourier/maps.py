@@ -123,5 +123,8 @@ class Maps:
 
     def _each(self, count: int, body: Callable[[Any, Any], None]) -> None:
         """`body(at, live)` for vectors of numbers; `live` of them are there, None for all."""
-        live: Callable[[Any], Any] = lambda at: self.b.sub(i64(count), at) if count % self.w else None  # noqa: E731
-        repeat(self.b, i64(0), i64(count), self.w, lambda at: body(at, live(at)))
+
+        def one(at: Any) -> None:
+            body(at, self.b.sub(i64(count), at) if count % self.w else None)
+
+        repeat(self.b, i64(0), i64(count), self.w, one)
