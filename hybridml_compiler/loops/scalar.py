@@ -44,7 +44,7 @@ ISA: dict[str, Instruction] = {
         Instruction("mul", 2, "iuf", "same", "a * b; integers wrap"),
         Instruction("div", 2, "f", "same", "a / b"),
         Instruction("fma", 3, "f", "same", "a * b + c, rounded once"),
-        Instruction("ldexp", 2, "f", "same", "a * 2^b rounded once, for a whole b; a * 2^(b / 2) is normal"),
+        Instruction("ldexp", 2, "f", "same", "a * 2^b rounded once, for a whole b; a * 2^(b / 2) is normal, or a is 0 and b as low as -inf"),
         Instruction("neg", 1, "iuf", "same", "-a (flips the sign bit of floats, wraps integers)"),
         Instruction("abs", 1, "iuf", "same", "|a| (clears the sign bit of floats; |INT_MIN| wraps to INT_MIN)"),
         Instruction("floordiv", 2, "iuf", "same", "floor(a / b) as Python; integers: x // 0 = 0, INT_MIN // -1 wraps"),
@@ -179,7 +179,7 @@ class NumpyBuilder:
     const = _instruction(np.array)
     add, sub, mul, div = map(_instruction, (np.add, np.subtract, np.multiply, np.divide))
     fma = _instruction(lambda a, b, c: fma32(a, b, c) if a.dtype == float32 else fma64(a, b, c))
-    ldexp = _instruction(lambda a, b: np.ldexp(a, b.astype(np.int32)))
+    ldexp = _instruction(lambda a, b: np.ldexp(a, np.maximum(b, -10_000).astype(np.int32)))
     neg, abs = map(_instruction, (np.negative, np.absolute))
     floordiv, mod = map(_instruction, (np.floor_divide, np.mod))
     minimum = _instruction(lambda a, b: np.where((a < b) | (a != a), a, b))

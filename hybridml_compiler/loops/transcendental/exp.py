@@ -42,9 +42,8 @@ _EXPM1 = {
               0.0013837878359481692),
     float64: EXP[float64][2:],
 }  # fmt: skip
-# Below and above, e^x is 0 and inf; in between n is one that `in_two_factors` takes. The same for 2^x. Below, the
-# last step is given a 0: a result that underflows takes the processor ten times as long, and the scores that a mask
-# leaves out are all there.
+# Below and above, e^x is 0 and inf. The same for 2^x. Below, the last step is given a 0: a result that underflows takes
+# the processor ten times as long, and the scores that a mask leaves out are all there.
 _EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
 _EXP2_RANGE = {float32: (-151.0, 129.0), float64: (-1076.0, 1025.0)}
 # sinh(x) / x = 1 + z q(z), z = x^2, on |x| <= 1: relative error 2^-30 and 2^-62
@@ -72,7 +71,7 @@ def power_of_two(biased: Value, dtype: np.dtype) -> Value:
 
 def in_two_factors(p: Value, n: Value) -> Value:
     """p 2^n for a builder that has no instruction for it; only the last product rounds."""
-    shifted = (n + (p.format.magic + 2 * p.format.bias)).bits()
+    shifted = (at_least(n, 4.0 - 2 * p.format.bias) + (p.format.magic + 2 * p.format.bias)).bits()
     half = shifted >> 1
     return p * power_of_two(half, p.dtype) * power_of_two(shifted - half, p.dtype)
 
@@ -80,14 +79,14 @@ def in_two_factors(p: Value, n: Value) -> Value:
 def exp(x: Value) -> Value:
     """e^x. float32: degree 6; float64: degree 11."""
     low, high = _EXP_RANGE[x.dtype]
-    n, r, _ = reduce(at_most(at_least(x, low), high))
+    n, r, _ = reduce(at_most(x, high))
     return ldexp(where(x < low, 0.0, polynomial(r, EXP[x.dtype])), n)
 
 
 def exp2(x: Value) -> Value:
     """2^x. float32: degree 6; float64: degree 11."""
     low, high = _EXP2_RANGE[x.dtype]
-    inside = at_most(at_least(x, low), high)
+    inside = at_most(x, high)
     n = (inside + x.format.magic) - x.format.magic
     return ldexp(where(x < low, 0.0, polynomial(inside - n, _EXP2[x.dtype])), n)
 
