@@ -44,7 +44,7 @@ ISA: dict[str, Instruction] = {
         Instruction("mul", 2, "iuf", "same", "a * b; integers wrap"),
         Instruction("div", 2, "f", "same", "a / b"),
         Instruction("fma", 3, "f", "same", "a * b + c, rounded once"),
-        Instruction("ldexp", 2, "f", "same", "a * 2^b rounded once, for a whole b; a * 2^(b / 2) is normal, or a is 0 and b as low as -inf"),
+        Instruction("ldexp", 2, "f", "same", "a * 2^b rounded once, for whole b; a * 2^(b / 2) is normal or a 0"),
         Instruction("neg", 1, "iuf", "same", "-a (flips the sign bit of floats, wraps integers)"),
         Instruction("abs", 1, "iuf", "same", "|a| (clears the sign bit of floats; |INT_MIN| wraps to INT_MIN)"),
         Instruction("floordiv", 2, "iuf", "same", "floor(a / b) as Python; integers: x // 0 = 0, INT_MIN // -1 wraps"),
