@@ -7,7 +7,7 @@ program, since both run the same loops. What the kernels do not take (strided op
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,27 +51,54 @@ def is_small(op: Op, arrays: Sequence[np.ndarray]) -> bool:
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
     """`op.eager`, for operands whose `deciding` one is large, or which may broadcast to a large result."""
+    known = _ways.setdefault(op, {})
+    key = (*[(a.shape, a.dtype, a.strides) for a in arrays], *params.values())
+    way = known.get(key)
+    if way is None:
+        way = _way(op, arrays, params)
+        if way is None:
+            return op.run(arrays, params)
+        if len(known) >= _MOST_WAYS:
+            known.clear()
+        known[key] = way
+    return way(arrays)
+
+
+# Finding a way takes 6 us, looking it up 0.7.
+_Way = Callable[[Sequence[np.ndarray]], Any]
+_ways: dict[Op, dict[Any, _Way]] = {}  # by what decides about it: shapes, dtypes, strides, parameters
+_MOST_WAYS = 4096
+
+
+def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
+    """The function that computes a row on arrays as these; None for NumPy's."""
     if may_grow(op) and np.broadcast(*arrays).size < LARGE:
-        return op.run(arrays, params)
+        return None
     order = _common_order(arrays) if op.kind == "elementwise" and not params else None
     if order is not None:  # the result lies as the operands, as NumPy's does
-        found = compute(op, [a.transpose(order) if a.ndim == len(order) else a for a in arrays], params)
-        return found.transpose(np.argsort(order))
-    if op.kind in LARGE_KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
-        found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
-        if found is None:
-            found = _of_signature(op, [a if a.flags.c_contiguous else a.copy() for a in arrays], params)
-        if found is not None:
-            return found
-    return op.run(arrays, params)
+        return _turned(op, order)
+    if op.kind not in LARGE_KINDS or op.variadic or not all([_is_plain(a) for a in arrays]) or not _compiler():
+        return None
+    pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
+    return _of_signature(op, arrays, params) if pointwise is None else _new_result(arrays[0].shape, *pointwise)
+
+
+def _turned(op: Op, order: Sequence[int]) -> _Way:
+    back = np.argsort(order)
+
+    def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        found = compute(op, [a.transpose(order) if a.ndim == len(order) else a for a in arrays], {})
+        turned: np.ndarray = found.transpose(back)
+        return turned
+
+    return run
 
 
 def materialized(array: np.ndarray) -> np.ndarray:
     """A copy of an array, on all cores where it is large and dense, or one number seen as many."""
     if array.size < LARGE or not _is_plain(array) or not _compiler():
         return array.copy(order="K")
-    found = _pointwise(_positive, [array])
-    assert found is not None
+    found: np.ndarray = compute(_positive, [array], {})
     return found
 
 
@@ -114,30 +141,43 @@ def compute_into(op: Op, arrays: Sequence[np.ndarray], out: np.ndarray) -> bool:
         return False
     if any(a is not out and np.may_share_memory(a, out) for a in arrays):
         return False
-    return _pointwise(op, arrays, out) is not None
+    found = _pointwise(op, arrays)
+    if found is None or found[1] is not out.dtype:
+        return False
+    found[0](arrays, out)
+    return True
 
 
-def _pointwise(op: Op, arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> np.ndarray | None:
-    """Over operands of one shape, or of one element; None where they are others, or `out` has another dtype."""
+_Fill = Callable[[Sequence[np.ndarray], np.ndarray], None]
+
+
+def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> tuple[_Fill, np.dtype] | None:
+    """The function that fills an array with the result, and its dtype, over operands of one shape, or of one element;
+    None where they are others."""
+    shape = arrays[0].shape
+    if any([a.shape != shape and (a.size != 1 or a.ndim > len(shape)) for a in arrays]):
+        return None
+    single = tuple([a.size == 1 or _is_uniform(a) for a in arrays])
+    kernel, result = _kernel(op.name, tuple([a.dtype for a in arrays]), single)
+
+    def fill_from_some(arrays: Sequence[np.ndarray], out: np.ndarray) -> None:
+        kernel(*[a[(0,) * a.ndim + (...,)] if one else a for a, one in zip(arrays, single, strict=True)], out)
+
+    def fill(arrays: Sequence[np.ndarray], out: np.ndarray) -> None:
+        kernel(*arrays, out)
+
+    return (fill_from_some if any(single) else fill), result
+
+
+def _new_result(shape: tuple[int, ...], fill: _Fill, dtype: np.dtype) -> _Way:
     from ..targets.cpu.runtime.allocation import empty  # what links and loads code is imported with the first kernel
 
-    shape = arrays[0].shape
-    kinds, single = [], []
-    read = []
-    for a in arrays:
-        if a.shape != shape and (a.size != 1 or a.ndim > len(shape)):
-            return None
-        one = a.size == 1 or _is_uniform(a)
-        kinds.append(a.dtype)
-        single.append(one)
-        read.append(a[(0,) * a.ndim + (...,)] if one else a)
-    kernel, result = _kernel(op.name, tuple(kinds), tuple(single))
-    if out is None:
-        out = empty(shape, result)
-    elif out.dtype is not result:
-        return None
-    kernel(*read, out)
-    return out
+    def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        out = empty(shape, dtype)
+        fill(arrays, out)
+        return out
+
+    return run
 
 
 @once
@@ -190,14 +230,15 @@ def _cast(x: Node, dtype: np.dtype) -> Node:
 _compiled: dict[Op, dict[Any, Any]] = {}
 
 
-def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> np.ndarray | None:
+def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
     known = _compiled.setdefault(op, {})
     key = (tuple((a.shape, a.dtype) for a in arrays), *params.values())
-    run = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, params))
-    if run is None:
+    program = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, params))
+    if program is None:
         return None
-    found: np.ndarray = run(arrays)[0]
-    return found
+    if all([a.flags.c_contiguous for a in arrays]):
+        return lambda arrays: program(arrays)[0]
+    return lambda arrays: program([a if a.flags.c_contiguous else a.copy() for a in arrays])[0]
 
 
 def _program(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:

@@ -63,7 +63,8 @@ def _full_eager(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     if not isinstance(dtype, np.dtype):
         shape, value, dtype = _full_canon(shape, value, dtype).values()
     if math.prod(shape) >= OPERATION:
-        return hooks.materialized(np.broadcast_to(np.array(value, dtype), shape))
+        one = np.ndarray(shape, dtype, np.array(value, dtype), strides=(0,) * len(shape))
+        return hooks.materialized(one)
     found = np.empty(shape, dtype)
     found.fill(value)  # a third of the time of np.full
     return found

@@ -88,6 +88,8 @@ class Executable:
         results = self.run(arrays)
         if results is None:
             raise self.stages.failure(arrays)
+        if not self.donate:
+            return list(results)
         fresh = dict(zip(self.fresh, results, strict=True))
         count = len(fresh) + len(self.donate)
         return [fresh[k] if k in fresh else arrays[self.donate[k]] for k in range(count)]

@@ -57,18 +57,28 @@ def test_results_of_traced_and_of_eager_calls() -> None:
 
 
 @linux
+def page(array: np.ndarray) -> int:
+    return array.ctypes.data // 4096
+
+
 def test_memory_is_used_again() -> None:
     odd = 12_345_678  # bytes; nothing else in this process has made an array of about that
     array = empty((odd,), U1)
-    place = array.ctypes.data
+    place = page(array)
     view = array[1:]
     del array
     beside = empty((odd,), U1)
-    assert beside.ctypes.data != place  # somebody looks at the first
+    assert page(beside) != place  # somebody looks at the first
     del view
-    assert empty((odd,), U1).ctypes.data == place
-    assert empty((odd - 1000,), U1).ctypes.data == place
-    assert empty((odd // 2,), U1).ctypes.data != place  # half of it would be lost
+    assert page(empty((odd,), U1)) == place
+    assert page(empty((odd - 1000,), U1)) == place
+    assert page(empty((odd // 2,), U1)) != place  # half of it would be lost
+
+
+def test_arrays_that_are_read_together_begin_at_other_places_of_their_pages() -> None:
+    places = [empty((1 << 20,), U1).ctypes.data % 4096 for _ in range(6)]
+    assert min(abs(a - b) for a in places for b in places if a != b) >= 512
+    assert len(set(places)) == 6
 
 
 KEEPS = """

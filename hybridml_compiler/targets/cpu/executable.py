@@ -13,6 +13,7 @@ from ..shapes import Shapes
 from .program import STEP, Loaded
 from .python_entry import spec as entry_spec
 from .python_entry.spec import Arena
+from .python_entry.step_call import call_with_arrays
 from .runtime import allocation
 from .runtime.status import reraise
 
@@ -60,8 +61,7 @@ class CpuExecutable(Executable):
                 arena = entry_spec.arena(arena_bytes)
                 if alone:
                     self._arena = arena
-            places = [*[a.ctypes.data for a in (*arrays, *results)], arena.address, *table]
-            status = entry_spec.call_step(self.step, places)
+            status = call_with_arrays(self.step, (arena.address, *table), (*arrays, *results))
         finally:
             if alone:
                 self._busy.release()

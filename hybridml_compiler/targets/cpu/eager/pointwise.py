@@ -30,6 +30,7 @@ def compile_pointwise(
     from ..python_entry import object_layout
     from ..runtime import jit, threads
     from ..runtime.linking import loader
+    from ..runtime.linking.builtins import builtin
     from ..spec import host_spec
 
     s = LoopBuilder()
@@ -50,10 +51,10 @@ def compile_pointwise(
     imports = {n: loader.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
     library = loader.load([jit.compile_cached(str(module))], imports, ["builtin"])
     _KEPT.append(library)
-    return _new_builtin(name, library.address("builtin"))
+    return builtin(name, library.address("builtin"))
 
 
-_KEPT: list[Any] = []  # code and method definitions stay as long as the process may call them
+_KEPT: list[Any] = []  # code stays as long as the process may call it
 
 
 def _through_ctypes(address: int) -> Pointwise:
@@ -69,22 +70,3 @@ def _through_ctypes(address: int) -> Pointwise:
             threads.run(address, ctypes.addressof(table), size, _GRANULE)
 
     return call
-
-
-class _MethodDef(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def _new_builtin(name: str, address: int) -> Pointwise:
-    from ..runtime.linking import loader
-
-    method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
-    _KEPT.append(method)
-    new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    function: Pointwise = new(ctypes.addressof(method), None, None)
-    return function

@@ -21,6 +21,7 @@ from hybridml_compiler.targets.cpu.python_entry.portable import portable_entry
 from hybridml_compiler.targets.cpu.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
 from hybridml_compiler.targets.cpu.runtime import allocation, jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, builtin
 from hybridml_compiler.targets.cpu.structs import WORD, Struct
 from hybridml_compiler.weak import WeakMembers
 
@@ -179,23 +180,13 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         setattr(block, name, value)
     block.owners = (tables.owners, spec.arena, spec.sizes, spec.lent, spec.places, spec.keep, _code())
     blocks.add(block)
-    return _builtin(block)
+    return builtin("entry", _code().address("hml_entry"), block, METH_FASTCALL | METH_KEYWORDS)
 
 
 def _bytes(output: ArraySpec) -> int:
     return int(np.prod(output.shape, dtype=np.int64)) * np.dtype(output.dtype).itemsize
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    ]
-
-
-METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02
 NEW_FROM_DESCR = 94  # slot of PyArray_NewFromDescr in NumPy's C-API table, which only ever grows
 
 
@@ -221,14 +212,3 @@ def _code() -> loader.Library:
 
     source = jit.emitted_source(f"entry {object_layout.layout()}", emit, "targets.cpu.python_entry.*")
     return loader.load([jit.compile_source(source)], imports, ("hml_entry",))
-
-
-@once
-def _method() -> _MethodDef:
-    return _MethodDef(b"entry", _code().address("hml_entry"), METH_FASTCALL | METH_KEYWORDS, None)
-
-
-def _builtin(block: Block) -> Callable[..., object]:
-    new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    function: Callable[..., object] = new(ctypes.addressof(_method()), block, None)
-    return function
