@@ -418,10 +418,12 @@ def recorded(path: Path = RECORDED) -> tuple[dict[str, np.ndarray], dict[str, An
     return Recorded(values), Recorded(notes["keys"])
 
 
-def torch_inputs(name: str, inputs: dict[str, Any]) -> Any:
+def torch_inputs(name: str, inputs: dict[str, Any], kind: str = "float32") -> Any:
     import torch
 
+    floats = getattr(torch, kind)
     found = {key: torch.tensor(array) for key, array in arrays(name, inputs).items()}
+    found = {key: tensor.to(floats) if tensor.is_floating_point() else tensor for key, tensor in found.items()}
     for key, tensor in found.items():
         tensor.requires_grad_(tensor.is_floating_point() and key not in CONSTANT)
     return SimpleNamespace(**found)
@@ -430,12 +432,16 @@ def torch_inputs(name: str, inputs: dict[str, Any]) -> Any:
 def keep(values: dict[str, np.ndarray], name: str, out: Any, tensors: dict[str, Any]) -> None:
     import torch
 
-    values[f"{name}|out"] = out.detach().numpy()
+    values[f"{name}|out"] = single(out.detach().numpy())
     if out.requires_grad:
         (out * torch.tensor(cotangent(name, tuple(out.shape)))).sum().backward()
     for key, tensor in tensors.items():
         if tensor.grad is not None:
-            values[f"{name}|grad {key}"] = tensor.grad.numpy()
+            values[f"{name}|grad {key}"] = single(tensor.grad.numpy())
+
+
+def single(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def record_functions(cases: dict[str, FunctionCase], values: dict[str, np.ndarray]) -> None:
@@ -448,17 +454,20 @@ def record_functions(cases: dict[str, FunctionCase], values: dict[str, np.ndarra
 
 
 def record_modules(cases: dict[str, ModuleCase], values: dict[str, np.ndarray], keys: dict[str, Any]) -> None:
-    """Run them on PyTorch, with a state that `state` draws; `keys` gets the shapes of their state dicts."""
+    """Run them on PyTorch, with a state that `state` draws; `keys` gets the shapes of their state dicts.
+
+    In float64: gradients of a Transformer in float32 are as far from these as our own may be.
+    """
     import torch
 
     for name, case in cases.items():
-        t, module = torch_inputs(name, case.inputs), case.make(torch.nn).train(case.train)
+        t, module = torch_inputs(name, case.inputs, "float64"), case.make(torch.nn).train(case.train).double()
         shapes = {key: tuple(tensor.shape) for key, tensor in module.state_dict().items()}
         keys[name] = shapes
         module.load_state_dict({key: torch.tensor(array) for key, array in state(name, shapes).items()})
         keep(values, f"M {name}", case.call(module, t), {**vars(t), **dict(module.named_parameters())})
         for key, buffer in module.named_buffers():
-            values[f"M {name}|after {key}"] = buffer.numpy()
+            values[f"M {name}|after {key}"] = single(buffer.numpy())
 
 
 def record() -> None:
