@@ -21,9 +21,9 @@ MOST_BYTES = 512 << 20  # kept in all
 SLOTS = 1024  # a step of a network has hundreds of large arrays
 SPARE = 2  # a block may be larger than what is asked for by one part in 2**SPARE
 PAGE, READ_WRITE, PRIVATE_ANONYMOUS, HUGE_PAGES = 4096, 3, 0x22, 14  # of Linux
-# Bytes between a block, which begins a page, and its array: in turns so many times FRONT. A kernel that reads two arrays
-# at once takes a sixth longer (add of 4 MiB, Zen 4) where their places in a page are within 512 bytes. NumPy's large
-# arrays begin 16 bytes after a page.
+# Bytes between a block, which begins a page, and its array: FRONT, times 1 to FRONTS in turns. A kernel that reads two
+# arrays at once takes a sixth longer (add of 4 MiB, Zen 4) where their places in a page are within 512 bytes. NumPy's
+# large arrays begin 16 bytes after a page.
 FRONT, FRONTS = 576, 6
 
 
