@@ -22,7 +22,7 @@ API = ("PyLong_AsVoidPtr", "PyLong_FromLongLong", "PyEval_SaveThread", "PyEval_R
 
 
 def call_with_arrays(step: int, addresses: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> int:
-    """The status of `i64 step(ptr table)`, called without the GIL; the table: data of the arrays, then the addresses."""
+    """The status of `i64 step(ptr table)`, called without the GIL; its table: data of the arrays, addresses."""
     native = _native()
     if native is None:
         return call_step(step, [*(a.ctypes.data for a in arrays), *addresses])
