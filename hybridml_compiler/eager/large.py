@@ -74,9 +74,10 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     """The function that computes a row on arrays as these; None for NumPy's."""
     if may_grow(op) and np.broadcast(*arrays).size < LARGE:
         return None
-    order = _common_order(arrays) if op.kind == "elementwise" and not params else None
+    over_axes = op.kind == "reduction" and type(params.get("axis")) is tuple  # argmax counts along all of them
+    order = _common_order(arrays) if over_axes or (op.kind == "elementwise" and not params) else None
     if order is not None:  # the result lies as the operands, as NumPy's does
-        return _turned(op, order)
+        return _reduced_as_it_lies(op, order, params) if over_axes else _turned(op, order)
     if op.kind not in LARGE_KINDS or op.variadic or not all([_is_plain(a) for a in arrays]) or not _compiler():
         return None
     pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
@@ -89,6 +90,18 @@ def _turned(op: Op, order: Sequence[int]) -> _Way:
     def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
         found = compute(op, [a.transpose(order) if a.ndim == len(order) else a for a in arrays], {})
         turned: np.ndarray = found.transpose(back)
+        return turned
+
+    return run
+
+
+def _reduced_as_it_lies(op: Op, order: Sequence[int], params: Mapping[str, Any]) -> _Way:
+    axis = [*params["axis"]]
+    mapped = {**params, "axis": tuple([k for k, of in enumerate(order) if of in axis])}
+    kept = [of for of in order if params["keepdims"] or of not in axis]
+
+    def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        turned: np.ndarray = np.asarray(compute(op, [arrays[0].transpose(order)], mapped)).transpose(np.argsort(kept))
         return turned
 
     return run

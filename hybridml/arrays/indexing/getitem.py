@@ -7,6 +7,7 @@ result the tensor takes in place.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,17 @@ def pull_getitem(g: Tensor, node: Node) -> Any:
     """The reverse step of an eager `x[key]` (see tape.py): zeros with the cotangent at `key`."""
     key, shape, dtype = kept_by(node)
     if type(g._array) is _ndarray and grad_is_off() and interpreter_stack() is None:
-        array = np.zeros(shape, dtype)
-        array[_keep_array(key)] = g._array
-        return ((parents_of(node)[0], wrap(array)),)
+        if _selects_all(key) and g._array.size == math.prod(shape):
+            return ((parents_of(node)[0], wrap(g._array.reshape(shape))),)
+        zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
+        zeros._array[_keep_array(key)] = g._array
+        return ((parents_of(node)[0], zeros),)
     return ((parents_of(node)[0], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
+
+
+def _selects_all(key: Any) -> bool:
+    """Whether a basic key keeps the order of elements; one that gives as many as there are then gives all of them."""
+    return all([type(k) is not slice or k.step is None for k in (key if type(key) is tuple else (key,))])
 
 
 def _pull_selected(g: Tensor, node: Node) -> Any:
