@@ -20,7 +20,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
-from hybridml_compiler.eager.large import LARGE_KINDS, compute, deciding, may_grow
+from hybridml_compiler.eager.large import compute, deciding, has_kernels, may_grow
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -207,7 +207,7 @@ def _forward(op: Op) -> list[str]:
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
     kernel = f"_kernel({call})"
-    if op.kind in LARGE_KINDS:
+    if has_kernels(op):
         small = f"_{inputs[deciding(op)]}.size < {LARGE}" + " and not _grown" * may_grow(op)
         kernel = f"{kernel} if {small} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
@@ -300,7 +300,7 @@ def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
         "    _t._array = _o",
         "    _t._version = 0",
     ]
-    if op.kind in LARGE_KINDS and may_grow(op):  # a program that does this once does it again: its next calls look
+    if may_grow(op):  # a program that does this once does it again: its next calls look
         lines += [f"    if _o.size >= {LARGE} > _{op.inputs[0]}.size:", "        _grown[_op] = True"]
     lines += _recording(op)
     if op.kind == "movement":

@@ -16,6 +16,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CREATED
+from hybridml_compiler.eager.large import compute, is_small
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
@@ -433,7 +434,8 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
                 library.directs[len(xs)] = found.direct
                 return out
     known_params = dict(zip(params, found.params, strict=True))
-    out = wrap(op.run([x._array for x in xs], known_params))
+    arrays = [x._array for x in xs]
+    out = wrap(op.run(arrays, known_params) if is_small(op, arrays) else compute(op, arrays, known_params))
     if recorded and not grad_is_off():
         record(op, (out,), list(xs), known_params)
     return out

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
-from ..compile_policy import MOST, known_or_made
+from ..compile_policy import LISTED, MOST, known_or_made
 from ..compile_policy import OPERATION as LARGE
 from ..hooks import hooks
 from ..once import once
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
     from ..graph.ir import Node
     from ..targets.cpu.eager.pointwise import Pointwise
 
-_positive = OPS["positive"]
-LARGE_KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
+_permute_dims, _positive = OPS["permute_dims"], OPS["positive"]
+_KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
+
+
+def has_kernels(op: Op) -> bool:
+    """Whether a row on large arrays is compiled: updates of slices are left out, where NumPy copies faster."""
+    return op.kind in _KINDS or (op.kind == "movement" and len(op.inputs) == 1 and not op.is_view)
 
 
 def deciding(op: Op) -> int:
@@ -74,11 +79,10 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     """The function that computes a row on arrays as these; None for NumPy's."""
     if may_grow(op) and np.broadcast(*arrays).size < LARGE:
         return None
-    over_axes = op.kind == "reduction" and type(params.get("axis")) is tuple  # argmax counts along all of them
-    order = _common_order(arrays) if over_axes or (op.kind == "elementwise" and not params) else None
+    order = _common_order(arrays) if op.kind == "elementwise" and not params else None
     if order is not None:  # the result lies as the operands, as NumPy's does
-        return _reduced_as_it_lies(op, order, params) if over_axes else _turned(op, order)
-    if op.kind not in LARGE_KINDS or op.variadic or not all([_is_plain(a) for a in arrays]) or not _compiler():
+        return _turned(op, order)
+    if not has_kernels(op) or len(arrays) >= LISTED or not all([_is_readable(a) for a in arrays]) or not _compiler():
         return None
     pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
     return _of_signature(op, arrays, params) if pointwise is None else _new_result(arrays[0].shape, *pointwise)
@@ -87,22 +91,12 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
 def _turned(op: Op, order: Sequence[int]) -> _Way:
     back = np.argsort(order)
 
-    def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        found = compute(op, [a.transpose(order) if a.ndim == len(order) else a for a in arrays], {})
-        turned: np.ndarray = found.transpose(back)
-        return turned
-
-    return run
-
-
-def _reduced_as_it_lies(op: Op, order: Sequence[int], params: Mapping[str, Any]) -> _Way:
-    axis = [*params["axis"]]
-    mapped = {**params, "axis": tuple([k for k, of in enumerate(order) if of in axis])}
-    kept = [of for of in order if params["keepdims"] or of not in axis]
+    def turned(a: np.ndarray) -> np.ndarray:
+        return a.reshape((1,) * (len(order) - a.ndim) + a.shape).transpose(order) if a.ndim else a
 
     def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        turned: np.ndarray = np.asarray(compute(op, [arrays[0].transpose(order)], mapped)).transpose(np.argsort(kept))
-        return turned
+        found: np.ndarray = compute(op, [turned(a) for a in arrays], {}).transpose(back)
+        return found
 
     return run
 
@@ -116,21 +110,34 @@ def materialized(array: np.ndarray) -> np.ndarray:
 
 
 def _common_order(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
-    """The order of axes in which all operands of one shape are dense, if it is another than theirs; None without one.
+    """The order of axes in which all operands of the first one's shape are dense, if it is another than theirs, and
+    others are small; None without one.
 
     Results of convolutions lie so, with channels last.
     """
-    first = arrays[0]
-    if first.flags.c_contiguous:
+    order = None if arrays[0].flags.c_contiguous else _dense_order(arrays[0])
+    if order is None:
         return None
-    order = tuple(sorted(range(first.ndim), key=lambda k: -first.strides[k]))
-    same = [a.transpose(order).flags.c_contiguous if a.shape == first.shape else a.size == 1 for a in arrays]
-    return order if all(same) else None
+    shape = arrays[0].shape
+    same = [a.transpose(order).flags.c_contiguous if a.shape == shape else a.size < LARGE for a in arrays]
+    fits = all([a.ndim <= len(shape) for a in arrays])
+    return order if fits and all(same) else None
+
+
+def _dense_order(array: np.ndarray) -> tuple[int, ...] | None:
+    """The order of axes in which the array is dense; None where there is none."""
+    order = tuple(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
+    return order if array.transpose(order).flags.c_contiguous else None
 
 
 def _is_plain(array: np.ndarray) -> bool:
     """Whether generated code can read the array."""
     return (array.flags.c_contiguous or _is_uniform(array)) and array.dtype.kind != "c"
+
+
+def _is_readable(array: np.ndarray) -> bool:
+    """Whether a program can read the array, or a copy of it that takes no time."""
+    return _is_plain(array) or (array.dtype.kind != "c" and (array.size < LARGE or _dense_order(array) is not None))
 
 
 def _is_uniform(array: np.ndarray) -> bool:
@@ -168,7 +175,7 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> tuple[_Fill, np.dtype] |
     """The function that fills an array with the result, and its dtype, over operands of one shape, or of one element;
     None where they are others."""
     shape = arrays[0].shape
-    if any([a.shape != shape and (a.size != 1 or a.ndim > len(shape)) for a in arrays]):
+    if not all([_is_plain(a) and (a.shape == shape or (a.size == 1 and a.ndim <= len(shape))) for a in arrays]):
         return None
     single = tuple([a.size == 1 or _is_uniform(a) for a in arrays])
     kernel, result = _kernel(op.name, tuple([a.dtype for a in arrays]), single)
@@ -231,7 +238,7 @@ def _rounded(computed: np.dtype, operands: Sequence[np.dtype]) -> np.dtype:
 
 def _stores(op: Op) -> bool:
     """Whether the row moves elements of any dtype as they are."""
-    return op.kind == "gather" or op is _astype
+    return op.kind in ("gather", "movement") or op is _astype
 
 
 def _cast(x: Node, dtype: np.dtype) -> Node:
@@ -244,27 +251,40 @@ _compiled: dict[Op, dict[Any, Any]] = {}
 
 
 def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
+    orders = tuple([None if a.flags.c_contiguous or a.size < LARGE else _dense_order(a) for a in arrays])
     known = _compiled.setdefault(op, {})
-    key = (tuple((a.shape, a.dtype) for a in arrays), *params.values())
-    program = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, params))
+    key = (tuple((a.shape, a.dtype) for a in arrays), orders, *params.values())
+    program = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, orders, params))
     if program is None:
         return None
     if all([a.flags.c_contiguous for a in arrays]):
         return lambda arrays: program(arrays)[0]
-    return lambda arrays: program([a if a.flags.c_contiguous else a.copy() for a in arrays])[0]
+
+    def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        dense = [a if order is None else a.transpose(order) for a, order in zip(arrays, orders, strict=True)]
+        found: np.ndarray = program([a if a.flags.c_contiguous else a.copy() for a in dense])[0]
+        return found
+
+    return run
 
 
-def _program(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
+def _program(op: Op, arrays: Sequence[np.ndarray], orders: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    """The row as a program. An array that is dense in another order of its axes is an input in that order."""
     from ..graph.ir import Graph, apply, input_node
     from ..pipeline import compile
 
-    inputs = tuple(input_node(Aval(a.shape, a.dtype)) for a in arrays)
+    inputs, operands = [], []
+    for a, order in zip(arrays, orders, strict=True):
+        x = input_node(Aval(a.shape if order is None else tuple([a.shape[k] for k in order]), a.dtype))
+        inputs.append(x)
+        back = None if order is None else tuple([order.index(k) for k in range(a.ndim)])
+        operands.append(x if back is None else apply(_permute_dims, [x], {"axes": back}))
     if _stores(op):
-        out = apply(op, inputs, params)
+        out = apply(op, operands, params)
     else:
-        out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in inputs], params)
+        out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in operands], params)
         out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
-    return compile(Graph(inputs, (out,), op.name))
+    return compile(Graph(tuple(inputs), (out,), op.name))
 
 
 hooks.materialized = materialized

@@ -276,7 +276,7 @@ CHOICE_RULES = (
     Rule("cast(cast(x)) -> cast(x) where the first loses nothing", ("astype",), _cast_of_cast, _cast_samples),
 )  # fmt: skip
 
-# ---------------------------------------------------------------- reductions of one element
+# ---------------------------------------------------------------- reductions of one element, and of all
 
 
 def _reduce_one(node: Node) -> Node | None:
@@ -289,12 +289,25 @@ def _reduce_one(node: Node) -> Node | None:
     return make("add", value, scalar(0.0, node.dtype.str)) if signed else value
 
 
+def _reduce_all(node: Node) -> Node | None:
+    """x.T.sum() of 1024 x 1024 read columns, which took 920 us instead of 45."""
+    (x,) = node.inputs
+    if not is_op(x, "permute_dims", "flip") or len(node.params["axis"]) != len(x.shape):
+        return None
+    return make(op_name(node), x.inputs[0], **node.params)
+
+
 _REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all")
 
 REDUCTION_RULES = (
     Rule("reduction over axes of size 1 -> reshape", _REDUCTIONS, _reduce_one, lambda: [
         make(op, sample("bool" if op in ("any", "all") else dtype, 3, 1, 4), axis=1, keepdims=dtype == "f4")
         for op in _REDUCTIONS for dtype in ("f4", "f8", "i8") if (op, dtype) != ("mean", "i8")
+    ]),
+    Rule("reduction over all axes of a permutation -> of its operand", _REDUCTIONS, _reduce_all, lambda: [
+        make(op, make(view, sample("bool" if op in ("any", "all") else "i8", 3, 4), **order), keepdims=keepdims)
+        for op in _REDUCTIONS if op != "mean"
+        for view, order, keepdims in (("permute_dims", {"axes": (1, 0)}, False), ("flip", {"axis": 1}, True))
     ]),
 )  # fmt: skip
 

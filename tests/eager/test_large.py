@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import hybridml as hm
+import hybridml.nn.functional as F
 from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
+from tests.support.closeness import assert_close
 from tests.support.rows import joined
+
+RNG = np.random.default_rng(0)
 
 ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise" and not op.variadic]
 
@@ -143,3 +149,49 @@ def test_small_operands_that_broadcast_to_a_large_result_are_computed_on_all_cor
     np.testing.assert_array_equal(hm.subtract(x[:2], row).numpy(), x.numpy()[:2] - row.numpy())
     with pytest.raises(hm.ShapeError, match="broadcast"):
         hm.subtract(x[:, :, :2], row)
+
+
+CHANNELS_LAST = RNG.standard_normal((2, 64, 32, 17)).astype(np.float32).transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("shape", [(17, 1, 1), (2, 1, 1, 1), (32,), (), (1, 17, 64, 32), (2, 17, 64, 32)])
+def test_a_result_lies_as_the_large_operand_whatever_broadcasts_to_it(shape: tuple[int, ...]) -> None:
+    x, y = CHANNELS_LAST, RNG.standard_normal(shape).astype(np.float32)
+    for a, b in ((x, y), (y, x)):
+        np.testing.assert_array_equal(hm.subtract(hm.asarray(a), hm.asarray(b)).numpy(), a - b, strict=True)
+    if y.size < 100:
+        assert (hm.asarray(x) + hm.asarray(y)).numpy().strides == (x + y).strides
+    expected = np.where(x > 0, y, x)
+    np.testing.assert_array_equal(hm.where(hm.asarray(x) > 0, hm.asarray(y), hm.asarray(x)).numpy(), expected)
+
+
+@pytest.mark.parametrize("axis", [None, 1, (2, 0)])
+@pytest.mark.parametrize("name", ["max", "sum"])
+def test_reductions_of_what_lies_in_another_order(name: str, axis: Any) -> None:
+    got = getattr(hm, name)(hm.asarray(CHANNELS_LAST), axis=axis, keepdims=axis is not None)
+    expected = getattr(np, name)(CHANNELS_LAST.astype("f8"), axis=axis, keepdims=axis is not None).astype("f4")
+    assert_close(got.numpy(), expected, name, terms=100.0)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float32", "bfloat16", "complex64"])
+def test_movements_of_large_tensors(dtype: str) -> None:
+    x = hm.asarray(RNG.standard_normal((300, 256)) > 0).astype(dtype)
+    array = x.astype("complex64").numpy()
+    for got, expected in [
+        (hm.tril(x, k=3), np.tril(array, 3)),
+        (hm.triu(x.T), np.triu(array.T)),
+        (hm.concat([x, x[:20], x], axis=0), np.concatenate([array, array[:20], array])),
+        (hm.stack([x, x], axis=-1), np.stack([array, array], -1)),
+        (F.pad(x, (1, 2)), np.pad(array, ((0, 0), (1, 2)))),
+    ]:
+        assert got.dtype == x.dtype
+        np.testing.assert_array_equal(got.astype("complex64").numpy(), expected)
+
+
+def test_gradient_of_a_view_of_everything() -> None:
+    x = hm.zeros((3, 4), requires_grad=True)
+    weights = hm.arange(12.0).reshape((3, 1, 4))
+    (x[:, None] * weights).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.arange(12.0).reshape(3, 4))
+    (got,) = hm.autograd.grad((x[::-1, None] * weights).sum(), [x])
+    np.testing.assert_array_equal(got.numpy(), np.arange(12.0).reshape(3, 4)[::-1])
