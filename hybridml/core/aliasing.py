@@ -10,7 +10,7 @@ parent: that is how `out[i] += w` differentiates, and how a traced program gives
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import compute_into
+from hybridml_compiler.eager.large import compute_into, donated
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
@@ -118,13 +118,21 @@ def stamp(*tensors: Tensor) -> None:
                 t._version = now
 
 
-def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str) -> Tensor:
+def update(
+    x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str, reads: Sequence[Any] | None = None
+) -> Tensor:
     """Replaces `x` by `fn(x, *args)` in place, in values and in history.
 
-    A gradient of fn that needs the old value gets a copy of it, as in PyTorch.
+    A gradient of fn that needs the old value gets a copy of it, as in PyTorch. Where fn does no more with `x` than to
+    write to places of it, `reads` are the tensors that it reads beside it: then there is no copy.
     """
     target = lift(x)
     _check_leaf(target, name)
+    if reads is not None and _may_be_donated(target, reads):
+        with donated(target._array):
+            value = fn(target, *args)
+        write(target, value, name)
+        return x
     if grad_is_off():
         write(target, fn(target, *args), name)
         return x
@@ -134,6 +142,14 @@ def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: st
         old._array = old._array.copy(order="K")
     write(target, value, name)
     return x
+
+
+def _may_be_donated(x: Tensor, reads: Sequence[Any]) -> bool:
+    array = x._array
+    if type(array) is not _ndarray or not array.flags.writeable or not (x._node is None or grad_is_off()):
+        return False
+    others = [t._array for t in reads if isinstance(t, Tensor)] + [a for a in reads if isinstance(a, _ndarray)]
+    return all([type(a) is _ndarray and not np.may_share_memory(a, array) for a in others])
 
 
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
@@ -182,7 +198,7 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
         beside((x,), lambda: _rewrite(x, value, name, recorded))
-    if eager:
+    if eager and value._array is not x._array:
         if not compute_into(_positive, [value._array], x._array):
             np.copyto(x._array, value._array)
     stamp(x)

@@ -7,7 +7,9 @@ program, since both run the same loops. What the kernels do not take (strided op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,8 +103,28 @@ def _turned(op: Op, order: Sequence[int]) -> _Way:
     return run
 
 
+class _Donated(threading.local):
+    array: np.ndarray | None = None
+
+
+_donated = _Donated()
+
+
+@contextmanager
+def donated(array: np.ndarray) -> Iterator[None]:
+    """Lets the first row that would copy this array and write to the copy write to the array itself."""
+    _donated.array = array
+    try:
+        yield
+    finally:
+        _donated.array = None
+
+
 def materialized(array: np.ndarray) -> np.ndarray:
-    """A copy of an array, on all cores where it is large and dense, or one number seen as many."""
+    """A copy of an array, on all cores where it is large and dense, or one number seen as many; or what is donated."""
+    if array is _donated.array:
+        _donated.array = None
+        return array
     if array.size < LARGE or not _is_plain(array) or not _compiler():
         return array.copy(order="K")
     found: np.ndarray = compute(_positive, [array], {})

@@ -123,9 +123,22 @@ def _scatter_eager(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis
     k = _axis("scatter_add", x.shape, axis)
     _check_bounds("scatter_add", indices, x.shape[k], k)
     out = hooks.materialized(x)
-    where: Any = (*(slice(None),) * k, indices)
-    np.add.at(out, where, updates)
+    add_at(out, indices, updates, k)
     return out
+
+
+_LONG = 128  # elements from which a row is added in one call of 0.7 us; np.add.at takes 10 ns for each
+
+
+def add_at(out: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> None:
+    """Adds `updates` to the slices of `out` at positions of an axis, one after the other."""
+    if updates.size < _LONG * max(1, indices.size):
+        np.add.at(out, (*(slice(None),) * axis, indices), updates)
+        return
+    parts = updates.reshape((*out.shape[:axis], indices.size, *out.shape[axis + 1 :]))
+    rows, added = np.moveaxis(out, axis, 0), np.moveaxis(parts, axis, 0)
+    for k, position in enumerate(indices.reshape(-1).tolist()):
+        rows[position] += added[k]
 
 
 def _scatter_lower(s: Any, i: Index, x: Load, indices: Load, updates: Load, axis: int) -> tuple[Index, Scalar]:

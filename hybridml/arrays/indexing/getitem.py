@@ -15,6 +15,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
+from hybridml_compiler.ops.gather import add_at
 from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
@@ -84,7 +85,11 @@ def _pull_selected(g: Tensor, node: Node) -> Any:
     direct = type(g._array) is _ndarray and grad_is_off() and interpreter_stack() is None
     zeros = OPS["full"].fn(shape=shape, value=0.0, dtype=dtype)
     if direct and dtype in _SUMMED_BY_NUMPY and g._array.size < LARGE:
-        np.add.at(zeros._array, _arrays(key), g._array)
+        first, *others = where = _arrays(key)
+        if others or type(first) is not _ndarray or first.dtype.kind == "b":
+            np.add.at(zeros._array, where, g._array)
+        else:
+            add_at(zeros._array, first, g._array, 0)
         return ((parent, zeros),)
     return ((parent, updated(zeros, key, "add", g)),)
 

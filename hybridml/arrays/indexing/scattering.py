@@ -297,11 +297,15 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 # -- as methods, and in place
 
 
+_ONE_WRITE = (index_add, index_copy, index_fill)  # their x goes to one row, which writes to places of it
+
+
 def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     name = f"{function.__name__}_"
 
     def in_place(self: Tensor, *args: Any, **params: Any) -> Tensor:
-        return update(self, lambda x: function(x, *args, **params), (), name)
+        reads = (*args, *params.values()) if function in _ONE_WRITE else None
+        return update(self, lambda x: function(x, *args, **params), (), name, reads)
 
     in_place.__name__ = name
     in_place.__doc__ = f"`{function.__name__}` in place."
