@@ -133,7 +133,8 @@ _LONG = 128  # elements from which a row is added in one call of 0.7 us; np.add.
 def add_at(out: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> None:
     """Adds `updates` to the slices of `out` at positions of an axis, one after the other."""
     if updates.size < _LONG * max(1, indices.size):
-        np.add.at(out, (*(slice(None),) * axis, indices), updates)
+        where: Any = (*(slice(None),) * axis, indices)
+        np.add.at(out, where, updates)
         return
     parts = updates.reshape((*out.shape[:axis], indices.size, *out.shape[axis + 1 :]))
     rows, added = np.moveaxis(out, axis, 0), np.moveaxis(parts, axis, 0)
