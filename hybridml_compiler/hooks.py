@@ -28,6 +28,8 @@ class Hooks:
     fourier: Callable[..., np.ndarray | None]
     # An array -> a copy. eager/large.py.
     materialized: Callable[[np.ndarray], np.ndarray]
+    # An array -> itself, or a copy in row-major order. eager/large.py.
+    contiguous: Callable[[np.ndarray], np.ndarray]
     # Text of a graph -> shapes and dtypes of its inputs and outputs, and the function that computes it. pipeline.py,
     # for runtime/host_callback.py.
     read_graph: Callable[[str], Any]
@@ -43,4 +45,6 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
 
 
-hooks = Hooks(_unset, _unset, np.matmul, lambda *_: None, np.array, _unset, _unset, lambda *_: None)
+hooks = Hooks(
+    _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, lambda *_: None
+)

@@ -131,6 +131,19 @@ def materialized(array: np.ndarray) -> np.ndarray:
     return found
 
 
+def contiguous(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy in row-major order, made on all cores where it is large."""
+    if array.flags.c_contiguous:
+        return array
+    if array.size < LARGE or not _is_readable(array) or not _compiler():
+        return np.ascontiguousarray(array)
+    if _is_uniform(array):
+        return materialized(array)
+    way = _of_signature(_positive, [array], {})
+    found: np.ndarray = np.ascontiguousarray(array) if way is None else way([array])
+    return found
+
+
 def _common_order(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
     """The order of axes in which all operands of the first one's shape are dense, if it is another than theirs, and
     others are small; None without one.
@@ -309,4 +322,4 @@ def _program(op: Op, arrays: Sequence[np.ndarray], orders: Sequence[Any], params
     return compile(Graph(tuple(inputs), (out,), op.name))
 
 
-hooks.materialized = materialized
+hooks.contiguous, hooks.materialized = contiguous, materialized

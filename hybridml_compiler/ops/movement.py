@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..aval import Aval
+from ..compile_policy import OPERATION
 from ..errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from ..hooks import hooks
 from ..sizes.dims import same
 from .creation import Number, full, number
 from .indexing import Index, Load, Scalar, all_of, at, flatten, unflatten
@@ -53,6 +55,15 @@ def _reshape_shape(x: Aval, shape: Any) -> Shape:
     return found
 
 
+def _reshape_eager(x: np.ndarray, shape: Any) -> np.ndarray:
+    if x.size < OPERATION or x.flags.c_contiguous:
+        return x.reshape(shape)
+    try:
+        return x.reshape(shape, copy=False)
+    except ValueError:
+        return hooks.contiguous(x).reshape(shape)
+
+
 reshape = Op(
     "reshape",
     "movement",
@@ -60,7 +71,7 @@ reshape = Op(
     params={"shape": REQUIRED},
     canon=lambda x, shape: {"shape": _reshape_shape(x, shape)},
     infer=lambda x, shape: Aval(_reshape_shape(x, shape), x.dtype),
-    eager=lambda x, shape: x.reshape(shape),
+    eager=_reshape_eager,
     lower=lambda s, i, x, shape: x(unflatten(s, flatten(s, i, shape), x.shape)),
     vjp=(lambda g, x_shape: g.reshape(shape=x_shape),),
     is_view=True,

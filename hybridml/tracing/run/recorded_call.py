@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.eager.large import materialized
+from hybridml_compiler.eager.large import contiguous
 
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, node_source, parents_of, part, stale
@@ -220,7 +220,7 @@ def in_order(t: Tensor, order: Order | None) -> Tensor:
     array = in_memory(t._array, order)
     if array.flags.c_contiguous:
         return t
-    return like(t, as_seen(np.ascontiguousarray(array) if any(array.strides) else materialized(array), order))
+    return like(t, as_seen(contiguous(array), order))
 
 
 def as_tensor(value: Any) -> Any:
