@@ -53,7 +53,7 @@ def _convolution_as_product(node: Node) -> Node | None:
         window = _meeting(node, (kh, kw), node.params["dilation"])
         if window is None:
             return None
-        if is_op(x, "permute_dims"):  # a weight gradient: the axis summed over first is the outermost in memory
+        if is_op(_before_ones(x), "permute_dims"):  # a weight gradient: the axis summed over first is the outermost in memory
             window = make("permute_dims", window, axes=(0, 4, 1, 2, 3))
             w = make("permute_dims", w, axes=(3, 0, 1, 2, 4))
         left = make("reshape", window, shape=(n, kh * kw * c))
@@ -61,6 +61,13 @@ def _convolution_as_product(node: Node) -> Node | None:
     else:
         return None
     return make("reshape", product, shape=node.shape)
+
+
+def _before_ones(x: Node) -> Node:
+    """The value before a reshape that adds or drops axes of size 1: a convolution of fewer axes has such."""
+    if not is_op(x, "reshape") or [n for n in x.shape if n != 1] != [n for n in x.inputs[0].shape if n != 1]:
+        return x
+    return x.inputs[0]
 
 
 def _planes_as_product(node: Node) -> Node | None:
