@@ -98,7 +98,8 @@ def clone(self: Tensor) -> Tensor:
 @method
 def contiguous(self: Tensor) -> Tensor:
     """The tensor itself if its memory is in row-major order, else such a copy."""
-    if aliasing.layout(self).flags.c_contiguous:
+    array = self._array
+    if (array if type(array) is _ndarray else aliasing.layout(self)).flags.c_contiguous:
         return self
     return _reshape.fn(_reshape.fn(self, (-1,)), self.shape)
 
