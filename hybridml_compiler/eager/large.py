@@ -25,12 +25,13 @@ from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
 from ..ops.op import Op
 from ..ops.table import OPS
+from .strided import Form, first_element, form_of, viewed
 
 if TYPE_CHECKING:
     from ..graph.ir import Node
     from ..targets.cpu.eager.pointwise import Pointwise
 
-_permute_dims, _positive = OPS["permute_dims"], OPS["positive"]
+_positive = OPS["positive"]
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
@@ -145,24 +146,24 @@ def contiguous(array: np.ndarray) -> np.ndarray:
 
 
 def _common_order(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
-    """The order of axes in which all operands of the first one's shape are dense, if it is another than theirs, and
+    """The order of memory of all operands of the first one's shape, if it is another than that of their axes, and
     others are small; None without one.
 
     Results of convolutions lie so, with channels last.
     """
-    order = None if arrays[0].flags.c_contiguous else _dense_order(arrays[0])
-    if order is None:
+    first = arrays[0]
+    order = _memory_order(first)
+    longer = [k for k in order if first.shape[k] != 1]
+    if longer == sorted(longer):
         return None
-    shape = arrays[0].shape
-    same = [a.transpose(order).flags.c_contiguous if a.shape == shape else a.size < LARGE for a in arrays]
-    fits = all([a.ndim <= len(shape) for a in arrays])
+    same = [_memory_order(a) == order if a.shape == first.shape else a.size < LARGE for a in arrays]
+    fits = all([a.ndim <= first.ndim for a in arrays])
     return order if fits and all(same) else None
 
 
-def _dense_order(array: np.ndarray) -> tuple[int, ...] | None:
-    """The order of axes in which the array is dense; None where there is none."""
-    order = tuple(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
-    return order if array.transpose(order).flags.c_contiguous else None
+def _memory_order(array: np.ndarray) -> tuple[int, ...]:
+    """The axes from the one with the longest steps on."""
+    return tuple(sorted(range(array.ndim), key=lambda k: -abs(array.strides[k])))
 
 
 def _is_plain(array: np.ndarray) -> bool:
@@ -172,7 +173,7 @@ def _is_plain(array: np.ndarray) -> bool:
 
 def _is_readable(array: np.ndarray) -> bool:
     """Whether a program can read the array, or a copy of it that takes no time."""
-    return _is_plain(array) or (array.dtype.kind != "c" and (array.size < LARGE or _dense_order(array) is not None))
+    return _is_plain(array) or (array.dtype.kind != "c" and (array.size < LARGE or form_of(array) is not None))
 
 
 def _is_uniform(array: np.ndarray) -> bool:
@@ -283,37 +284,50 @@ def _cast(x: Node, dtype: np.dtype) -> Node:
 
 
 _compiled: dict[Op, dict[Any, Any]] = {}
+_awaited: dict[Any, int] = {}  # calls of signatures
+_WORTH = 3
 
 
 def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
-    orders = tuple([None if a.flags.c_contiguous or a.size < LARGE else _dense_order(a) for a in arrays])
+    forms = tuple([None if _is_plain(a) or a.size < LARGE else form_of(a) for a in arrays])
     known = _compiled.setdefault(op, {})
-    key = (tuple((a.shape, a.dtype) for a in arrays), orders, *params.values())
-    program = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, orders, params))
+    key = (tuple((a.shape, a.dtype) for a in arrays), forms, *params.values())
+    if any(forms) and not op.reorders and key not in known and not _is_worth((op, *key)):
+        return None
+    program = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, forms, params))
     if program is None:
         return None
     if all([a.flags.c_contiguous for a in arrays]):
         return lambda arrays: program(arrays)[0]
 
-    def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        dense = [a if order is None else a.transpose(order) for a, order in zip(arrays, orders, strict=True)]
-        found: np.ndarray = program([a if a.flags.c_contiguous else a.copy() for a in dense])[0]
-        return found
+    def run(arrays: Sequence[np.ndarray]) -> Any:
+        given = [
+            first_element(a, form) if form is not None else a if a.flags.c_contiguous else a.copy()
+            for a, form in zip(arrays, forms, strict=True)
+        ]
+        found = program.run_at(given)
+        return op.run(arrays, params) if found is None else found[0]  # NumPy says which index is out of range
 
     return run
 
 
-def _program(op: Op, arrays: Sequence[np.ndarray], orders: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """The row as a program. An array that is dense in another order of its axes is an input in that order."""
+def _is_worth(key: Any) -> bool:
+    """Whether slices come often enough for a program: they may have another size in each call."""
+    if len(_awaited) >= _MOST_WAYS:
+        _awaited.clear()
+    _awaited[key] = calls = _awaited.get(key, 0) + 1
+    return calls >= _WORTH
+
+
+def _program(op: Op, arrays: Sequence[np.ndarray], forms: Sequence[Form | None], params: Mapping[str, Any]) -> Any:
     from ..graph.ir import Graph, apply, input_node
     from ..pipeline import compile
 
     inputs, operands = [], []
-    for a, order in zip(arrays, orders, strict=True):
-        x = input_node(Aval(a.shape if order is None else tuple([a.shape[k] for k in order]), a.dtype))
+    for a, form in zip(arrays, forms, strict=True):
+        x = input_node(Aval(a.shape if form is None else form.dense, a.dtype))
         inputs.append(x)
-        back = None if order is None else tuple([order.index(k) for k in range(a.ndim)])
-        operands.append(x if back is None else apply(_permute_dims, [x], {"axes": back}))
+        operands.append(x if form is None else viewed(x, form, a.shape))
     if _stores(op):
         out = apply(op, operands, params)
     else:

@@ -53,7 +53,9 @@ def _convolution_as_product(node: Node) -> Node | None:
         window = _meeting(node, (kh, kw), node.params["dilation"])
         if window is None:
             return None
-        if is_op(_before_ones(x), "permute_dims"):  # a weight gradient: the axis summed over first is the outermost in memory
+        if is_op(
+            _before_ones(x), "permute_dims"
+        ):  # a weight gradient: the axis summed over first is the outermost in memory
             window = make("permute_dims", window, axes=(0, 4, 1, 2, 3))
             w = make("permute_dims", w, axes=(3, 0, 1, 2, 4))
         left = make("reshape", window, shape=(n, kh * kw * c))

@@ -1,0 +1,72 @@
+"""Arrays that do not lie in row-major order, as a program reads them: as views of a dense array that is its input.
+
+    x[:, :512].T of 2048 x 1024  ->  permute_dims(slice(input of 2048 x 1024))
+
+The input begins where the elements begin. It may end behind the memory of the array, of which the views leave that out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..ops.table import OPS
+
+if TYPE_CHECKING:
+    from ..graph.ir import Node
+
+_flip, _permute_dims, _reshape, _slice = (OPS[name] for name in ("flip", "permute_dims", "reshape", "slice"))
+
+
+class Form(NamedTuple):
+    """How an array lies: a slice of a dense one, from its beginning on, whose axes are then turned and reversed."""
+
+    dense: tuple[int, ...]  # shape
+    shape: tuple[int, ...]  # of the slice; axes of size 1 are left out
+    axes: tuple[int, ...]  # of the slice, in the order of the array
+    reversed: tuple[int, ...]  # axes of the array
+
+
+def form_of(array: np.ndarray) -> Form | None:
+    """The form of an array; None where elements are seen many times, or do not follow each other along any axis: a
+    kernel that gathers every second one takes three times as long as NumPy."""
+    axes = [k for k, n in enumerate(array.shape) if n != 1]
+    order = sorted(axes, key=lambda k: -abs(array.strides[k]))
+    if not array.size or not axes or array.strides[order[-1]] != array.itemsize:
+        return None
+    widths = [abs(array.strides[k]) for k in order[:-1]] + [array.itemsize]  # bytes from an index to the next
+    shape = tuple([array.shape[k] for k in order])
+    inner = [divmod(outer, width) for outer, width in itertools.pairwise(widths)]
+    if any([rest or size < least for (size, rest), least in zip(inner, shape[1:], strict=True)]):
+        return None
+    dense = (shape[0], *[size for size, _ in inner])
+    backwards = tuple([k for k in axes if array.strides[k] < 0])
+    return Form(dense, shape, tuple([order.index(k) for k in axes]), backwards)
+
+
+def first_element(array: np.ndarray, form: Form) -> np.ndarray:
+    """A view that begins where the elements do."""
+    if not form.reversed:
+        return array
+    ahead, back = slice(None), slice(None, None, -1)
+    return array[tuple([back if k in form.reversed else ahead for k in range(array.ndim)])]
+
+
+def viewed(x: Node, form: Form, shape: Sequence[int]) -> Node:
+    """The array of this shape, from a program's input."""
+    from ..graph.ir import apply
+
+    def view(x: Node, op: Any, **params: Any) -> Node:
+        return apply(op, [x], params)
+
+    if form.dense != form.shape:
+        ones = (1,) * len(form.shape)
+        x = view(x, _slice, starts=(0,) * len(form.shape), stops=form.shape, steps=ones)
+    if form.axes != tuple(range(len(form.axes))):
+        x = view(x, _permute_dims, axes=form.axes)
+    if x.shape != tuple(shape):
+        x = view(x, _reshape, shape=tuple(shape))
+    return view(x, _flip, axis=form.reversed) if form.reversed else x

@@ -1,0 +1,56 @@
+"""Large slices are read by kernels where they lie, and mean what NumPy's views mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import basic_indices
+from numpy.lib.stride_tricks import as_strided
+
+import hybridml as hm
+from hybridml_compiler.eager.strided import first_element, form_of
+from hybridml_compiler.errors import OutOfBoundsError
+from tests.support.closeness import assert_close
+
+
+@given(st.data())
+def test_a_form_gives_the_elements_of_the_view(data: Any) -> None:
+    whole = np.arange(10_000, dtype="i4")[: 5 * 6 * 4 * 3].reshape(5, 6, 4, 3)  # there is memory behind it
+    view = whole.transpose(data.draw(st.permutations(range(4))))
+    view = view[data.draw(basic_indices(view.shape, allow_newaxis=True, allow_ellipsis=True))]
+    form = form_of(view) if isinstance(view, np.ndarray) else None
+    if form is None:
+        return
+    steps = np.cumprod([1, *form.dense[:0:-1]])[::-1] * view.itemsize
+    dense = as_strided(first_element(view, form), form.dense, steps)
+    found = dense[tuple(slice(n) for n in form.shape)].transpose(form.axes).reshape(view.shape)
+    np.testing.assert_array_equal(np.flip(found, form.reversed), view)
+
+
+@pytest.mark.parametrize("k", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("at", [np.s_[:, :, 5:], np.s_[1:, ::-2, :61], np.s_[..., None, :64], np.s_[3], np.s_[::-1]])
+def test_rows_on_views(at: Any, k: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((8, 300, 129)).astype("f4").transpose(k)[at]
+    b = a[::-1]
+    x, y = hm.asarray(a), hm.asarray(b)
+    for _ in range(4):  # the third call is the first of a kernel
+        got = x * y
+        np.testing.assert_array_equal(got.numpy(), a * b)
+        np.testing.assert_array_equal(hm.maximum(x, 0.5).numpy(), np.maximum(a, np.float32(0.5)))
+    longer = [k for k, n in enumerate(a.shape) if n != 1]
+    assert [got.numpy().strides[k] for k in longer] == [(a * b).strides[k] for k in longer]
+    np.testing.assert_array_equal(hm.max(x, axis=-1).numpy(), a.max(-1))
+    assert_close(hm.sum(x, axis=0).numpy(), a.sum(0, dtype="f8").astype("f4"), terms=4.0)
+    np.testing.assert_array_equal(x.clone().numpy(), a)
+
+
+def test_an_index_out_of_range_of_a_view() -> None:
+    x = hm.ones((400, 800))[:, 100:500]
+    for _ in range(4):
+        with pytest.raises(OutOfBoundsError, match="index 400 is out of range"):
+            hm.take(x, hm.tensor([0, 400]), axis=1)
+    assert hm.take(x, hm.tensor([0, -1]), axis=1).shape == (400, 2)
