@@ -16,7 +16,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CREATED
-from hybridml_compiler.eager.large import compute, is_small
+from hybridml_compiler.eager.large import compute, created, is_small
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
@@ -209,6 +209,10 @@ class RowLibrary:
     def find(self, signature: Signature, tensors: Sequence[Tensor], params: Sequence[Any]) -> Callable[..., Any] | None:
         """The native call of a signature, of its tensors; None until it has come often enough to be worth a program."""
         signature.calls += 1
+        if not tensors and signature.calls == WORTH:
+            kernel = created(self.op, dict(zip(self.op.params, signature.params, strict=True)))
+            signature.native = None if kernel is None else lambda: wrap(kernel())
+            return signature.native
         worth = WORTH if tensors else WORTH_CREATED
         if signature.calls < worth or not all([t._array.flags.c_contiguous for t in tensors]):
             return None

@@ -91,6 +91,15 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     return _of_signature(op, arrays, params) if pointwise is None else _new_result(arrays[0].shape, *pointwise)
 
 
+def created(op: Op, params: Mapping[str, Any]) -> Callable[[], np.ndarray] | None:
+    """The kernel of a row without operands; None where the result is small, or of any shape: `hooks.materialized` has
+    one kernel for all of these."""
+    if op.kind != "creation" or "shape" in params or op.infer(**params).size < LARGE or not _compiler():
+        return None
+    way = _of_signature(op, (), params)
+    return None if way is None else lambda: way(())
+
+
 def _turned(op: Op, order: Sequence[int]) -> _Way:
     back = np.argsort(order)
 

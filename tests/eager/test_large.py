@@ -195,3 +195,28 @@ def test_gradient_of_a_view_of_everything() -> None:
     np.testing.assert_array_equal(x.grad.numpy(), np.arange(12.0).reshape(3, 4))
     (got,) = hm.autograd.grad((x[::-1, None] * weights).sum(), [x])
     np.testing.assert_array_equal(got.numpy(), np.arange(12.0).reshape(3, 4)[::-1])
+
+
+CREATED: dict[str, tuple[Any, ...]] = {
+    "arange": (3, 3 + 7 * LARGE, 7),
+    "linspace": (-1, 2, LARGE + 3),
+    "eye": (300, 301, -2),
+}
+
+
+@pytest.mark.parametrize("name", CREATED)
+def test_created_arrays_keep_their_bits_when_a_kernel_makes_them(name: str) -> None:
+    made = [OPS[name].fn(*CREATED[name]) for _ in range(20)]
+    first, later = made[0], made[-1]
+    assert later.dtype is first.dtype and np.array_equal(later.numpy(), first.numpy())
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(0, (3,)), (1, (2, 2)), (0, ())])
+def test_long_rows_are_added_one_after_the_other(axis: int, shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal((400, 300)).astype(np.float32)
+    index = RNG.integers(-3, 3, shape)
+    rows = RNG.standard_normal((*x.shape[:axis], *shape, *x.shape[axis + 1 :])).astype(np.float32)
+    expected = x.copy()
+    np.add.at(expected, (*(slice(None),) * axis, index), rows)
+    got = OPS["scatter_add"].fn(hm.asarray(x), hm.asarray(index), hm.asarray(rows), axis)
+    assert np.array_equal(got.numpy(), expected)
