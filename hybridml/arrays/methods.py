@@ -98,10 +98,15 @@ def clone(self: Tensor) -> Tensor:
 @method
 def contiguous(self: Tensor) -> Tensor:
     """The tensor itself if its memory is in row-major order, else such a copy."""
-    array = self._array
-    if (array if type(array) is _ndarray else aliasing.layout(self)).flags.c_contiguous:
+    if _is_row_major(self):
         return self
-    return _reshape.fn(_reshape.fn(self, (-1,)), self.shape)
+    flat = _reshape.fn(self, (-1,))  # a view, of elements in even steps
+    return _reshape.fn(flat if _is_row_major(flat) else flat.clone(), self.shape)
+
+
+def _is_row_major(t: Tensor) -> bool:
+    array = t._array if type(t._array) is _ndarray else aliasing.layout(t)
+    return bool(array.flags.c_contiguous)
 
 
 # -- shape

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,3 +29,12 @@ def test_a_tensor_in_this_order_is_its_own_and_gradients_flow() -> None:
     assert x.contiguous() is x
     (x.T.contiguous() * hm.arange(6.0).reshape((3, 2))).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), np.arange(6.0).reshape(3, 2).T)
+
+
+@pytest.mark.parametrize("key", [np.s_[:, ::2], np.s_[::-1, ::-1], np.s_[:, ::-2]])
+def test_elements_in_even_steps_are_copied(key: Any) -> None:
+    x = hm.arange(24.0).reshape((4, 6))
+    got = x[key].contiguous()
+    assert got.numpy().flags.c_contiguous and not np.shares_memory(got.numpy(), x.numpy())
+    np.testing.assert_array_equal(got.numpy(), x.numpy()[key])
+    np.testing.assert_array_equal(hm.trace(lambda x: x[key].contiguous() * 2.0)(x).numpy(), got.numpy() * 2.0)
