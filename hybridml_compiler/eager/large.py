@@ -171,8 +171,9 @@ def _common_order(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
 
 
 def _memory_order(array: np.ndarray) -> tuple[int, ...]:
-    """The axes from the one with the longest steps on."""
-    return tuple(sorted(range(array.ndim), key=lambda k: -abs(array.strides[k])))
+    """The axes from the one with the longest steps on; as they are where elements are repeated, as NumPy's results."""
+    repeats = any([n > 1 and not stride for n, stride in zip(array.shape, array.strides, strict=True)])
+    return tuple(sorted(range(array.ndim), key=lambda k: 0 if repeats else -abs(array.strides[k])))
 
 
 def _is_plain(array: np.ndarray) -> bool:

@@ -22,7 +22,7 @@ _flip, _permute_dims, _reshape, _slice = (OPS[name] for name in ("flip", "permut
 
 
 class Form(NamedTuple):
-    """How an array lies: a slice of a dense one, from its beginning on, whose axes are then turned and reversed."""
+    """The place of an array in memory: a slice of a dense one, from its beginning on, with axes turned and reversed."""
 
     dense: tuple[int, ...]  # shape
     shape: tuple[int, ...]  # of the slice; axes of size 1 are left out

@@ -54,3 +54,8 @@ def test_an_index_out_of_range_of_a_view() -> None:
         with pytest.raises(OutOfBoundsError, match="index 400 is out of range"):
             hm.take(x, hm.tensor([0, 400]), axis=1)
     assert hm.take(x, hm.tensor([0, -1]), axis=1).shape == (400, 2)
+
+
+def test_results_of_repeated_rows_are_row_major() -> None:
+    x = hm.broadcast_to(hm.arange(500.0), (300, 500))
+    assert hm.abs(x).numpy().strides == abs(x.numpy()).strides
