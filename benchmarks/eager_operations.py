@@ -172,6 +172,13 @@ interpolate: F.interpolate(image, scale_factor=2)
 reflect pad: F.pad(image, (1, 1, 1, 1), mode='reflect')
 [x]
 conv1d: F.conv1d(x[None], taps, padding=1)
+add halves: x[:, :n // 2] + x[:, n // 2:]
+add a transpose: x + x.T
+stencil: x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+gated halves: F.sigmoid(x[:, :n // 2]) * x[:, n // 2:]
+max of a slice: xp.amax(x[:, 1:], -1)
+copy of a slice: x[:, :n // 2].clone()
+every second column: x[:, ::2] * 2.0
 []
 rfft: xp.fft.rfft(x)
 cholesky: xp.linalg.cholesky(spd)

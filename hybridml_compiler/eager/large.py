@@ -145,10 +145,10 @@ def contiguous(array: np.ndarray) -> np.ndarray:
     """The array, or a copy in row-major order, made on all cores where it is large."""
     if array.flags.c_contiguous:
         return array
-    if array.size < LARGE or not _is_readable(array) or not _compiler():
-        return np.ascontiguousarray(array)
     if _is_uniform(array):
         return materialized(array)
+    if array.size < LARGE or not _is_readable(array) or not _compiler():
+        return np.ascontiguousarray(array)
     way = _of_signature(_positive, [array], {})
     found: np.ndarray = np.ascontiguousarray(array) if way is None else way([array])
     return found

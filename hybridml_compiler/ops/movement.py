@@ -44,9 +44,7 @@ from .shapes import (
 def _reshape_shape(x: Aval, shape: Any) -> Shape:
     wanted = integers("reshape", "shape", shape)
     known = math.prod(n for n in wanted if n != -1)
-    found = wanted
-    if wanted.count(-1) == 1 and known:
-        found = tuple(x.size // known if n == -1 else n for n in wanted)
+    found = tuple([x.size // known if n == -1 and known and wanted.count(-1) == 1 else n for n in wanted])
     if any(n < 0 for n in found) or math.prod(found) != x.size:
         raise ShapeError(
             f"reshape: cannot make shape {wanted} ({known if -1 not in wanted else f'{known} x ?'} elements) from {x} "
@@ -56,10 +54,8 @@ def _reshape_shape(x: Aval, shape: Any) -> Shape:
 
 
 def _reshape_eager(x: np.ndarray, shape: Any) -> np.ndarray:
-    if x.size < OPERATION or x.flags.c_contiguous:
-        return x.reshape(shape)
     try:
-        return x.reshape(shape, copy=False)
+        return x.reshape(shape, copy=None if x.size < OPERATION else False)
     except ValueError:
         return hooks.contiguous(x).reshape(shape)
 
