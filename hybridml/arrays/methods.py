@@ -10,6 +10,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute_into
+from hybridml_compiler.eager.large import contiguous as row_major
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -20,7 +21,7 @@ from ..core.device_tensor import names_device, transfer
 from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
-from ..core.tensor import Device, Tensor, method, place_of
+from ..core.tensor import Device, Tensor, method, place_of, wrap
 from .creation import asarray
 from .shaping import manipulation, repeating
 
@@ -100,6 +101,8 @@ def contiguous(self: Tensor) -> Tensor:
     """The tensor itself if its memory is in row-major order, else such a copy."""
     if _is_row_major(self):
         return self
+    if interpreter_stack() is None and type(self._array) is _ndarray and (self._node is None or grad_is_off()):
+        return wrap(row_major(self._array))
     flat = _reshape.fn(self, (-1,))  # a view, of elements in even steps
     return _reshape.fn(flat if _is_row_major(flat) else flat.clone(), self.shape)
 

@@ -144,7 +144,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     if op is _pow and _is_square(*args):
         return _square.fn(args[0])
     if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
-        if not op.differentiable or not _has_history(args) or grad_is_off():
+        recorded = op.differentiable and _has_history(args) and not grad_is_off()
+        if not recorded and not _has_gaps(args):
             return by_native_call(op, arithmetic)(*args)
         fast = _with_numbers(op, args)
         if fast is not None:
@@ -160,6 +161,11 @@ def _is_square(x: Any, y: Any) -> bool:
 
 def _has_history(args: tuple[Any, ...]) -> bool:
     return any([type(a) is Tensor and a._node is not None for a in args])
+
+
+def _has_gaps(args: tuple[Any, ...]) -> bool:
+    """Whether a tensor has gaps in memory or another order, which NumPy reads as it is."""
+    return any([type(a) is Tensor and not a._array.flags.c_contiguous for a in args])
 
 
 @functools.cache

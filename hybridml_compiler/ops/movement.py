@@ -53,9 +53,9 @@ def _reshape_shape(x: Aval, shape: Any) -> Shape:
     return found
 
 
-def _reshape_eager(x: np.ndarray, shape: Any) -> np.ndarray:
+def _reshape_large(x: np.ndarray, shape: Any) -> np.ndarray:
     try:
-        return x.reshape(shape, copy=None if x.size < OPERATION else False)
+        return x.reshape(shape, copy=False)
     except ValueError:
         return hooks.contiguous(x).reshape(shape)
 
@@ -67,7 +67,7 @@ reshape = Op(
     params={"shape": REQUIRED},
     canon=lambda x, shape: {"shape": _reshape_shape(x, shape)},
     infer=lambda x, shape: Aval(_reshape_shape(x, shape), x.dtype),
-    eager=_reshape_eager,
+    eager=lambda x, shape: x.reshape(shape) if x.size < OPERATION else _reshape_large(x, shape),
     lower=lambda s, i, x, shape: x(unflatten(s, flatten(s, i, shape), x.shape)),
     vjp=(lambda g, x_shape: g.reshape(shape=x_shape),),
     is_view=True,
