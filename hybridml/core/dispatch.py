@@ -144,8 +144,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     if op is _pow and _is_square(*args):
         return _square.fn(args[0])
     if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
-        recorded = op.differentiable and _has_history(args) and not grad_is_off()
-        if not recorded and not _has_gaps(args):
+        if _is_native(op, args):
             return by_native_call(op, arithmetic)(*args)
         fast = _with_numbers(op, args)
         if fast is not None:
@@ -159,13 +158,12 @@ def _is_square(x: Any, y: Any) -> bool:
     return type(x) is Tensor and x.dtype.kind in "iuf" and type(y) in (int, IntProxy) and concrete_value(y) == 2
 
 
-def _has_history(args: tuple[Any, ...]) -> bool:
-    return any([type(a) is Tensor and a._node is not None for a in args])
-
-
-def _has_gaps(args: tuple[Any, ...]) -> bool:
-    """Whether a tensor has gaps in memory or another order, which NumPy reads as it is."""
-    return any([type(a) is Tensor and not a._array.flags.c_contiguous for a in args])
+def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether a native call is tried: without a history, of memory without gaps, which NumPy reads as they are."""
+    for a in args:
+        if type(a) is Tensor and (not a._array.flags.c_contiguous or (a._node is not None and op.differentiable)):
+            return a._array.flags.c_contiguous and grad_is_off()
+    return True
 
 
 @functools.cache
