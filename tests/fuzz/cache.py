@@ -24,7 +24,7 @@ import hybridml as hm
 from hybridml_compiler.runtime import cache, folder
 from hybridml_compiler.runtime.cache import ObjectCache
 
-from .case import cases
+from .case import NOWHERE, cases
 
 Damage = Callable[[random.Random, Path, Path], None]
 
@@ -234,7 +234,7 @@ def damaged_program(r: random.Random, at: Path) -> str | None:
             if caught or store.misses:
                 return f"{said}not replaced: {store.misses} misses, {[str(each.message) for each in caught]}"
     finally:
-        cache._default = None
+        cache._default = NOWHERE
     return None
 
 
@@ -399,7 +399,7 @@ def damaged_folders(r: random.Random, at: Path) -> str | None:
             store.info()
             store.prune()
     finally:
-        cache._default = None
+        cache._default = NOWHERE
     return None
 
 

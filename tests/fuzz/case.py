@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
+from hybridml_compiler.runtime.cache import ObjectCache
+
 ENVIRONMENT = "HYBRIDML_FUZZ_CASE"  # the file; unset: nothing is kept
 
 
@@ -20,6 +22,11 @@ class Case:
     def begin(self, name: str) -> None:
         if self.handle is not None:
             os.pwrite(self.handle, f"{name[:200]:<200}".encode(), 0)
+
+
+# The cache between cases. Without one, a thread that still has a kernel to write makes the default one, which may come
+# after the next case's and take its place.
+NOWHERE = ObjectCache(None)
 
 
 def cases(seconds: float, seed: int) -> Iterator[int]:

@@ -33,7 +33,7 @@ from hybridml import nn
 from hybridml_compiler.runtime import cache, host_callback, uninterrupted
 from hybridml_compiler.runtime.cache import ObjectCache
 
-from .case import cases
+from .case import NOWHERE, cases
 
 PATIENCE = 60.0
 Work = Callable[[], Any]
@@ -57,7 +57,7 @@ def run(seconds: float, seed: int) -> tuple[int, list[str]]:
                 wrong = traceback.format_exc()[-3000:]
             if wrong is not None:
                 found.append(f"--seconds 0 --seed {number} (times differ from run to run): {subject.__name__}: {wrong}")
-            cache._default = None
+            cache._default = NOWHERE
             shutil.rmtree(at, ignore_errors=True)
             if found and "hangs in" in found[-1]:
                 break  # it has what others would wait for
