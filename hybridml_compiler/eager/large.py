@@ -2,7 +2,8 @@
 
 Elementwise rows are compiled once for their dtypes and run on any shape. Others, and elementwise rows that broadcast
 more than single elements, are compiled for each signature as a graph of one node. The bits are those of the traced
-program, since both run the same loops. What the kernels do not take (strided operands, variadic rows) NumPy computes.
+program, since both run the same loops. What the kernels do not take (complex numbers, elements in steps, long lists)
+NumPy computes.
 """
 
 from __future__ import annotations
