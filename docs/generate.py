@@ -30,7 +30,8 @@ and rows that are exact do not round. Those with a mark (Σ) are in ulp of the l
 without signs, where terms cancel; sums and products are of 1,000. float32 is compared with float64 at 20,000 points of
 each of up to four intervals, float64 with mpmath at 400 (with longer floats where there are many terms).
 `make accuracy` measures them, `tests/support/accuracy.py` says where, and a test measures some points again. float16
-and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
+and bfloat16 are float32 rounded once more; complex numbers have the
+steps of their parts (`loops/complex_parts.py`), or are NumPy's.
 """
 
 INTERNAL = (

@@ -17,7 +17,8 @@ from .record import record
 @record(frozen=False)
 class Hooks:
     # (name, *arrays of one float dtype) -> array of the broadcast shape. __init__.py: the polynomials that compiled
-    # code runs, compiled at the first use, or through NumPy where there is no compiler.
+    # code runs, compiled at the first use, or through NumPy where there is no compiler. Or arrays of one complex dtype,
+    # and an instruction that compiled code makes of several.
     transcendental: Callable[..., np.ndarray]
     # (state, shape) -> uint32 words. __init__.py, the same way.
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]

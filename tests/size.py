@@ -34,8 +34,9 @@ BUDGETS = {
     ),
     "hybridml_compiler/sizes": Budget(1000, "symbolic sizes and their guards"),
     "hybridml_compiler/ops": Budget(
-        8150,
-        "special functions, linear algebra, Fourier transforms, sorts; formulas as one operation; sizes of routines",
+        8250,
+        "special functions, linear algebra, Fourier transforms, sorts; formulas as one operation; sizes of routines; "
+        "complex numbers in kernels",
         "LU column by column, triangular systems by halves",
     ),
     "hybridml_compiler/graph": Budget(
@@ -50,7 +51,7 @@ BUDGETS = {
     ),
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
     "hybridml_compiler/targets": Budget(
-        17250,
+        17350,
         "convolutions of narrow operands, bounds of every access; a protocol, a reference target, devices; guards of "
         "native calls, scratch memory, order of keys, the memory of large arrays used again; launches as data; "
         "kernels of Fourier transforms (1,150 lines) and of linear algebra (1,550), which were callbacks of NumPy",
@@ -60,10 +61,10 @@ BUDGETS = {
         900, "folders by handle, threads that Ctrl-C does not split; digests of sources"
     ),
     "hybridml_compiler": Budget(
-        43250, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
+        43600, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
     ),
     "tests": Budget(
-        44800,
+        44950,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph; transformations of loops; "
         "transforms and routines",
         "duplicate random programs; a helper module per pair of test files became tests/support; the second evaluator",

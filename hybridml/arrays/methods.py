@@ -253,7 +253,8 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
     def update(self: Tensor, other: Any) -> Tensor:
         if kernel is not None and interpreter_stack() is None and type(self) is Tensor and type(other) is Tensor:
             a, b = self._array, other._array
-            if a.dtype is b.dtype and (grad_is_off() or (self._node is None and other._node is None)):
+            fits = a.dtype is b.dtype and (op.complex_eager is None or a.dtype.kind != "c")
+            if fits and (grad_is_off() or (self._node is None and other._node is None)):
                 apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
                 if apart and a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
                     try:

@@ -140,10 +140,11 @@ _accepted_by: dict[Any, frozenset[np.dtype]] = {}
 
 
 def _accepted(op: Op) -> frozenset[np.dtype]:
-    """Dtypes that the row takes without a cast, when all its operands have that dtype."""
-    found = _accepted_by.get(op.accepts)
+    """Dtypes that the row's `eager` takes without a cast, when all its operands have that dtype."""
+    key = op.accepts, op.complex_eager is None
+    found = _accepted_by.get(key)
     if found is None:
-        found = _accepted_by[op.accepts] = frozenset(_try_dtypes(op))
+        found = _accepted_by[key] = frozenset(_try_dtypes(op))
     return found
 
 
@@ -154,7 +155,7 @@ def _try_dtypes(op: Op) -> list[np.dtype]:
             wanted = input_dtypes(op, [Aval((), dtype)] * max(1, len(op.inputs)))
         except DTypeError:
             continue
-        if all(w is dtype for w in wanted):
+        if all(w is dtype for w in wanted) and not (dtype.kind == "c" and op.complex_eager is not None):
             fine.append(dtype)
     return fine
 

@@ -2,8 +2,8 @@
 
 Elementwise rows are compiled once for their dtypes and run on any shape. Others, and elementwise rows that broadcast
 more than single elements, are compiled for each signature as a graph of one node. The bits are those of the traced
-program, since both run the same loops. What the kernels do not take (complex numbers, elements in steps, long lists)
-NumPy computes.
+program, since both run the same loops. What the kernels do not take (functions of complex numbers, elements in
+steps, long lists) NumPy computes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     order = _common_order(arrays) if op.kind == "elementwise" and not params else None
     if order is not None:  # the result lies as the operands, as NumPy's does
         return _turned(op, order)
-    if not has_kernels(op) or len(arrays) >= LISTED or not all([_is_readable(a) for a in arrays]) or not _compiler():
+    fits = has_kernels(op) and len(arrays) < LISTED and _takes(op, arrays) and all([_is_readable(a) for a in arrays])
+    if not fits or not _compiler():
         return None
     pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
     return _of_signature(op, arrays, params) if pointwise is None else _new_result(arrays[0].shape, *pointwise)
@@ -177,14 +178,19 @@ def _memory_order(array: np.ndarray) -> tuple[int, ...]:
     return tuple(sorted(range(array.ndim), key=lambda k: 0 if repeats else -abs(array.strides[k])))
 
 
+def _takes(op: Op, arrays: Sequence[np.ndarray]) -> bool:
+    """Whether there are kernels of the row for these dtypes."""
+    return op.complex_kernels or all([a.dtype.kind != "c" for a in arrays])
+
+
 def _is_plain(array: np.ndarray) -> bool:
     """Whether generated code can read the array."""
-    return (array.flags.c_contiguous or _is_uniform(array)) and array.dtype.kind != "c"
+    return array.flags.c_contiguous or _is_uniform(array)
 
 
 def _is_readable(array: np.ndarray) -> bool:
     """Whether a program can read the array, or a copy of it that takes no time."""
-    return _is_plain(array) or (array.dtype.kind != "c" and (array.size < LARGE or form_of(array) is not None))
+    return _is_plain(array) or array.size < LARGE or form_of(array) is not None
 
 
 def _is_uniform(array: np.ndarray) -> bool:
@@ -206,7 +212,7 @@ def compute_into(op: Op, arrays: Sequence[np.ndarray], out: np.ndarray) -> bool:
     and dense, and overlap in no other way."""
     if out.size < LARGE or not out.flags.c_contiguous or not all(map(_is_plain, arrays)) or not _compiler():
         return False
-    if any(a is not out and np.may_share_memory(a, out) for a in arrays):
+    if not _takes(op, arrays) or any(a is not out and np.may_share_memory(a, out) for a in arrays):
         return False
     found = _pointwise(op, arrays)
     if found is None or found[1] is not out.dtype:

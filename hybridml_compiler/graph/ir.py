@@ -99,11 +99,12 @@ def _new(
 
 
 def _kind(op: Op | None, inputs: tuple[Node, ...], aval: Aval) -> str:
-    """The kind of a node: that of its row, but for complex numbers, which generated code leaves to NumPy."""
+    """The kind of a node: that of its row, but for complex numbers where only NumPy computes with them."""
     if op is None:
         return ""
-    foreign = op.kind != "control" and (aval.dtype.kind == "c" or any(n.aval.dtype.kind == "c" for n in inputs))
-    return "opaque" if foreign else op.kind
+    if op.complex_kernels or op.kind == "control":
+        return op.kind
+    return "opaque" if aval.dtype.kind == "c" or any(n.aval.dtype.kind == "c" for n in inputs) else op.kind
 
 
 def input_node(aval: Aval, name: str = "", where: str = "") -> Node:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..errors import CompileError
 from ..sizes.dims import Dim, Size, at_most, is_dim, same
 from ..walk import postorder, reachable
+from .complex_parts import BY_PARTS, PARTS, expanded
 from .index import constant_factor, terms, value_range
 from .ir import Buffer, Expr, Reduce, args_of
 
@@ -78,6 +80,8 @@ class LoopBuilder:
         if dtype.kind in "iu" and isinstance(value, int):
             value = _wrapped(value, dtype)
         number = np.asarray(value).astype(dtype)[()]
+        if dtype.kind == "c":
+            return self.pair(*(self._const(part, dtypes.real_of(dtype)) for part in (number.real, number.imag)))
         key = ("const", dtype.char, number.tobytes())
         low = high = int(number) if dtype.kind in "iub" else None
         return self._intern(key, "const", (), number.item(), dtype, low, high)
@@ -116,9 +120,27 @@ class LoopBuilder:
         key = (op, attr, result.char, *map(id, exprs))
         found = self._interned.get(key)
         if found is None:
-            low, high = value_range(op, exprs, result) if result.kind in "iu" else (None, None)
-            found = self._interned[key] = self._make(op, exprs, attr, result, low, high)
+            found = self._interned[key] = self._emitted(op, exprs, result, attr)
         return found
+
+    def _emitted(self, op: str, exprs: tuple[Expr, ...], result: np.dtype, attr: Any) -> Expr:
+        if (result.kind == "c" or exprs[-1].dtype.kind == "c") and op not in PARTS:
+            if op != "cast" and op not in BY_PARTS:
+                raise CompileError(f"{op} of {dtypes.short(exprs[-1].dtype)}: no instruction takes complex numbers so")
+            by_parts: Expr = expanded(self, op, exprs, result)
+            return by_parts
+        low, high = value_range(op, exprs, result) if result.kind in "iu" else (None, None)
+        return self._make(op, exprs, attr, result, low, high)
+
+    def pair(self, a: Scalar, b: Scalar) -> Expr:
+        real, imag = self._unify((a, b))
+        return self.emit("pair", real, imag, dtype=dtypes.complex_of(real.dtype))
+
+    def real(self, x: Expr) -> Expr:
+        return x.args[0] if x.op == "pair" else self.emit("real", x, dtype=dtypes.real_of(x.dtype))
+
+    def imag(self, x: Expr) -> Expr:
+        return x.args[1] if x.op == "pair" else self.emit("imag", x, dtype=dtypes.real_of(x.dtype))
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
         if op.startswith("_"):

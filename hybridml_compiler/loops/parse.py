@@ -16,8 +16,9 @@ from ..record import record
 from ..sizes.dims import Size, same, symbol
 from ..sizes.values import parse as parse_size
 from .builder import LoopBuilder
+from .complex_parts import PARTS
 from .ir import INFIX, LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent
-from .scalar import ISA
+from .scalar import ISA, result_dtype
 from .transcendental import TABLE
 
 _SYMBOL = {symbol: (op, level) for op, (symbol, level) in INFIX.items()}
@@ -322,7 +323,11 @@ class _Parser:
                 raise self.error(token, "an instruction, or a transcendental function")
             if row is not None and row.arity != len(args):
                 raise self.error(token, f"{row.arity} operands for {row.name}")
-            result = self.s.emit(token.text, *args)
+            if token.text in PARTS:
+                made = result_dtype(token.text, tuple(a.dtype for a in args))
+                result = self.s.emit(token.text, *args, dtype=made)
+            else:
+                result = self.s.emit(token.text, *args)
         self.expect(")")
         return result
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..dtypes import bool_, canonical, float32
+from ..dtypes import bool_, canonical, complex_of, float32, real_of
 from ..errors import DTypeError
 from ..record import record
 
@@ -25,8 +25,9 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 @record
 class Instruction:
-    """One row of the table. `kinds`: dtype kinds (b, i, u, f) of the operands; `result`: how the result dtype follows:
-    `same` (as the operands), `bool`, `asked` (the dtype given), `branch` (as the second operand)."""
+    """One row of the table. `kinds`: dtype kinds (b, i, u, f, c) of the operands; `result`: how the result dtype
+    follows: `same` (as the operands), `bool`, `asked` (the dtype given), `branch` (as the second operand), `part` and
+    `pair` (the real dtype of a complex one, and back)."""
 
     name: str
     arity: int
@@ -73,6 +74,9 @@ ISA: dict[str, Instruction] = {
         Instruction("cast", 1, "biuf", "asked", "the value in dtype; float to int truncates; out of range: any value"),
         Instruction("bitcast", 1, "iufV", "asked", "the bits read as dtype, which has the same width"),
         Instruction("table", 1, "iu", "asked", "the index-th of constant values; the index must be in range"),
+        Instruction("real", 1, "c", "part", "the real part of a complex number"),
+        Instruction("imag", 1, "c", "part", "its imaginary part"),
+        Instruction("pair", 2, "f", "pair", "the complex number with the real part a and the imaginary part b"),
         Instruction("rarely", 3, "biufV", "branch", "select(a, b(), c); b is evaluated only if some lane needs it"),
     )
 }
@@ -105,6 +109,8 @@ def result_dtype(name: str, operands: tuple[np.dtype, ...], dtype: np.dtype | No
         if name == "bitcast" and dtype.itemsize != values[0].itemsize:
             raise DTypeError(f"bitcast needs equal widths, got {values[0].name} to {dtype.name}")
         return dtype
+    if row.result in ("part", "pair"):
+        return (real_of if row.result == "part" else complex_of)(values[0])
     return bool_ if row.result == "bool" else values[0]
 
 
@@ -150,6 +156,9 @@ class Builder(Protocol[V]):
     def cast(self, x: V, dtype: np.dtype) -> V: ...
     def bitcast(self, x: V, dtype: np.dtype) -> V: ...
     def table(self, values: tuple[Number, ...], index: V, dtype: np.dtype) -> V: ...
+    def real(self, x: V) -> V: ...
+    def imag(self, x: V) -> V: ...
+    def pair(self, a: V, b: V) -> V: ...
     def rarely(self, cond: V, slow: Callable[[], V], fast: V) -> V: ...
 
 
@@ -193,6 +202,13 @@ class NumpyBuilder:
     select = _instruction(np.where)
     cast = _instruction(lambda x, dtype: x.astype(dtype))
     bitcast = _instruction(lambda x, dtype: x.view(dtype))
+
+    real, imag = _instruction(np.real), _instruction(np.imag)
+
+    def pair(self, a: Array, b: Array) -> Array:
+        found = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), complex_of(a.dtype))
+        found.real, found.imag = a, b
+        return found
 
     def table(self, values: tuple[Number, ...], index: Array, dtype: np.dtype) -> Array:
         if np.any((index < 0) | (index >= len(values))):

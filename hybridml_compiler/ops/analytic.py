@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from . import complex_functions
 from .elementwise import elementwise, transcendental, where
 from .op import TRANSCENDENTAL, Accepts, Op, Rule
 from .samples import Domain
 
-# NumPy computes those of complex numbers, with the cuts of C99.
 _OF_REAL = ("erf", "erfc")
 
 
 def _row(name: str, vjp: Rule, doc: str, domain: Domain = (-2.0, 2.0)) -> Op:
     accepts: Accepts = "float" if name in _OF_REAL else "inexact"
-    return elementwise(name, transcendental(name), (vjp,), doc, accepts=accepts, domain=domain, cost=TRANSCENDENTAL)
+    return elementwise(
+        name, transcendental(name), (vjp,), doc, accepts=accepts, domain=domain, cost=TRANSCENDENTAL,
+        complex_kernels=name in complex_functions.COMPILED,
+    )  # fmt: skip
 
 
 def _pair(name: str, dx: Rule, dy: Rule, doc: str) -> Op:

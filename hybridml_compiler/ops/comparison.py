@@ -23,6 +23,7 @@ def _comparison(name: str, ufunc: Any, instruction: str, symbol: str) -> Op:
         result=dtypes.bool_,
         operator=instruction,
         decided_by="comparison",
+        complex_kernels=instruction in ("eq", "ne"),
         method=False,  # PyTorch's x.equal(y) answers one bool for the whole tensor: do not offer a look-alike
     )
 

@@ -14,6 +14,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, ShapeError
 from .elementwise import elementwise, zero_gradient
+from .indexing import at
 from .op import Op, Rule
 from .samples import cases, fails
 from .shapes import broadcast
@@ -22,12 +23,19 @@ from .shapes import broadcast
 def _part(name: str, of_real: Callable[[np.ndarray], np.ndarray], vjp: Rule, doc: str) -> Op:
     """A row for a part of a number; a real number has itself, or zero."""
     ufunc = getattr(np, name)
+
+    def lower(s: Any, x: Any) -> Any:
+        if s.dtype(x).kind == "c":
+            return getattr(s, name)(x)
+        return x if name == "real" else s.const(0, s.dtype(x))
+
     return elementwise(
         name,
         lambda x: np.array(ufunc(x)) if x.dtype.kind == "c" else of_real(x),
         (vjp,),
         doc,
-        lower=lambda s, x: x if name == "real" else s.const(0, s.dtype(x)),
+        lower=lower,
+        complex_kernels=True,
         accepts="number",
         result=dtypes.real_of,
         constant_of="" if name == "real" else "biufV",
@@ -55,8 +63,9 @@ conj = elementwise(
     lambda x: np.conj(x) if x.dtype.kind == "c" else np.array(x),
     (lambda g: g.conj(),),
     "The complex conjugate; of a real number itself.",
-    lower=lambda s, x: x,
+    lower=lambda s, x: x if s.dtype(x).kind != "c" else s.pair(s.real(x), s.neg(s.imag(x))),
     accepts="any",
+    complex_kernels=True,
 )
 
 
@@ -77,10 +86,13 @@ def _complex_eager(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
 
 complex_ = Op(
     "complex",
-    "opaque",
+    "elementwise",
     inputs=("real", "imag"),
     infer=_complex_infer,
     eager=_complex_eager,
+    lower=lambda s, i, real, imag: s.pair(at(real, i), at(imag, i)),
+    unify=(),
+    complex_kernels=True,
     vjp=(lambda g: g.real, lambda g: -g.imag),
     samples=cases(
         *(((shape, other), {}) for shape, other in (((3, 4), (3, 4)), ((2, 1), (3,)), ((), ()), ((0, 2), (2,)))),

@@ -1,4 +1,5 @@
-"""Transcendental rows on complex numbers: NumPy's functions, with the cuts and special cases of C99.
+"""Rows on complex numbers. Transcendental ones but the exponential are NumPy's functions, with the cuts and special
+cases of C99.
 
 NumPy's own `expm1` gives nan in seven of the special cases that the array API standard lists, so it is written here.
 """
@@ -9,6 +10,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..hooks import hooks
+
+
+def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x * y with the bits of compiled code."""
+    return hooks.transcendental("mul", x, y)
+
+
+def modulus(z: np.ndarray) -> np.ndarray:
+    """|z| with the bits of compiled code."""
+    return hooks.transcendental("abs", z)
+
+
+COMPILED = frozenset(("exp",))  # by their parts, with the bits of compiled code
 _NUMPY_NAMES = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 
 
@@ -42,6 +57,8 @@ _OWN: dict[str, Callable[..., np.ndarray]] = {"expm1": expm1, "logaddexp": logad
 
 def evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     """The row `name` on complex arrays."""
+    if name in COMPILED:
+        return hooks.transcendental(name, *arrays)
     function = _OWN.get(name)
     with np.errstate(all="ignore"):
         return np.asarray((getattr(np, _NUMPY_NAMES.get(name, name)) if function is None else function)(*arrays))

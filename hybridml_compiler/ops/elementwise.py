@@ -45,6 +45,8 @@ def elementwise(
     cost: float = SIMPLE,
     decided_by: DecidedBy = "",
     constant_of: str = "",
+    complex_kernels: bool | None = None,
+    complex_eager: Callable[..., Any] | None = None,
 ) -> Op:
     """A row whose element i depends on element i of its broadcast operands.
 
@@ -92,6 +94,8 @@ def elementwise(
         cost=cost,
         decided_by=decided_by,
         constant_of=constant_of,
+        complex_kernels=complex_kernels,
+        complex_eager=complex_eager,
         doc=doc,
     )
 
@@ -137,16 +141,12 @@ add = elementwise(
     lower=_or_bool("add", "or_"),
     accepts="any",
     operator="add",
+    complex_kernels=True,
 )
 subtract = elementwise(
-    "subtract",
-    np.subtract,
-    (lambda g: g, lambda g: -g),
-    "x - y. Integers wrap.",
-    lower=lambda s, x, y: s.sub(x, y),
-    accepts="number",
-    operator="sub",
-)
+    "subtract", np.subtract, (lambda g: g, lambda g: -g), "x - y. Integers wrap.", lower=lambda s, x, y: s.sub(x, y),
+    accepts="number", operator="sub", complex_kernels=True,
+)  # fmt: skip
 multiply = elementwise(
     "multiply",
     np.multiply,
@@ -155,6 +155,7 @@ multiply = elementwise(
     lower=_or_bool("mul", "and_"),
     accepts="any",
     operator="mul",
+    complex_eager=complex_functions.product,
 )
 divide = elementwise(
     "divide",
@@ -166,6 +167,7 @@ divide = elementwise(
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="truediv",
     cost=DIVISION,
+    complex_kernels=True,
 )
 floor_divide = elementwise(
     "floor_divide",
@@ -193,10 +195,12 @@ remainder = elementwise(
 negative = elementwise(
     "negative", np.negative, (lambda g: -g,), "-x. Integers wrap.", lower=lambda s, x: s.neg(x), accepts="number",
     operator="neg",
+    complex_kernels=True,
 )  # fmt: skip
 positive = elementwise(
-    "positive", np.positive, (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number", operator="pos"
-)
+    "positive", np.positive, (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number", operator="pos",
+    complex_kernels=True,
+)  # fmt: skip
 
 
 def _abs_vjp(g: Any, x: Any) -> Any:
@@ -213,10 +217,12 @@ abs_ = elementwise(
     accepts="number",
     result=dtypes.real_of,
     operator="abs",
+    complex_eager=complex_functions.modulus,
 )
 square = elementwise(
     "square", np.square, (lambda g, x: g * (x + x),), "x * x, the square.", lower=lambda s, x: s.mul(x, x),
     accepts="number",
+    complex_eager=lambda z: complex_functions.product(z, z),
 )  # fmt: skip
 reciprocal = elementwise(
     "reciprocal",
@@ -425,6 +431,7 @@ where: Op = Op(
         fails(ShapeError, "where: shapes", np.zeros(3, bool), (2,), (2,)),
     ),
     unify=(1, 2),
+    complex_kernels=True,
     decided_by="choice",
     doc="x where the bool `condition` holds, else y. Both sides are evaluated, so a nan in the side not taken has no "
     "effect on the value, but its gradient rule runs on a zero.",
@@ -518,6 +525,7 @@ astype = Op(
     infer=_astype_infer,
     eager=lambda x, dtype: cast(x, dtypes.canonical(dtype)),
     lower=lambda s, i, x, dtype: convert(s, x(i), x.dtype, dtype),
+    complex_kernels=True,
     vjp=(lambda g, x_dtype: (g if x_dtype.kind == "c" else g.real).astype(dtype=x_dtype),),
     samples=_astype_samples,
     error_samples=lambda: (

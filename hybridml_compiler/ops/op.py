@@ -26,6 +26,9 @@ A row carries everything that the framework knows of an operation:
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
+  complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
+                                         they are NumPy's in compiled programs, too
+  complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -129,10 +132,11 @@ class Op:
     """A row. See the module docstring for the columns."""
 
     __slots__ = (
-        "accepts", "axis_params", "canon", "combine", "constant_of", "cost", "covers", "decided_by", "differentiable",
-        "doc", "eager", "element_map", "error_samples", "fails", "fn", "infer", "inputs", "is_view", "kind", "lower",
-        "lower_tile", "memory_order", "method", "name", "needs", "operator", "params", "public", "put_back", "reorders",
-        "results", "routine", "samples", "tile", "transforms", "unify", "variadic", "vjp",
+        "accepts", "axis_params", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
+        "covers", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
+        "infer", "inputs", "is_view", "kind", "lower", "lower_tile", "memory_order", "method", "name", "needs",
+        "operator", "params", "public", "put_back", "reorders", "results", "routine", "samples", "tile", "transforms",
+        "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -171,6 +175,8 @@ class Op:
         axis_params: Mapping[str, Literal["each", "named"]] | None = None,
         transforms: Callable[..., Sequence[Any]] | None = None,
         routine: Measure | None = None,
+        complex_kernels: bool | None = None,
+        complex_eager: Callable[..., Any] | None = None,
         public: bool = True,
         doc: str = "",
     ) -> None:
@@ -188,6 +194,9 @@ class Op:
         self.infer: Callable[..., Any] = infer
         self.eager: Callable[..., Any] = eager
         self.lower: Callable[..., Any] = lower or _no_expression
+        of_any = kind in ("movement", "creation", "gather") or complex_eager is not None
+        self.complex_kernels = of_any if complex_kernels is None else complex_kernels
+        self.complex_eager = complex_eager
         self.results = results
         self.routine = routine  # the sizes for a target's own routine (routines.py)
         if routine is not None:
@@ -225,7 +234,10 @@ class Op:
         """The row without a frontend: NumPy arrays in, NumPy array out."""
         if self.results:
             return self.eager(*args, **self.with_defaults(params))
-        return np.asarray(self.eager(*args, **self.with_defaults(params)))
+        if self.complex_eager is not None:
+            args = tuple(map(np.asarray, args))
+        found = self.run(args[0] if self.variadic else args, self.with_defaults(params))
+        return np.asarray(found)
 
     def with_defaults(self, params: Mapping[str, Any]) -> dict[str, Any]:
         return {**self.params, **params}
@@ -237,6 +249,8 @@ class Op:
 
     def run(self, arrays: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """The row on NumPy arrays; `params` are all of its parameters."""
+        if self.complex_eager is not None and arrays[0].dtype.kind == "c":
+            return self.complex_eager(*arrays)
         return self.eager(arrays, **params) if self.variadic else self.eager(*arrays, **params)
 
     def infer_from(self, avals: Sequence[Aval], params: Mapping[str, Any]) -> Any:

@@ -92,6 +92,17 @@ def _bad_axes(name: str) -> Callable[[], Any]:
 # ---------------------------------------------------------------- sum, prod
 
 
+def _by_parts(
+    s: Any, op: str, i: Index, x: Load, axis: Shape, keepdims: bool, element: Callable[[Index], Scalar], dtype: np.dtype
+) -> Scalar:
+    """`reduce_at`, of complex elements part by part; a sum is never -0, as NumPy's."""
+    if dtype.kind != "c":
+        return reduce_at(s, op, i, x, axis, keepdims, element)
+    parts = ((lambda j, part=part: part(element(j))) for part in (s.real, s.imag))
+    sums = (reduce_at(s, op, i, x, axis, keepdims, part) for part in parts)
+    return s.pair(*(s.add(part, s.const(0, s.dtype(part))) for part in sums))
+
+
 def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
     reduce = ufunc.reduce  # by position: keywords are slow
 
@@ -102,7 +113,7 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
         if dtype.kind == "b":  # addition and multiplication of bools are logic
             op_of_bool = "or" if op == "add" else "and"
             return reduce_at(s, op_of_bool, i, x, axis, keepdims, lambda j: s.ne(x(j), s.const(0, x.dtype)))
-        return reduce_at(s, op, i, x, axis, keepdims, lambda j: s.cast(x(j), dtype))
+        return _by_parts(s, op, i, x, axis, keepdims, lambda j: s.cast(x(j), dtype), dtype)
 
     return Op(
         name,
@@ -123,6 +134,7 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
         error_samples=_bad_axes(name),
         combine=op,
         reorders="sum" if op == "add" else "product",
+        complex_kernels=op == "add",
         method=name,
         doc=doc,
     )
@@ -300,7 +312,7 @@ def _mean_eager(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
 
 
 def _mean_lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool) -> Scalar:
-    total = reduce_at(s, "add", i, x, axis, keepdims, x)
+    total = _by_parts(s, "add", i, x, axis, keepdims, x, x.dtype)
     return s.div(total, s.const(_count(x.shape, axis), x.dtype))
 
 
@@ -319,6 +331,7 @@ mean = Op(
         ),
     ),
     reorders="sum",
+    complex_kernels=True,
     samples=_samples(values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
     accepts="inexact",

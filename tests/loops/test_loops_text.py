@@ -66,7 +66,7 @@ def check_round_trip(kernel: Kernel, *, same_code: bool) -> None:
         assert llvm(again) == llvm(kernel)
 
 
-@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "c"])  # complex numbers are NumPy's
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "c"])  # complex ones are pairs of parts
 def test_constants_keep_their_bits(dtype: np.dtype) -> None:
     width = 8 * dtype.itemsize
     patterns = {0, 1, 2, (1 << width) - 1, 1 << width - 1, (1 << width) // 3, 0x7FC00001 % (1 << width)}

@@ -26,7 +26,7 @@ def test_table_protocol_and_numpy_builder_name_the_same_instructions() -> None:
     protocol = {n for n in vars(Builder) if not n.startswith("_") and n != "dtype"}
     assert protocol == set(ISA)
     for name, row in ISA.items():
-        assert row.name == name and row.meaning and set(row.kinds) <= set("biufV")
+        assert row.name == name and row.meaning and set(row.kinds) <= set("biufcV")
         signature = inspect.signature(getattr(Builder, name))
         parameters = [p for p in signature.parameters if p not in ("self", "dtype", "value", "values")]
         assert len(parameters) == row.arity and callable(getattr(S, name)), name

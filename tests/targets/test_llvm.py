@@ -42,7 +42,7 @@ def test_compiled_row_equals_eager(name: str) -> None:
     check(together, [*chain(*(arrays for _, arrays in graphs))], exact=op.kind not in _REORDERED, label=name)
 
 
-@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "c"])  # complex numbers are NumPy's
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "c"])  # complex ones are pairs of parts
 def test_a_table_has_the_literals_of_its_numbers(dtype: np.dtype) -> None:
     numbers = [0, 1, 0.1, 1e-45, -0.0, np.inf, np.nan, -3] if dtype.kind == "f" and dtype.itemsize > 2 else [0, 1, 2]
     assert literals(numbers, dtype) == [literal(number, dtype) for number in numbers]

@@ -17,7 +17,8 @@ from .pointwise import Pointwise, compile_pointwise
 
 
 def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
-    """The row `name` of the transcendental table over arrays of one float dtype, broadcast against each other.
+    """The row `name` of the transcendental table over arrays of one float dtype, or an instruction on complex ones,
+    broadcast against each other.
 
     >>> transcendental("exp", np.array([0.0, 1.0])).tolist()
     [1.0, 2.718281828459045]
@@ -27,20 +28,23 @@ def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
     if len(arrays) > 1 and any(a.shape != shape for a in arrays):
         arrays = tuple(np.broadcast_arrays(*arrays))
         shape = arrays[0].shape
-    out = empty(shape, first.dtype)
+    kernel, result = elementary(name, first.dtype.char, len(arrays))
+    out = empty(shape, result)
     # native code reads the array structs: a NumPy scalar must not get through
     dense = [a if type(a) is np.ndarray and a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-    elementary(name, first.dtype.char, len(arrays))(*dense, out)
+    kernel(*dense, out)
     return out
 
 
 @once
-def elementary(name: str, dtype: str, arity: int) -> Pointwise:
-    """The compiled kernel of one instruction."""
+def elementary(name: str, dtype: str, arity: int) -> tuple[Pointwise, np.dtype]:
+    """The compiled kernel of one instruction, and the dtype of its result."""
     kind = np.dtype(dtype)
-    return compile_pointwise(
-        f"{name}_{kind.name}", [kind] * arity, kind, lambda s, i, xs: getattr(s, name)(*(s.load(x, i) for x in xs))
+    result = dtypes.real_of(kind) if name == "abs" else kind
+    kernel = compile_pointwise(
+        f"{name}_{kind.name}", [kind] * arity, result, lambda s, i, xs: getattr(s, name)(*(s.load(x, i) for x in xs))
     )
+    return kernel, result
 
 
 def bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

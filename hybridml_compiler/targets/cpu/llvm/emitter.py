@@ -25,7 +25,7 @@ from ....walk import postorder
 from . import ir
 from .scalars import LaneBuilder, Lanes
 from .sizes import Sizes
-from .types import I64, PTR, VOID, Literal, constant, memory_type
+from .types import I64, PTR, VOID, Literal, alignment, constant, memory_type
 from .vectors.interleave import interleave
 from .vectors.nontemporal import LINE, beside, stream, streamed
 
@@ -344,10 +344,11 @@ class LoopEmitter:
             pointer = self.element_pointer(buffer, index)
             kind = memory_type(buffer.dtype, width)
             if on is None:
-                value = self.b.load(pointer, typ=kind, align=buffer.dtype.itemsize)
+                value = self.b.load(pointer, typ=kind, align=alignment(buffer.dtype))
             else:
-                align, zeros = constant(buffer.dtype.itemsize, dtypes.int32), Literal(kind, "zeroinitializer")
-                value = self.b.intrinsic("masked.load", kind, [pointer, align, on.value, zeros], [kind, pointer.type])
+                align, zeros = constant(alignment(buffer.dtype), dtypes.int32), Literal(kind, "zeroinitializer")
+                arguments = [pointer, align, self._of_parts(buffer, on.value), zeros]
+                value = self.b.intrinsic("masked.load", kind, arguments, [kind, pointer.type])
             return self.s.from_memory(value, buffer.dtype, width)
         return self.s.gather(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype, on)
 
@@ -371,16 +372,26 @@ class LoopEmitter:
 
     def store(self, buffer: Buffer, index: Expr, value: Lanes) -> None:
         if self.vector is None or self.vector not in index.depends:
-            self.b.store(self.s.to_memory(value), self.element_pointer(buffer, index))
+            pointer = self.element_pointer(buffer, index)
+            self.b.store(self.s.to_memory(value), pointer, align=alignment(buffer.dtype))
             return
         value = self.s.splat(value, self.width)
-        data = self.s.to_memory(value)
         if coefficient(index, self.vector) == 1:
-            self._store_run(buffer, index, data, None if self.mask is None else self.mask.value)
+            on = None if self.mask is None else self._of_parts(buffer, self.mask.value)
+            self._store_run(buffer, index, self.s.to_memory(value), on)
             return
-        target = self.s.addresses(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype.itemsize)
-        on = self.mask.value if self.mask is not None else constant(True, dtypes.bool_, self.width)
-        self._masked("masked.scatter", buffer, data, target, on)
+        at, on = self.emit_expr(index, True), constant(True, dtypes.bool_, self.width)
+        if self.mask is not None:
+            on = self.mask.value
+        base, step = self.pointers[buffer.name], alignment(buffer.dtype)
+        parts = [value] if buffer.dtype.kind != "c" else [self.s.real(value), self.s.imag(value)]
+        for k, part in enumerate(parts):
+            target = self.s.addresses(base, self.s.add(self.s.mul(at, len(parts)), k) if len(parts) > 1 else at, step)
+            self._masked("masked.scatter", buffer, self.s.to_memory(part), target, on)
+
+    def _of_parts(self, buffer: Buffer, on: Any) -> Any:
+        """A mask of elements, for the numbers that they are made of."""
+        return interleave(self.b, [on, on], self.width) if buffer.dtype.kind == "c" else on
 
     def _store_interleaved(self, first: Store, values: Sequence[Lanes]) -> None:
         data = [self.s.to_memory(self.s.splat(value, self.width)) for value in values]
@@ -393,18 +404,18 @@ class LoopEmitter:
 
         def ordinary() -> None:
             if on is None:
-                self.b.store(data, pointer, align=buffer.dtype.itemsize)
+                self.b.store(data, pointer, align=alignment(buffer.dtype))
             else:
                 self._masked("masked.store", buffer, data, pointer, on)
 
-        if buffer.name in self.streams and data.type.count * buffer.dtype.itemsize % LINE == 0:
+        if buffer.name in self.streams and data.type.nbytes % LINE == 0:
             stream(self.b, data, pointer, self.streams[buffer.name], self.full, ordinary)
             self.streaming = True
         else:
             ordinary()
 
     def _masked(self, name: str, buffer: Buffer, data: Any, target: Any, on: Any) -> None:
-        arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]
+        arguments = [data, target, constant(alignment(buffer.dtype), dtypes.int32), on]
         self.b.intrinsic(name, VOID, arguments, [data.type, target.type])
 
 

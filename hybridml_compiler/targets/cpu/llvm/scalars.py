@@ -16,7 +16,8 @@ from .... import dtypes
 from ....loops.transcendental import TABLE
 from ....record import record
 from . import ir
-from .types import I1, I64, Literal, constant, literals, memory_type, register_type
+from .types import I1, I64, Literal, alignment, constant, literals, memory_type, register_type
+from .vectors.interleave import every, interleave
 
 
 @record
@@ -67,6 +68,8 @@ class LaneBuilder:
     def splat(self, x: Lanes, lanes: int) -> Lanes:
         if x.lanes == lanes:
             return x
+        if x.dtype.kind == "c":
+            return self.pair(self.splat(self.real(x), lanes), self.splat(self.imag(x), lanes))
         if isinstance(x.value, Literal):
             text = f"splat ({x.value.type} {x.value.get_reference()})"
             return Lanes(Literal(register_type(x.dtype, lanes), text), x.dtype, lanes)
@@ -280,6 +283,24 @@ class LaneBuilder:
         to = register_type(dtype, x.lanes)
         return Lanes(x.value if x.value.type == to else self.b.bitcast(x.value, to), dtype, x.lanes)
 
+    # ---- complex numbers
+
+    def real(self, x: Lanes) -> Lanes:
+        return Lanes(every(self.b, x.value, 0, 2), dtypes.real_of(x.dtype), x.lanes)
+
+    def imag(self, x: Lanes) -> Lanes:
+        return Lanes(every(self.b, x.value, 1, 2), dtypes.real_of(x.dtype), x.lanes)
+
+    def pair(self, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        dtype = dtypes.complex_of(x.dtype)
+        if x.lanes > 1:
+            return Lanes(interleave(self.b, [x.value, y.value], x.lanes), dtype, x.lanes)
+        value: ir.Value = Literal(register_type(dtype), "poison")
+        for k, part in enumerate((x, y)):
+            value = self.b.insert_element(value, part.value, constant(k, dtypes.int32))
+        return Lanes(value, dtype)
+
     # ---- memory and control
 
     def table(self, values: Sequence[float], index: Lanes, dtype: np.dtype) -> Lanes:
@@ -301,7 +322,10 @@ class LaneBuilder:
         """Elements base[index], zero where the mask is false."""
         if index.lanes == 1:
             pointer = self.b.gep(base, [index.value], source_etype=memory_type(dtype))
-            return self.from_memory(self.b.load(pointer, typ=memory_type(dtype)), dtype, 1)
+            return self.from_memory(self.b.load(pointer, typ=memory_type(dtype), align=alignment(dtype)), dtype, 1)
+        if dtype.kind == "c":
+            part, first = dtypes.real_of(dtype), self.mul(index, 2)
+            return self.pair(*(self.gather(base, self.add(first, k), part, mask) for k in (0, 1)))
         kind = memory_type(dtype, index.lanes)
         pointers = self.addresses(base, index, dtype.itemsize)
         on = mask.value if mask is not None else constant(True, dtypes.bool_, index.lanes)

@@ -25,20 +25,30 @@ _REGISTER = {
 
 
 def register_type(dtype: np.dtype, lanes: int = 1) -> Any:
-    """Type of a value: booleans are one bit."""
-    element = _element(dtype)
-    return element if lanes == 1 else ir.VectorType(element, lanes)
+    """Type of a value: booleans are one bit, a complex number is its two parts, side by side as in memory."""
+    return _lanes(_element(dtype), dtype, lanes)
 
 
 def memory_type(dtype: np.dtype, lanes: int = 1) -> Any:
     """Type of an element in an array: booleans are one byte, as in NumPy."""
-    element = I8 if dtype.kind == "b" else _element(dtype)
+    return _lanes(I8 if dtype.kind == "b" else _element(dtype), dtype, lanes)
+
+
+def alignment(dtype: np.dtype) -> int:
+    """Bytes that the address of an array's element is a multiple of."""
+    return dtypes.real_of(dtype).itemsize
+
+
+def _lanes(element: Any, dtype: np.dtype, lanes: int) -> Any:
+    if dtype.kind == "c":
+        lanes *= 2
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
 def _element(dtype: np.dtype) -> Any:
-    """bfloat16 and float16 are their bits: they are only loaded, chosen and stored."""
-    return _REGISTER[dtypes.uint16 if dtypes.is_narrow(dtype) else dtype]
+    """Type of a number, or of a part of one. bfloat16 and float16 are their bits: they are only loaded, chosen and
+    stored."""
+    return _REGISTER[dtypes.uint16 if dtypes.is_narrow(dtype) else dtypes.real_of(dtype)]
 
 
 def literal(value: Any, dtype: np.dtype) -> str:

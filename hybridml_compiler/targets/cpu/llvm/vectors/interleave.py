@@ -22,7 +22,9 @@ FACTORS = (2, 4)
 def interleaved(stores: Sequence[Store], vector: Expr | None) -> bool:
     """Whether these stores, in this order, fill a run of memory where the variable is in lanes."""
     first, count = stores[0], len(stores)
-    if vector is None or count not in FACTORS or coefficient(first.index, vector) != count:
+    if vector is None or count not in FACTORS or first.value.dtype.kind == "c":
+        return False
+    if coefficient(first.index, vector) != count:
         return False
     return all(s.buffer == first.buffer and _beyond(s.index, first.index, k) for k, s in enumerate(stores) if k)
 
@@ -40,6 +42,14 @@ def interleave(b: ir.IRBuilder, values: Sequence[ir.Value], lanes: int) -> ir.Va
         joined = [b.shuffle_vector(x, y, _order(range(2 * size))) for x, y in pairs]
     order = _order([k * lanes + i for i in range(lanes) for k in range(len(values))])
     return b.shuffle_vector(joined[0], joined[0], order)
+
+
+def every(b: ir.IRBuilder, values: ir.Value, k: int, step: int) -> ir.Value:
+    """The k-th of each `step` lanes: alone, where there are no more."""
+    count = values.type.count // step
+    if count == 1:
+        return b.extract_element(values, ir.Constant(ir.IntType(32), k))
+    return b.shuffle_vector(values, values, _order(range(k, values.type.count, step)))
 
 
 def _order(lanes: Sequence[int]) -> Literal:

@@ -11,7 +11,7 @@ from .....sizes.dims import same
 from .. import ir
 from ..emitter import LoopEmitter
 from ..scalars import Lanes
-from ..types import constant
+from ..types import alignment, constant
 
 
 def transposing(stmt: For, lanes: int) -> For | None:
@@ -41,7 +41,7 @@ def emit_transposing(e: LoopEmitter, outer: Expr, inner: For) -> None:
             for k, column in enumerate(transposed(e.b, rows)):
                 with e.later(inner.var, k):
                     pointer = e.element_pointer(store.buffer, store.index)
-                    e.b.store(column, pointer, align=store.buffer.dtype.itemsize)
+                    e.b.store(column, pointer, align=alignment(store.buffer.dtype))
         return []
 
     def strip(_: list[Lanes]) -> list[Lanes]:
@@ -55,13 +55,15 @@ def transposed(b: ir.IRBuilder, rows: list[Any]) -> list[Any]:
     """Columns of a square of vectors: blocks off the diagonal are exchanged, of half the side, of a quarter, and so on
     (Eklundh, "A fast computer method for matrix transposing", 1972)."""
     n, rows = len(rows), list(rows)
+    parts = range(rows[0].type.count // n)  # a complex number has two
     half = n // 2
     while half:
         orders = (
             [k if not k & half else n + k - half for k in range(n)],
             [k + half if not k & half else n + k for k in range(n)],
         )
-        picks = [ir.Constant(ir.VectorType(ir.IntType(32), n), order) for order in orders]
+        numbers = [[len(parts) * k + part for k in order for part in parts] for order in orders]
+        picks = [ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order) for order in numbers]
         for r in (r for r in range(n) if not r & half):
             rows[r], rows[r + half] = (b.shuffle_vector(rows[r], rows[r + half], pick) for pick in picks)
         half //= 2

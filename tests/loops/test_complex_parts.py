@@ -1,0 +1,117 @@
+"""Complex numbers in kernels: by their parts, with the same bits in every style, memory order and length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import hybridml as hm
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import CompileError
+from hybridml_compiler.loops import evaluate
+from hybridml_compiler.loops.builder import LoopBuilder
+from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
+from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.targets.cpu.eager import elementary
+
+DTYPES = ("complex64", "complex128")
+PARTS = st.sampled_from([0.0, -0.0, 1.0, -1.5, 1e-40, 3e38, 1e200, np.inf, -np.inf, np.nan]) | st.floats(-9, 9)
+
+
+def numbers(*shape: int, dtype: str = "complex64", seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+
+
+def assert_same(a: np.ndarray, b: np.ndarray) -> None:
+    """Equal bits, with every nan the same."""
+    assert a.dtype == b.dtype and a.shape == b.shape
+    for x, y in ((a.real, b.real), (a.imag, b.imag)):
+        np.testing.assert_array_equal(x, y)
+        np.testing.assert_array_equal(np.signbit(x[~np.isnan(x)]), np.signbit(y[~np.isnan(y)]))
+
+
+@given(st.sampled_from(DTYPES), arrays(np.float64, (4, 21), elements=PARTS))
+@settings(max_examples=60)
+def test_arithmetic_of_parts(dtype: str, parts: np.ndarray) -> None:
+    """A product by the plain formula, a quotient as NumPy's; compiled, by NumPy's builder, and in vectors or not."""
+    x, y = np.empty(21, dtype), np.empty(21, dtype)
+    with np.errstate(all="ignore"):
+        x.real, x.imag, y.real, y.imag = parts
+        a, b, c, d = x.real, x.imag, y.real, y.imag
+        product = np.empty(21, dtype)
+        product.real, product.imag = a * c - b * d, a * d + b * c
+        quotient = x / y
+    for compute in (elementary.transcendental, evaluate.transcendental):
+        assert_same(compute("mul", x, y), product)
+        assert_same(compute("div", x, y), quotient)
+        assert_same(compute("mul", x[:3], y[:3]), product[:3])
+        for name in ("abs", "exp"):
+            assert_same(compute(name, x), elementary.transcendental(name, x))
+
+
+PROGRAMS: dict[str, Callable[[hm.Tensor, hm.Tensor], hm.Tensor]] = {
+    "arithmetic": lambda z, w: z * w + z.conj() / (w - 2.0) - 1j * z,
+    "parts": lambda z, w: hm.complex(z.imag, w.real) + abs(z) * z.real,
+    "casts": lambda z, w: z.astype(hm.complex128) * w.astype(hm.complex128) + (z * 0.0).astype(hm.bool),
+    "comparisons": lambda z, w: hm.where((z == w) | (z != z.conj()), z, w * z),
+    "slices in steps": lambda z, w: z[:, ::2] * w[:, 1::2] if z.shape[1] % 2 == 0 else z[::-1, ::3] * 2.0,
+    "a gather": lambda z, w: z[hm.arange(z.shape[0]) // 2] + w,
+    "a transpose": lambda z, w: z.T * 2.0 + w.T,
+    "a pad": lambda z, w: hm.pad(z, ((1, 2), (3, 0))) * 2.0,
+    "a concatenation": lambda z, w: hm.concat([z * w, w[:1]], axis=0),
+    "a column, a row and a number": lambda z, w: z * w[:, :1] + w[:1] * hm.full((), 2.0 - 1j, dtype=z.dtype),
+    "a cumulative sum": lambda z, w: hm.cumulative_sum(z * w, axis=1),
+    "waves": lambda z, w: hm.exp(1j * z.real) * w,
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_have_the_bits_of_eager_code(name: str, dtype: str) -> None:
+    for shape in ((3, 5), (1, 1), (0, 4), (64, 48), (33, 67)):
+        z, w = (hm.tensor(numbers(*shape, dtype=dtype, seed=k)) for k in (1, 2))
+        traced = hm.trace(PROGRAMS[name])
+        assert_same(traced(z, w).numpy(), PROGRAMS[name](z, w).numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_sums(axis: int | None, dtype: str) -> None:
+    for shape in ((3, 5), (700, 300), (5, 9000)):
+        a, tolerance = numbers(*shape, dtype=dtype), 1e-5 if dtype == "complex64" else 1e-13
+        z, far = hm.tensor(a), tolerance * np.sqrt(a.size) * 10
+        for run in (hm.sum, hm.trace(hm.sum)):
+            np.testing.assert_allclose(run(z, axis=axis).numpy(), a.sum(axis), rtol=tolerance, atol=far)
+        for run in (hm.mean, hm.trace(lambda z, axis: hm.mean(z * 2.0, axis=axis) / 2.0)):
+            np.testing.assert_allclose(run(z, axis=axis).numpy(), a.mean(axis), rtol=tolerance, atol=tolerance)
+
+
+def test_large_calls_have_the_bits_of_small_ones() -> None:
+    a, b = numbers(300, 400, seed=1), numbers(300, 400, seed=2)
+    z, w = hm.tensor(a), hm.tensor(b)
+    for name in ("arithmetic", "slices in steps", "a transpose", "waves"):
+        run = PROGRAMS[name]
+        assert_same(run(z, w).numpy()[:2, :7], run(hm.tensor(a[:7, :60]), hm.tensor(b[:7, :60])).numpy()[:2, :7])
+    whole = (z * w).numpy()
+    z *= w
+    assert_same(z.numpy(), whole)
+
+
+def test_text_of_parts_reads_back() -> None:
+    s = LoopBuilder()
+    x, y = (Buffer(name, dtypes.complex64, 8) for name in "xy")
+    size, out = Buffer("size", dtypes.float32, 8, "out"), Buffer("out", dtypes.complex64, 8, "out")
+    i = s.var("i", 8)
+    product = s.mul(s.load(x, i), s.load(y, i))
+    body = For(i, (Store(out, i, product), Store(size, i, s.abs(product))), "vector")
+    text = print_kernel(Kernel((x, y, size, out), (body,), 4))
+    assert "pair(" in text and "real(" in text and print_kernel(parse_kernel(text)) == text
+    assert s.real(product) is product.args[0] and s.load(x, i) in s.real(s.load(x, i)).args
+    with pytest.raises(CompileError, match="lt of c64: no instruction takes complex numbers so"):
+        s.lt(s.load(x, i), s.load(y, i))
