@@ -187,7 +187,6 @@ complex divide: z / v
 complex abs: abs(z)
 complex exp: xp.exp(z)
 complex sum: xp.sum(z, 0)
-complex mixed: z * v + 2.0 * z
 rfft: xp.fft.rfft(x)
 cholesky: xp.linalg.cholesky(spd)
 solve: xp.linalg.solve(spd, x[:spd.shape[0]])
@@ -229,6 +228,7 @@ def inputs(large: bool) -> tuple[Arrays, dict[str, int]]:
         "scratch": normal(n, n), "heads": normal(8, 256, 64) if large else normal(2, 16, 8),
         "image": normal(images, channels, side, side), "kernel": normal(channels, channels, 3, 3),
         "point": normal(channels, channels, 1, 1), "single": normal(channels, 1, 3, 3),
-        "z": x + 1j * y, "v": y - 1j * normal(n, n), "taps": normal(16, n, 3), "spd": half @ half.T + small * np.eye(small, dtype=np.float32),
+        "taps": normal(16, n, 3), "spd": half @ half.T + small * np.eye(small, dtype=np.float32),
+        "z": x + 1j * y, "v": y - 1j * normal(n, n),
     }  # fmt: skip
     return arrays, {"n": n, "channels": channels}

@@ -58,6 +58,23 @@ def _div(s: Any, x: Any, y: Any) -> Any:
     )
 
 
+def _sign(s: Any, z: Any) -> Any:
+    """z / |z|, and 0 at 0; along an axis where one part is infinite, and nowhere where both are."""
+    parts = _parts(s, z)
+    size = s.hypot(*parts)
+    zero, one, endless, nowhere = (s.const(number, s.dtype(size)) for number in (0, 1, np.inf, np.nan))
+    divisor, far = s.select(s.eq(size, zero), one, size), s.eq(size, endless)
+    ends = [s.eq(s.abs(part), endless) for part in parts]
+    turned = (s.select(end, s.copysign(one, part), zero) for part, end in zip(parts, ends, strict=True))
+    lost = s.and_(*ends)
+    return s.pair(
+        *(
+            s.select(far, s.select(lost, nowhere, turn), s.div(part, divisor))
+            for part, turn in zip(parts, turned, strict=True)
+        )
+    )
+
+
 def _exp(s: Any, z: Any) -> Any:
     """e**x (cos y + i sin y), in two factors where the first alone may overflow; special cases as C99."""
     x, y = _parts(s, z)
@@ -93,6 +110,7 @@ BY_PARTS: dict[str, Callable[..., Any]] = {
     "div": _div,
     "abs": lambda s, x: s.hypot(s.real(x), s.imag(x)),
     "exp": _exp,
+    "sign": _sign,
     "eq": lambda s, x, y: s.and_(s.eq(s.real(x), s.real(y)), s.eq(s.imag(x), s.imag(y))),
     "ne": lambda s, x, y: s.or_(s.ne(s.real(x), s.real(y)), s.ne(s.imag(x), s.imag(y))),
 }

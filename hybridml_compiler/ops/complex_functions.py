@@ -23,6 +23,11 @@ def modulus(z: np.ndarray) -> np.ndarray:
     return hooks.transcendental("abs", z)
 
 
+def direction(z: np.ndarray) -> np.ndarray:
+    """z / |z| with the bits of compiled code."""
+    return hooks.transcendental("sign", z)
+
+
 COMPILED = frozenset(("exp",))  # by their parts, with the bits of compiled code
 _NUMPY_NAMES = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 

@@ -256,8 +256,8 @@ rsqrt = elementwise(
 
 
 def _sign_lower(s: Any, x: Scalar) -> Scalar:
-    if s.dtype(x).kind == "b":
-        return x
+    if s.dtype(x).kind in "bc":
+        return x if s.dtype(x).kind == "b" else s.sign(x)
     zero, one = s.const(0, s.dtype(x)), s.const(1, s.dtype(x))
     # the last branch is reached by nan, which stays
     rest = s.select(s.eq(x, zero), zero, x)
@@ -280,6 +280,7 @@ sign = elementwise(
     "-1, 0 or 1 by the sign of x; nan stays nan. Gradient 0. Of a complex x: x / |x|, and 0 at 0.",
     lower=_sign_lower,
     accepts="any",
+    complex_eager=complex_functions.direction,
 )
 
 # ---------------------------------------------------------------- powers

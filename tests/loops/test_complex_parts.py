@@ -46,12 +46,13 @@ def test_arithmetic_of_parts(dtype: str, parts: np.ndarray) -> None:
         a, b, c, d = x.real, x.imag, y.real, y.imag
         product = np.empty(21, dtype)
         product.real, product.imag = a * c - b * d, a * d + b * c
-        quotient = x / y
+        quotient, sign = x / y, np.sign(x)
     for compute in (elementary.transcendental, evaluate.transcendental):
         assert_same(compute("mul", x, y), product)
         assert_same(compute("div", x, y), quotient)
+        np.testing.assert_allclose(compute("sign", x), sign, rtol=1e-6)
         assert_same(compute("mul", x[:3], y[:3]), product[:3])
-        for name in ("abs", "exp"):
+        for name in ("abs", "exp", "sign"):
             assert_same(compute(name, x), elementary.transcendental(name, x))
 
 
