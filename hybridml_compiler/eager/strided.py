@@ -18,22 +18,27 @@ from ..ops.table import OPS
 if TYPE_CHECKING:
     from ..graph.ir import Node
 
-_flip, _permute_dims, _reshape, _slice = (OPS[name] for name in ("flip", "permute_dims", "reshape", "slice"))
+_broadcast_to, _flip, _permute_dims, _reshape, _slice = (
+    OPS[name] for name in ("broadcast_to", "flip", "permute_dims", "reshape", "slice")
+)
 
 
 class Form(NamedTuple):
-    """The place of an array in memory: a slice of a dense one, from its beginning on, with axes turned and reversed."""
+    """The place of an array in memory: a slice of a dense one, from its beginning on, with axes turned, reversed and
+    repeated."""
 
     dense: tuple[int, ...]  # shape
     shape: tuple[int, ...]  # of the slice; axes of size 1 are left out
     axes: tuple[int, ...]  # of the slice, in the order of the array
     reversed: tuple[int, ...]  # axes of the array
+    repeated: tuple[int, ...]  # axes of the array, which the slice does not have
 
 
 def form_of(array: np.ndarray) -> Form | None:
-    """The form of an array; None where elements are seen many times, or do not follow each other along any axis: a
-    kernel that gathers every second one takes three times as long as NumPy."""
-    axes = [k for k, n in enumerate(array.shape) if n != 1]
+    """The form of an array; None where it has none: elements do not follow each other along any axis (a kernel that
+    gathers every second one takes three times as long as NumPy), or are seen at several indices of one axis."""
+    longer = [k for k, n in enumerate(array.shape) if n != 1]
+    axes = [k for k in longer if array.strides[k]]
     order = sorted(axes, key=lambda k: -abs(array.strides[k]))
     if not array.size or not axes or array.strides[order[-1]] != array.itemsize:
         return None
@@ -44,7 +49,8 @@ def form_of(array: np.ndarray) -> Form | None:
         return None
     dense = (shape[0], *[size for size, _ in inner])
     backwards = tuple([k for k in axes if array.strides[k] < 0])
-    return Form(dense, shape, tuple([order.index(k) for k in axes]), backwards)
+    repeated = tuple([k for k in longer if not array.strides[k]])
+    return Form(dense, shape, tuple([order.index(k) for k in axes]), backwards, repeated)
 
 
 def first_element(array: np.ndarray, form: Form) -> np.ndarray:
@@ -67,6 +73,9 @@ def viewed(x: Node, form: Form, shape: Sequence[int]) -> Node:
         x = view(x, _slice, starts=(0,) * len(form.shape), stops=form.shape, steps=ones)
     if form.axes != tuple(range(len(form.axes))):
         x = view(x, _permute_dims, axes=form.axes)
-    if x.shape != tuple(shape):
-        x = view(x, _reshape, shape=tuple(shape))
-    return view(x, _flip, axis=form.reversed) if form.reversed else x
+    once = tuple([1 if k in form.repeated else n for k, n in enumerate(shape)])
+    if x.shape != once:
+        x = view(x, _reshape, shape=once)
+    if form.reversed:
+        x = view(x, _flip, axis=form.reversed)
+    return view(x, _broadcast_to, shape=tuple(shape)) if form.repeated else x

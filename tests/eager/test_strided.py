@@ -22,13 +22,16 @@ def test_a_form_gives_the_elements_of_the_view(data: Any) -> None:
     whole = np.arange(10_000, dtype="i4")[: 5 * 6 * 4 * 3].reshape(5, 6, 4, 3)  # there is memory behind it
     view = whole.transpose(data.draw(st.permutations(range(4))))
     view = view[data.draw(basic_indices(view.shape, allow_newaxis=True, allow_ellipsis=True))]
+    if isinstance(view, np.ndarray) and data.draw(st.booleans()):  # axes of one element are repeated
+        view = np.broadcast_to(view, [n if n != 1 else data.draw(st.integers(1, 3)) for n in view.shape])
     form = form_of(view) if isinstance(view, np.ndarray) else None
     if form is None:
         return
     steps = np.cumprod([1, *form.dense[:0:-1]])[::-1] * view.itemsize
     dense = as_strided(first_element(view, form), form.dense, steps)
-    found = dense[tuple(slice(n) for n in form.shape)].transpose(form.axes).reshape(view.shape)
-    np.testing.assert_array_equal(np.flip(found, form.reversed), view)
+    once = [1 if k in form.repeated else n for k, n in enumerate(view.shape)]
+    found = dense[tuple(slice(n) for n in form.shape)].transpose(form.axes).reshape(once)
+    np.testing.assert_array_equal(np.broadcast_to(np.flip(found, form.reversed), view.shape), view)
 
 
 @pytest.mark.parametrize("k", [(0, 1, 2), (2, 0, 1)])
@@ -54,6 +57,20 @@ def test_an_index_out_of_range_of_a_view() -> None:
         with pytest.raises(OutOfBoundsError, match="index 400 is out of range"):
             hm.take(x, hm.tensor([0, 400]), axis=1)
     assert hm.take(x, hm.tensor([0, -1]), axis=1).shape == (400, 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 500), (300, 1), (300, 500, 1), (7, 1, 30)])
+def test_rows_on_repeated_elements(shape: tuple[int, ...]) -> None:
+    whole = tuple(n if n > 1 else 400 for n in shape)
+    a = np.broadcast_to(np.random.default_rng(0).standard_normal(shape).astype("f4"), whole)
+    b = np.random.default_rng(1).standard_normal(whole).astype("f4")
+    x, y = hm.broadcast_to(hm.asarray(a[tuple(slice(n) for n in shape)]), whole), hm.asarray(b)
+    for _ in range(4):  # the third call is the first of a kernel
+        np.testing.assert_array_equal((x * y).numpy(), a * b)
+        np.testing.assert_array_equal(hm.negative(x).numpy(), -a)
+    for axis in range(x.ndim):
+        assert_close(hm.sum(x, axis=axis).numpy(), a.sum(axis, dtype="f8").astype("f4"), terms=4.0)
+    np.testing.assert_array_equal(x.contiguous().numpy(), a)
 
 
 def test_results_of_repeated_rows_are_row_major() -> None:
