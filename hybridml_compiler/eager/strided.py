@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..ops.table import OPS
+from ..schedule.cost import STEP
 
 if TYPE_CHECKING:
     from ..graph.ir import Node
@@ -24,33 +25,43 @@ _broadcast_to, _flip, _permute_dims, _reshape, _slice = (
 
 
 class Form(NamedTuple):
-    """The place of an array in memory: a slice of a dense one, from its beginning on, with axes turned, reversed and
-    repeated."""
+    """The place of an array in memory: a slice of a dense one, from its beginning on, in steps along the last axis,
+    with axes turned, reversed and repeated."""
 
     dense: tuple[int, ...]  # shape
     shape: tuple[int, ...]  # of the slice; axes of size 1 are left out
+    step: int  # of the slice, along its last axis
     axes: tuple[int, ...]  # of the slice, in the order of the array
     reversed: tuple[int, ...]  # axes of the array
     repeated: tuple[int, ...]  # axes of the array, which the slice does not have
 
 
 def form_of(array: np.ndarray) -> Form | None:
-    """The form of an array; None where it has none: elements do not follow each other along any axis (a kernel that
-    gathers every second one takes three times as long as NumPy), or are seen at several indices of one axis."""
+    """The form of an array; None where it has none: elements are far from each other along all axes, which kernels
+    would gather, or are seen at several indices of one axis."""
     longer = [k for k, n in enumerate(array.shape) if n != 1]
     axes = [k for k in longer if array.strides[k]]
     order = sorted(axes, key=lambda k: -abs(array.strides[k]))
-    if not array.size or not axes or array.strides[order[-1]] != array.itemsize:
+    if not array.size or not axes:
+        return None
+    step, part = divmod(abs(array.strides[order[-1]]), array.itemsize)
+    if part or step > STEP:
         return None
     widths = [abs(array.strides[k]) for k in order[:-1]] + [array.itemsize]  # bytes from an index to the next
     shape = tuple([array.shape[k] for k in order])
     inner = [divmod(outer, width) for outer, width in itertools.pairwise(widths)]
-    if any([rest or size < least for (size, rest), least in zip(inner, shape[1:], strict=True)]):
+    ends = _ends(shape, step)
+    if any([rest or size < end for (size, rest), end in zip(inner, ends[1:], strict=True)]):
         return None
-    dense = (shape[0], *[size for size, _ in inner])
+    dense = (ends[0], *[size for size, _ in inner])
     backwards = tuple([k for k in axes if array.strides[k] < 0])
     repeated = tuple([k for k in longer if not array.strides[k]])
-    return Form(dense, shape, tuple([order.index(k) for k in axes]), backwards, repeated)
+    return Form(dense, shape, step, tuple([order.index(k) for k in axes]), backwards, repeated)
+
+
+def _ends(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """The ends of a slice along each axis, behind its last element."""
+    return (*shape[:-1], (shape[-1] - 1) * step + 1)
 
 
 def first_element(array: np.ndarray, form: Form) -> np.ndarray:
@@ -69,8 +80,8 @@ def viewed(x: Node, form: Form, shape: Sequence[int]) -> Node:
         return apply(op, [x], params)
 
     if form.dense != form.shape:
-        ones = (1,) * len(form.shape)
-        x = view(x, _slice, starts=(0,) * len(form.shape), stops=form.shape, steps=ones)
+        steps = (*(1,) * (len(form.shape) - 1), form.step)
+        x = view(x, _slice, starts=(0,) * len(form.shape), stops=_ends(form.shape, form.step), steps=steps)
     if form.axes != tuple(range(len(form.axes))):
         x = view(x, _permute_dims, axes=form.axes)
     once = tuple([1 if k in form.repeated else n for k, n in enumerate(shape)])

@@ -59,20 +59,19 @@ def _div(s: Any, x: Any, y: Any) -> Any:
 
 
 def _sign(s: Any, z: Any) -> Any:
-    """z / |z|, and 0 at 0; along an axis where one part is infinite, and nowhere where both are."""
+    """z / |z|, of which nothing overflows, and 0 at 0; along an axis where one part is infinite, nan where both are."""
     parts = _parts(s, z)
-    size = s.hypot(*parts)
-    zero, one, endless, nowhere = (s.const(number, s.dtype(size)) for number in (0, 1, np.inf, np.nan))
-    divisor, far = s.select(s.eq(size, zero), one, size), s.eq(size, endless)
-    ends = [s.eq(s.abs(part), endless) for part in parts]
-    turned = (s.select(end, s.copysign(one, part), zero) for part, end in zip(parts, ends, strict=True))
-    lost = s.and_(*ends)
-    return s.pair(
-        *(
-            s.select(far, s.select(lost, nowhere, turn), s.div(part, divisor))
-            for part, turn in zip(parts, turned, strict=True)
-        )
-    )
+    dtype = s.dtype(parts[0])
+    zero, one, endless, nowhere = (s.const(number, dtype) for number in (0, 1, np.inf, np.nan))
+    sizes = [s.abs(part) for part in parts]
+    greater = s.maximum(*sizes)
+    x, y = (s.div(part, s.select(s.eq(greater, zero), one, greater)) for part in parts)
+    length = s.sqrt(s.add(s.mul(x, x), s.mul(y, y)))
+    length = s.select(s.eq(greater, zero), one, length)
+    ends = [s.eq(size, endless) for size in sizes]
+    along = s.select(s.and_(*ends), nowhere, one)
+    axis = (s.select(end, s.copysign(along, part), zero) for end, part in zip(ends, parts, strict=True))
+    return s.pair(*(s.select(s.or_(*ends), end, s.div(part, length)) for end, part in zip(axis, (x, y), strict=True)))
 
 
 def _exp(s: Any, z: Any) -> Any:

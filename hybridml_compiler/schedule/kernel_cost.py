@@ -10,8 +10,8 @@ from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
 from ..loops.transcendental import TABLE
 from ..ops.op import TRANSCENDENTAL
 from ..ops.table import OPS
-from ..sizes.dims import hint
-from .cost import memory_cost
+from ..sizes.dims import hint, is_dim
+from .cost import STEP, memory_cost
 
 # One instruction on one 64-byte vector: Zen 4 retires about one a cycle (0.27 ns), Cascade Lake up to two.
 _INSTRUCTION = 0.3
@@ -65,8 +65,9 @@ def _varying(stmt: Stmt, innermost: Expr | None) -> list[Expr]:
 
 def _expression_cost(expr: Expr, vector: Expr | None, width: int) -> float:
     if expr.op == "load":
-        strided = vector is not None and vector in expr.depends and coefficient(expr.args[0], vector) not in (0, 1)
-        return width * 0.5 if strided else _INSTRUCTION + memory_cost(expr.dtype.itemsize * width)
+        step = coefficient(expr.args[0], vector) if vector is not None and vector in expr.depends else 1
+        near = step is not None and not is_dim(step) and abs(step) <= STEP
+        return abs(step or 1) * (_INSTRUCTION + memory_cost(expr.dtype.itemsize * width)) if near else width * 0.5
     if expr.dtype.kind == "i" and expr.op in ("add", "mul", "sub") and vector is not None:
         return 0.0  # index arithmetic of a vector loop is one scalar addition
     return _INSTRUCTION * _WEIGHT.get(expr.op, 1)

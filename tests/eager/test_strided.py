@@ -27,17 +27,20 @@ def test_a_form_gives_the_elements_of_the_view(data: Any) -> None:
     form = form_of(view) if isinstance(view, np.ndarray) else None
     if form is None:
         return
-    steps = np.cumprod([1, *form.dense[:0:-1]])[::-1] * view.itemsize
-    dense = as_strided(first_element(view, form), form.dense, steps)
+    strides = np.cumprod([1, *form.dense[:0:-1]])[::-1] * view.itemsize
+    dense = as_strided(first_element(view, form), form.dense, strides)
+    steps = (*(1,) * (len(form.shape) - 1), form.step)
+    found = dense[tuple(slice(0, n * step, step) for n, step in zip(form.shape, steps, strict=True))]
     once = [1 if k in form.repeated else n for k, n in enumerate(view.shape)]
-    found = dense[tuple(slice(n) for n in form.shape)].transpose(form.axes).reshape(once)
+    found = found.transpose(form.axes).reshape(once)
     np.testing.assert_array_equal(np.broadcast_to(np.flip(found, form.reversed), view.shape), view)
 
 
 @pytest.mark.parametrize("k", [(0, 1, 2), (2, 0, 1)])
 @pytest.mark.parametrize("at", [np.s_[:, :, 5:], np.s_[1:, ::-2, :61], np.s_[..., None, :64], np.s_[3], np.s_[::-1]])
-def test_rows_on_views(at: Any, k: Any) -> None:
-    a = np.random.default_rng(0).standard_normal((8, 300, 129)).astype("f4").transpose(k)[at]
+@pytest.mark.parametrize("by", [1, 2, -3])
+def test_rows_on_views(by: int, at: Any, k: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((8, 300, 129 * abs(by))).astype("f4")[..., ::by].transpose(k)[at]
     b = a[::-1]
     x, y = hm.asarray(a), hm.asarray(b)
     for _ in range(4):  # the third call is the first of a kernel

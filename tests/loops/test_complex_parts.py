@@ -47,10 +47,11 @@ def test_arithmetic_of_parts(dtype: str, parts: np.ndarray) -> None:
         product = np.empty(21, dtype)
         product.real, product.imag = a * c - b * d, a * d + b * c
         quotient, sign = x / y, np.sign(x)
+        seen = np.isfinite(abs(x)) | ~np.isfinite(x)  # where NumPy does not overflow
     for compute in (elementary.transcendental, evaluate.transcendental):
         assert_same(compute("mul", x, y), product)
         assert_same(compute("div", x, y), quotient)
-        np.testing.assert_allclose(compute("sign", x), sign, rtol=1e-6)
+        np.testing.assert_allclose(compute("sign", x)[seen], sign[seen], rtol=1e-6)
         assert_same(compute("mul", x[:3], y[:3]), product[:3])
         for name in ("abs", "exp", "sign"):
             assert_same(compute(name, x), elementary.transcendental(name, x))

@@ -37,6 +37,7 @@ from ....loops.merge import join_reductions, merge_loops
 from ....loops.transcendental import TABLE
 from ....loops.transforms import bind, collapse, reorder, split, vectorize
 from ....record import replace
+from ....schedule import cost
 from ....sizes.dims import Size, hint, is_dim
 from .loop_columns import accumulated
 from .loop_tiles import tiled
@@ -179,12 +180,17 @@ def _lanes_across(vars_: Sequence[Expr], reduces: Sequence[Reduce], fills: Seque
 
 
 def _reads_contiguously(r: Reduce, var: Expr) -> bool:
-    return any(coefficient(load.args[0], var) == 1 for load in loads(r.value))
+    return any(_is_near(coefficient(load.args[0], var), 1) for load in loads(r.value))
 
 
 def _strided_loads(value: Expr, var: Expr) -> int:
     """Loads that lanes over `var` would have to gather."""
-    return sum(coefficient(load.args[0], var) not in (0, 1) for load in loads(value))
+    return sum(not _is_near(coefficient(load.args[0], var), 0) for load in loads(value))
+
+
+def _is_near(step: Size | None, least: int) -> bool:
+    """Whether lanes that are so far from each other are loaded as vectors."""
+    return step is not None and not is_dim(step) and least <= abs(step) <= cost.STEP
 
 
 def _vectors(vars_: Sequence[Expr], reduces: Sequence[Reduce], fills: Sequence[For], across: bool, lanes: int) -> int:

@@ -20,6 +20,7 @@ from ....loops.index import coefficient
 from ....loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
 from ....loops.scalar import COMBINE
 from ....record import record
+from ....schedule import cost
 from ....sizes.dims import Size, at_most, is_dim, same
 from ....walk import postorder
 from . import ir
@@ -28,6 +29,7 @@ from .sizes import Sizes
 from .types import I64, PTR, VOID, Literal, alignment, constant, memory_type
 from .vectors.interleave import interleave
 from .vectors.nontemporal import LINE, beside, stream, streamed
+from .vectors.steps import in_steps
 
 _ENDS = ("load", "index", "var")  # parts of an expression whose own operands have other levels
 
@@ -340,17 +342,27 @@ class LoopEmitter:
         stride = coefficient(index, self.vector)
         if stride == 0:
             return self.s.splat(self._scalar_load_any(buffer, index, on), width)
-        if stride == 1:
-            pointer = self.element_pointer(buffer, index)
-            kind = memory_type(buffer.dtype, width)
-            if on is None:
-                value = self.b.load(pointer, typ=kind, align=alignment(buffer.dtype))
-            else:
-                align, zeros = constant(alignment(buffer.dtype), dtypes.int32), Literal(kind, "zeroinitializer")
-                arguments = [pointer, align, self._of_parts(buffer, on.value), zeros]
-                value = self.b.intrinsic("masked.load", kind, arguments, [kind, pointer.type])
+        if type(stride) is int and abs(stride) <= cost.STEP:
+            pointer, parts = self.element_pointer(buffer, index), 2 if buffer.dtype.kind == "c" else 1
+            mask = None if on is None else on.value
+
+            def run(first: int, mask: Any) -> Any:
+                at = self.b.gep(pointer, [constant(first, dtypes.int64)], source_etype=memory_type(buffer.dtype))
+                return self._run(buffer, at if first else pointer, mask)
+
+            value = run(0, mask) if stride == 1 else in_steps(self.b, run, width, stride, parts, mask)
             return self.s.from_memory(value, buffer.dtype, width)
         return self.s.gather(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype, on)
+
+    def _run(self, buffer: Buffer, pointer: Any, on: Any) -> Any:
+        """Elements that follow each other in memory, zero where the mask is off."""
+        kind = memory_type(buffer.dtype, self.width)
+        if on is None:
+            return self.b.load(pointer, typ=kind, align=alignment(buffer.dtype))
+        align, zeros = constant(alignment(buffer.dtype), dtypes.int32), Literal(kind, "zeroinitializer")
+        return self.b.intrinsic(
+            "masked.load", kind, [pointer, align, self._of_parts(buffer, on), zeros], [kind, pointer.type]
+        )
 
     def _scalar_load_any(self, buffer: Buffer, index: Expr, on: Lanes | None) -> Lanes:
         """Loads one element for all lanes; the mask varies over lanes, so any lane that is on makes the address
