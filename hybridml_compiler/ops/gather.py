@@ -137,9 +137,11 @@ def add_at(out: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int)
         np.add.at(out, where, updates)
         return
     parts = updates.reshape((*out.shape[:axis], indices.size, *out.shape[axis + 1 :]))
-    rows, added = np.moveaxis(out, axis, 0), np.moveaxis(parts, axis, 0)
+    order = axis, *range(axis), *range(axis + 1, out.ndim)
+    rows, added = out.transpose(order), parts.transpose(order)
     for k, position in enumerate(indices.reshape(-1).tolist()):
-        rows[position] += added[k]
+        row = rows[position, ...]
+        np.add(row, added[k], row)
 
 
 def _scatter_lower(s: Any, i: Index, x: Load, indices: Load, updates: Load, axis: int) -> tuple[Index, Scalar]:
