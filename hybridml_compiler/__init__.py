@@ -68,13 +68,13 @@ def _fourier(x: np.ndarray, transforms: Sequence[AxisTransform]) -> np.ndarray |
     return found
 
 
-def _lapack(*call: Any) -> Any:
+def _routine(*call: Any) -> Any:
     """Eager factorisations, the same way; without a compiler they are NumPy's."""
-    from .targets.cpu.eager import lapack
+    from .targets.cpu.eager import routines
 
-    hooks.lapack = lapack.run
-    return lapack.run(*call)
+    hooks.routine = routines.run
+    return routines.run(*call)
 
 
 hooks.transcendental, hooks.random_bits, hooks.matmul = _evaluate, _bits, products.matmul
-hooks.fourier, hooks.lapack = _fourier, _lapack
+hooks.fourier, hooks.routine = _fourier, _routine

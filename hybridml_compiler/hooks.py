@@ -38,8 +38,8 @@ class Hooks:
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
     # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
-    # they are NumPy's to compute. __init__.py: targets/cpu/eager/lapack.py.
-    lapack: Callable[..., Sequence[np.ndarray] | None]
+    # they are NumPy's to compute. __init__.py: targets/cpu/eager/routines.py.
+    routine: Callable[..., Sequence[np.ndarray] | None]
 
 
 def _unset(*_: Any) -> Any:

@@ -16,6 +16,7 @@ from ..hooks import hooks
 Sizes = tuple[int, ...]
 Measure = Callable[..., "Sizes | None"]  # of a row's operands and parameters; None where NumPy computes them
 
+MOST_EXTREMES = 64  # of a row, which are kept in order while it is read
 _MOST = 4096  # signatures of a row that are kept
 
 
@@ -62,6 +63,12 @@ def of_triangle(x: Any, y: Any, upper: bool, unit: bool) -> Sizes | None:
     return None if found is None else (*found, int(upper), int(unit))
 
 
+def of_extremes(x: Any, k: int, axis: int, largest: bool) -> Sizes | None:
+    """Number of rows, their size, and the parameters; None where rows do not follow each other, or many are wanted."""
+    fits = axis == len(x.shape) - 1 and 0 < k <= MOST_EXTREMES
+    return (math.prod(x.shape[:-1]), x.shape[-1], k, int(largest)) if fits else None
+
+
 def sizes(measure: Measure, operands: Sequence[Any], params: dict[str, Any]) -> Sizes | None:
     """Sizes for the routine of a row; None where there is none for these operands."""
     dtype = operands[0].dtype
@@ -95,7 +102,7 @@ def with_routine(
             entry = known[key] = signature(operands, params)
         found, results = entry
         if found is not None:
-            arrays = hooks.lapack(name, operands, found, results)
+            arrays = hooks.routine(name, operands, found, results)
             if arrays is not None:
                 return arrays if len(results) > 1 else arrays[0]
         return eager(*operands, **params)

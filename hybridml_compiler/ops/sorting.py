@@ -16,6 +16,7 @@ from ..errors import ArgumentError, ShapeError
 from .creation import full
 from .gather import scatter_along_axis_add
 from .op import REQUIRED, Op
+from .routines import of_extremes
 from .samples import Case, cases, fails
 from .shapes import Shape, axis_index, integer
 
@@ -250,6 +251,7 @@ argtopk = Op(
     },
     infer=_argtopk_infer,
     eager=_argtopk_eager,
+    routine=of_extremes,
     vjp=(None,),
     samples=cases(
         ([(17,)], {"k": 3}),

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import hybridml as hm
 
@@ -35,6 +38,15 @@ def test_sort_and_argsort(dtype: str) -> None:
     ties = np.diff(np.take_along_axis(x, down, -1).astype("i8")) == 0
     assert np.all(np.diff(down)[ties] > 0), "equal elements stay in order"
     assert hm.sort(hm.asarray(x), axis=None).shape == (36,)
+
+
+@given(hnp.arrays(st.sampled_from(["f4", "f8"]), hnp.array_shapes(max_dims=3, max_side=70)), st.booleans(), st.data())
+def test_extreme_elements_are_the_first_in_order(x: np.ndarray, largest: bool, data: Any) -> None:
+    k = data.draw(st.integers(1, x.shape[-1]))
+    order = np.argsort(x, -1, kind="stable")
+    if largest:
+        order = x.shape[-1] - 1 - np.flip(np.argsort(np.flip(x, -1), -1, kind="stable"), -1)
+    np.testing.assert_array_equal(np.asarray(hm.top_k(hm.asarray(x), k, largest=largest).indices), order[..., :k])
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i8", "u4", "u8", "?"])

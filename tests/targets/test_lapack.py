@@ -13,8 +13,8 @@ import hybridml as hm
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.runtime import host_callback
 from hybridml_compiler.targets.cpu.runtime import blas, jit
-from hybridml_compiler.targets.cpu.runtime.lapack import symbols
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.runtime.routines import symbols
 from hybridml_compiler.targets.cpu.spec import host_spec, spec_of
 
 Array = np.ndarray[Any, Any]
@@ -249,7 +249,7 @@ def test_nan_and_infinity_are_results_of_solutions() -> None:
 def test_without_routines_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     x = hm.tensor(_positive(30, 30))
     expected = {name: row(x) for name, row in ROWS.items()}
-    monkeypatch.setattr(hooks, "lapack", lambda *_: None)
+    monkeypatch.setattr(hooks, "routine", lambda *_: None)
     for name, row in ROWS.items():
         for one, other in zip(_arrays(expected[name]), _arrays(row(x)), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9, err_msg=name)

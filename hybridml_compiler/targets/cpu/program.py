@@ -17,9 +17,9 @@ import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
 from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
-from hybridml_compiler.targets.cpu.runtime.lapack import symbols as lapack
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
+from hybridml_compiler.targets.cpu.runtime.routines import symbols as routines
 
 from ...record import record
 from ..base import Program
@@ -105,7 +105,7 @@ _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_sgemm", "hml_dgemm"), lambda: blas.gemm_symbols() or {}),
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
     ((host_callback.CALL,), host_callback.symbols),
-    *(((name,), partial(lapack.symbols, name)) for name in lapack.SYMBOLS),
+    *(((name,), partial(routines.symbols, name)) for name in routines.SYMBOLS),
     ((scratch.SCRATCH, scratch.READY), scratch.symbols),
     (sanitize.SYMBOLS, sanitize.symbols),
     (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),

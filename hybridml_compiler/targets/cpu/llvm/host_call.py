@@ -1,6 +1,6 @@
 """A call of NumPy as an LLVM function: the text of its graph and the operands go to `runtime.host_callback`.
 
-Where we have a routine for it (runtime/lapack/) that is called first, and NumPy only where it refuses a matrix: to
+Where we have a routine for it (runtime/routines/) that is called first, and NumPy only where it refuses a matrix: to
 raise the error, or to compute what it still can.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ....runtime.host_callback import CALL
 from ....schedule.host_call import HostCall, Routine
-from ..runtime.lapack import symbols as lapack
+from ..runtime.routines import symbols as routines
 from ..spec import CpuSpec
 from . import ir
 from .contraction.loops import i64
@@ -47,7 +47,7 @@ def emit_opaque(module: ir.Module, name: str, opaque: HostCall) -> ir.Function:
 def own_routine(opaque: HostCall, cpu: CpuSpec) -> Routine | None:
     """The routine that is called, if there is one for this CPU."""
     found = opaque.routine
-    return found if found is not None and cpu.blas is None and lapack.has(found.name) else None
+    return found if found is not None and cpu.blas is None and routines.has(found.name) else None
 
 
 def _call(b: ir.IRBuilder, module: ir.Module, name: str, routine: Routine, buffers: Any) -> Any:
@@ -57,7 +57,7 @@ def _call(b: ir.IRBuilder, module: ir.Module, name: str, routine: Routine, buffe
         b.give(table, k, pointer)
     kind = ir.ArrayType(I64, len(routine.sizes))
     sizes = module.constant(f"{name}_sizes", Literal(kind, f"[{', '.join(f'i64 {n}' for n in routine.sizes)}]"))
-    run = ir.Function(module, ir.FunctionType(I64, [PTR, PTR]), lapack.symbol(routine.name, routine.dtype))
+    run = ir.Function(module, ir.FunctionType(I64, [PTR, PTR]), routines.symbol(routine.name, routine.dtype))
     return b.call(run, [table, sizes])
 
 

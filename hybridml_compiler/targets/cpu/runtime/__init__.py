@@ -6,5 +6,6 @@
 
 `jit` compiles by the functions of `llvm_library`, `linking` links and loads, `cache` keeps object code between
 processes, `threads` is the fork-join pool that generated code calls, `blas` finds the matrix product already in the
-process, `lapack` is linear algebra over it, and `python_entry` emits the native function that a user calls.
+process, `routines` are linear algebra over it and extreme elements of rows, and `python_entry` emits the native
+function that a user calls.
 """

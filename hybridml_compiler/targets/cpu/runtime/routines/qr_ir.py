@@ -13,7 +13,7 @@ from ...llvm.native import KINDS, Native, NativeBuilder, i32, native
 from ...llvm.values import Literal
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS
 from .kernels_ir import Real, blocks
-from .routines_ir import Needs, One, Work, copied, not_finite, pointer, put_row
+from .matrices_ir import Needs, One, Work, copied, not_finite, pointer, put_row
 
 BLOCK = 64  # columns that are reflected together
 _ZERO, _ONE = "0.0", "1.0"

@@ -1,4 +1,4 @@
-"""Eager linear algebra by the routines that compiled programs call."""
+"""Eager calls of the routines that compiled programs call."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def _table(count: int) -> Any:
 def _routine(name: str, char: str) -> Any:
     """The routine as a ctypes function; None where there is no compiler or no BLAS."""
     try:
-        from ..runtime.lapack import symbols as lapack
+        from ..runtime.routines import symbols as routines
     except ImportError:
         return None
-    if not lapack.has(name):
+    if not routines.has(name):
         return None
     pointer = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(ctypes.c_int64, pointer, pointer)(lapack.address(lapack.symbol(name, char)))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, pointer, pointer)(routines.address(routines.symbol(name, char)))

@@ -10,7 +10,7 @@ from typing import Any
 from ...llvm.native import KINDS, NativeBuilder
 from ...llvm.values import Literal
 from .kernels_ir import Real
-from .routines_ir import Needs, One, Work, not_finite, pointer, put_row, symmetric
+from .matrices_ir import Needs, One, Work, not_finite, pointer, put_row, symmetric
 
 _ASK = -1  # the size of working memory that asks for the best one
 

@@ -1,5 +1,4 @@
-"""Routines of linear algebra as addresses: `hml_cholesky_s` and others, each compiled when it is first asked for
-(`batches_ir.py`).
+"""Routines as addresses: `hml_cholesky_s` and others, each compiled when it is first asked for (`batches_ir.py`).
 
 They need the product that BLAS has; where there is none, NumPy computes what they would.
 """
@@ -40,6 +39,7 @@ NAMES = {  # of rows
     "svdvals": Uses(called=("gesdd",)),
     "eigh": Uses(called=("syevd",)),
     "eigvalsh": Uses(called=("syevd",)),
+    "argtopk": Uses(),
 }
 SYMBOLS = tuple(f"hml_{name}_{letter}" for name in NAMES for letter in LETTERS.values())
 
@@ -92,7 +92,7 @@ def sources(symbol: str, cpu: CpuSpec) -> list[jit.Source]:
         return batches_ir.text(name, letter, cpu)
 
     emits = {f"kernel {of} {letter}": partial(kernel, of) for of in NAMES[name].kernels} | {symbol: own}
-    made = [jit.emitted_source(text, emit, "targets.cpu.runtime.lapack.*") for text, emit in emits.items()]
+    made = [jit.emitted_source(text, emit, "targets.cpu.runtime.routines.*") for text, emit in emits.items()]
     return [source._replace(cpu=cpu) for source in made]
 
 

@@ -13,21 +13,23 @@ from ...llvm.native import KINDS, NULL, Native, NativeBuilder, native
 from ...llvm.native import text as module_text
 from ...llvm.values import Literal
 from ...spec import CpuSpec
-from . import fortran_ir, qr_ir, routines_ir
+from . import extremes_ir, fortran_ir, matrices_ir, qr_ir
 from .kernels_ir import SMALL, Real
-from .routines_ir import Needs, One
+from .matrices_ir import Needs, One
 
 LINE = 64
 STACK = 12 << 10  # bytes of small matrices; callers may have small stacks
+FREE = 1 << 62  # rows up to which no BLAS is called, by a routine that calls none
 LARGE = 128 << 10  # bytes of memory that the C library gets from the kernel each time
 KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used again
 
 
 def text(name: str, letter: str, cpu: CpuSpec) -> str:
     """LLVM IR of the module of a routine."""
-    r, small = Real(letter, cpu), name in routines_ir.ROWS
-    made = (routines_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS)[name](r)
-    return module_text(f"lapack_{name}_{letter}", cpu, _routine(r, name, *made, SMALL if small else 0))
+    r = Real(letter, cpu)
+    small = SMALL if name in matrices_ir.ROWS else FREE if name in extremes_ir.ROWS else 0
+    made = (matrices_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS | extremes_ir.ROWS)[name](r)
+    return module_text(f"routine_{name}_{letter}", cpu, _routine(r, name, *made, small))
 
 
 def _routine(r: Real, name: str, one: One, needs: Needs, small: int) -> Native:

@@ -1,0 +1,10 @@
+"""Native routines of rows that have no expression: linear algebra ([Note: LAPACK]), and extreme elements.
+
+symbols.py       addresses of routines, which are compiled when they are first asked for
+batches_ir.py    a routine over a batch, and its memory
+matrices_ir.py   one matrix: Cholesky, systems, inverses, determinants, LU
+qr_ir.py         one matrix: QR by blocks of reflections
+fortran_ir.py    one matrix: singular values and eigenvalues, by LAPACK
+extremes_ir.py   one row: its extreme elements
+kernels_ir.py    factors, triangles, vectors of columns
+"""
