@@ -83,9 +83,9 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     """The function that computes a row on arrays as these; None for NumPy's."""
     if may_grow(op) and np.broadcast(*arrays).size < LARGE:
         return None
-    order = _common_order(arrays) if op.kind == "elementwise" and not params else None
-    if order is not None:  # the result lies as the operands, as NumPy's does
-        return _turned(op, order)
+    order = _order_of_result(arrays) if op.kind == "elementwise" else None
+    if order is not None:  # the result lies as NumPy's
+        return _turned(op, order, arrays, params)
     fits = has_kernels(op) and len(arrays) < LISTED and _takes(op, arrays) and all([_is_readable(a) for a in arrays])
     if not fits or not _compiler():
         return None
@@ -102,14 +102,18 @@ def created(op: Op, params: Mapping[str, Any]) -> Callable[[], np.ndarray] | Non
     return None if way is None else lambda: way(())
 
 
-def _turned(op: Op, order: Sequence[int]) -> _Way:
+def _turned(op: Op, order: Sequence[int], arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
+    """The function that computes a row on operands with their axes in this order, and turns the result back."""
     back = np.argsort(order)
 
     def turned(a: np.ndarray) -> np.ndarray:
         return a.reshape((1,) * (len(order) - a.ndim) + a.shape).transpose(order) if a.ndim else a
 
+    if _order_of_result([turned(a) for a in arrays]) is not None:
+        return None
+
     def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        found: np.ndarray = compute(op, [turned(a) for a in arrays], {}).transpose(back)
+        found: np.ndarray = compute(op, [turned(a) for a in arrays], params).transpose(back)
         return found
 
     return run
@@ -156,26 +160,19 @@ def contiguous(array: np.ndarray) -> np.ndarray:
     return found
 
 
-def _common_order(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
-    """The order of memory of all operands of the first one's shape, if it is another than that of their axes, and
-    others are small; None without one.
+def _order_of_result(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
+    """The axes of NumPy's result from the one with the longest steps on; None where that is the order of the axes.
 
-    Results of convolutions lie so, with channels last.
+    Results of convolutions lie with channels last, and what is computed of them does.
     """
-    first = arrays[0]
-    order = _memory_order(first)
-    longer = [k for k in order if first.shape[k] != 1]
-    if longer == sorted(longer):
+    if all([a.flags.c_contiguous for a in arrays]):
         return None
-    same = [_memory_order(a) == order if a.shape == first.shape else a.size < LARGE for a in arrays]
-    fits = all([a.ndim <= first.ndim for a in arrays])
-    return order if fits and all(same) else None
-
-
-def _memory_order(array: np.ndarray) -> tuple[int, ...]:
-    """The axes from the one with the longest steps on; as they are where elements are repeated, as NumPy's results."""
-    repeats = any([n > 1 and not stride for n, stride in zip(array.shape, array.strides, strict=True)])
-    return tuple(sorted(range(array.ndim), key=lambda k: 0 if repeats else -abs(array.strides[k])))
+    modes: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
+    kinds: Any = [None] * len(arrays) + [np.bool_]
+    made = np.nditer((*arrays, None), ["zerosize_ok"], modes, kinds, order="K").operands[-1]
+    longer = [k for k, n in enumerate(made.shape) if n != 1]
+    order = sorted(longer, key=lambda k: -made.strides[k])
+    return None if order == longer else (*[k for k in range(made.ndim) if k not in longer], *order)
 
 
 def _takes(op: Op, arrays: Sequence[np.ndarray]) -> bool:

@@ -76,6 +76,35 @@ def test_rows_on_repeated_elements(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(x.contiguous().numpy(), a)
 
 
+def _values(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype("f4")
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        (_values(500, 300).T, np.broadcast_to(_values(500), (300, 500))),
+        (np.broadcast_to(_values(300, 1), (300, 500)), _values(500, 300).T),
+        (_values(500), _values(500, 300).T),
+        (_values(300, 500), _values(500, 300).T),
+        (_values(60, 40, 90).transpose(1, 0, 2)[..., :70], _values(90, 40, 60).transpose(1, 2, 0)[..., :70]),
+        (np.broadcast_to(_values(40, 60).T[:, None], (60, 90, 40)), _values(40)),
+        (np.broadcast_to(_values(40, 60).T[..., None], (60, 40, 90)), _values(60, 40, 1)),
+    ],
+)
+def test_results_lie_as_numpys_in_every_call(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    """And so do the bits of sums of them, which depend on the order of memory."""
+    x, y = map(hm.asarray, arrays)
+    sums = set()
+    for _ in range(4):  # the third call is the first of a kernel
+        found = x * y
+        assert found.numpy().strides == (arrays[0] * arrays[1]).strides
+        wide = found.astype(hm.float64).numpy()
+        assert wide.strides == (arrays[0] * arrays[1]).astype("f8").strides
+        sums.add(hm.sum(found, axis=0).numpy().tobytes())
+    assert len(sums) == 1
+
+
 def test_results_of_repeated_rows_are_row_major() -> None:
     x = hm.broadcast_to(hm.arange(500.0), (300, 500))
     assert hm.abs(x).numpy().strides == abs(x.numpy()).strides
