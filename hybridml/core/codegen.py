@@ -22,7 +22,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute, deciding, has_kernels, may_grow
 from hybridml_compiler.errors import DTypeError
-from hybridml_compiler.ops.op import REQUIRED, Op
+from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
 from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
@@ -33,7 +33,6 @@ from .dispatch import (
     RowLibrary,
     checked,
     has_no_dtype,
-    hash_key,
     is_plain_elementwise,
     libraries,
     of_list,

@@ -19,7 +19,7 @@ from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CRE
 from hybridml_compiler.eager.large import compute, created, is_small
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
-from hybridml_compiler.ops.op import REQUIRED, Op
+from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
@@ -51,14 +51,6 @@ _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes t
 # What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters, or the `Signature` where
 # there may be native calls. Read by the hot path.
 checked: dict[Op, dict[Any, Any]] = {}
-
-
-def hash_key(value: Any) -> Any:
-    """A parameter as part of a cache key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, but have different meanings."""
-    kind = value.__class__
-    if kind is tuple:
-        return (value, *map(type, value))
-    return repr(value) if kind is float or kind is complex else value
 
 
 # -- operands

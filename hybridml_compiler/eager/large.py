@@ -24,7 +24,7 @@ from ..once import once
 from ..ops.conversion import convert
 from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
-from ..ops.op import Op
+from ..ops.op import Op, hash_key
 from ..ops.table import OPS
 from .strided import Form, first_element, form_of, viewed
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..graph.ir import Node
     from ..targets.cpu.eager.pointwise import Pointwise
 
-_positive = OPS["positive"]
+_positive, _permute_dims = OPS["positive"], OPS["permute_dims"]
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
@@ -61,7 +61,7 @@ def is_small(op: Op, arrays: Sequence[np.ndarray]) -> bool:
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
     """`op.eager`, for operands whose `deciding` one is large, or which may broadcast to a large result."""
     known = _ways.setdefault(op, {})
-    key = (*[(a.shape, a.dtype, a.strides) for a in arrays], *params.values())
+    key = (*[(a.shape, a.dtype, a.strides) for a in arrays], *map(hash_key, params.values()))
     way = known.get(key)
     if way is None:
         way = _way(op, arrays, params)
@@ -161,7 +161,7 @@ def contiguous(array: np.ndarray) -> np.ndarray:
 
 
 def _order_of_result(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
-    """The axes of NumPy's result from the one with the longest steps on; None where that is the order of the axes.
+    """The axes of NumPy's result, the one with the longest steps first; None where that is their order.
 
     Results of convolutions lie with channels last, and what is computed of them does.
     """
@@ -170,9 +170,14 @@ def _order_of_result(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
     modes: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
     kinds: Any = [None] * len(arrays) + [np.bool_]
     made = np.nditer((*arrays, None), ["zerosize_ok"], modes, kinds, order="K").operands[-1]
-    longer = [k for k, n in enumerate(made.shape) if n != 1]
-    order = sorted(longer, key=lambda k: -made.strides[k])
-    return None if order == longer else (*[k for k in range(made.ndim) if k not in longer], *order)
+    return _longest_first(made)
+
+
+def _longest_first(array: np.ndarray) -> tuple[int, ...] | None:
+    """The axes from the one with the longest steps on; None where that is their order."""
+    longer = [k for k, n in enumerate(array.shape) if n != 1]
+    order = sorted(longer, key=lambda k: -array.strides[k])
+    return None if order == longer else (*[k for k in range(array.ndim) if k not in longer], *order)
 
 
 def _takes(op: Op, arrays: Sequence[np.ndarray]) -> bool:
@@ -305,12 +310,13 @@ _WORTH = 3
 def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
     forms = tuple([None if _is_plain(a) or a.size < LARGE else form_of(a) for a in arrays])
     known = _compiled.setdefault(op, {})
-    key = (tuple((a.shape, a.dtype) for a in arrays), forms, *params.values())
+    key = (tuple((a.shape, a.dtype) for a in arrays), forms, *map(hash_key, params.values()))
     if any(forms) and not op.reorders and key not in known and not _is_worth((op, *key)):
         return None
-    program = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, forms, params))
-    if program is None:
+    found = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, forms, params))
+    if found is None:
         return None
+    program, back = found
     if all([a.flags.c_contiguous for a in arrays]):
         return lambda arrays: program(arrays)[0]
 
@@ -320,7 +326,9 @@ def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any
             for a, form in zip(arrays, forms, strict=True)
         ]
         found = program.run_at(given)
-        return op.run(arrays, params) if found is None else found[0]  # NumPy says which index is out of range
+        if found is None:
+            return op.run(arrays, params)  # NumPy says which index is out of range
+        return found[0] if back is None else found[0].transpose(back)
 
     return run
 
@@ -334,9 +342,17 @@ def _is_worth(key: Any) -> bool:
 
 
 def _program(op: Op, arrays: Sequence[np.ndarray], forms: Sequence[Form | None], params: Mapping[str, Any]) -> Any:
+    """The program of a signature, and the axes by which its result is turned to lie as NumPy's, or None for no turn;
+    None where NumPy's result is a view."""
     from ..graph.ir import Graph, apply, input_node
     from ..pipeline import compile
 
+    order = None
+    if any(forms) and op.kind != "elementwise":  # those are turned as a whole
+        made = np.asarray(op.run(arrays, params))
+        if any([np.may_share_memory(made, a) for a in arrays]):
+            return None
+        order = _longest_first(made)
     inputs, operands = [], []
     for a, form in zip(arrays, forms, strict=True):
         x = input_node(Aval(a.shape if form is None else form.dense, a.dtype))
@@ -347,7 +363,9 @@ def _program(op: Op, arrays: Sequence[np.ndarray], forms: Sequence[Form | None],
     else:
         out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in operands], params)
         out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
-    return compile(Graph(tuple(inputs), (out,), op.name))
+    if order is not None:
+        out = apply(_permute_dims, [out], {"axes": order})
+    return compile(Graph(tuple(inputs), (out,), op.name)), None if order is None else np.argsort(order)
 
 
 hooks.contiguous, hooks.materialized = contiguous, materialized

@@ -261,6 +261,14 @@ class Op:
         return f"<op {self.name}>"
 
 
+def hash_key(value: Any) -> Any:
+    """A parameter as part of a cache key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, but have different meanings."""
+    kind = value.__class__
+    if kind is tuple:
+        return (value, *map(type, value))
+    return repr(value) if kind is float or kind is complex else value
+
+
 def _one_of(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function with a parameter that chooses one of its results, or all."""
 

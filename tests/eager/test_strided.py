@@ -105,6 +105,30 @@ def test_results_lie_as_numpys_in_every_call(arrays: tuple[np.ndarray, np.ndarra
     assert len(sums) == 1
 
 
+@pytest.mark.parametrize("name", ["concat", "cumulative_sum", "tril", "max", "scatter_set", "windows"])
+def test_other_rows_on_turned_operands_too(name: str) -> None:
+    x = hm.asarray(_values(60, 40, 90).transpose(2, 0, 1))
+    at, rows = hm.tensor([0, 2]), hm.zeros((2, 60, 40))
+    run: dict[str, Any] = {
+        "concat": lambda: hm.concat([x, x], axis=1),
+        "cumulative_sum": lambda: hm.cumulative_sum(x, axis=1),
+        "tril": lambda: hm.tril(x),
+        "max": lambda: hm.max(x, axis=1),
+        "scatter_set": lambda: x.at[at].set(rows),
+        "windows": lambda: x.unfold(0, 7, 2),
+    }
+    found = [run[name]() for _ in range(4)]  # the third call is the first of a kernel
+    assert len({y.numpy().strides for y in found}) == 1
+    assert len({hm.sum(y, axis=0).numpy().tobytes() for y in found}) == 1
+
+
+def test_a_zero_keeps_its_sign_beside_the_other_one() -> None:
+    x = hm.ones((300, 300))
+    for value in (0.0, -0.0, 0.0):
+        got = hm.pad(x, ((1, 1), (1, 1)), "constant", constant_values=value)
+        assert np.signbit(got.numpy()[0, 0]) == np.signbit(value)
+
+
 def test_results_of_repeated_rows_are_row_major() -> None:
     x = hm.broadcast_to(hm.arange(500.0), (300, 500))
     assert hm.abs(x).numpy().strides == abs(x.numpy()).strides
