@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -151,16 +152,14 @@ def transpose(self: Tensor, *axes: Any) -> Tensor:
 @method
 def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Axes start_dim..end_dim merged into one."""
-    n = self.ndim
+    shape = self.shape
+    n = len(shape)
     if n == 0:
         return _reshape.fn(self, (1,))
     if not (-n <= start_dim < n and -n <= end_dim < n) or start_dim % n > end_dim % n:
-        raise ShapeError(f"flatten: axes {start_dim}..{end_dim} are no range of the {n} axes of shape {self.shape}")
+        raise ShapeError(f"flatten: axes {start_dim}..{end_dim} are no range of the {n} axes of shape {shape}")
     a, b = start_dim % n, end_dim % n
-    merged = 1
-    for size in self.shape[a : b + 1]:
-        merged *= size
-    return _reshape.fn(self, (*self.shape[:a], merged, *self.shape[b + 1 :]))
+    return _reshape.fn(self, (*shape[:a], math.prod(shape[a : b + 1]), *shape[b + 1 :]))
 
 
 @method
@@ -256,12 +255,14 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
             fits = a.dtype is b.dtype and (op.complex_eager is None or a.dtype.kind != "c")
             if fits and (grad_is_off() or (self._node is None and other._node is None)):
                 apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
-                if apart and a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
+                if apart and (a.size < LARGE or a.shape == b.shape):  # into the memory: no copy, no history
                     try:
-                        if a.size < LARGE or not compute_into(op, (a, b), a):
+                        if a.size < LARGE or not (a.flags.writeable and compute_into(op, (a, b), a)):
                             kernel(a, b, a)
                     except FLOAT_FLAGS:  # NumPy looks at the flags when all is written (overlapping memory aside)
                         pass
+                    except (TypeError, ValueError):  # shapes, dtypes or read-only memory; nothing is written
+                        return aliasing.update(self, op.fn, (other,), name)
                     version = self._version
                     if type(version) is list:
                         version[0] = write_stamp()

@@ -76,16 +76,17 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
     if type(view._version) is list:  # a row that keeps its result, see `record`
         raise AssertionError(f"{op.name}: a view must not keep its own result")
     view._version = cell
-    if (
-        view._node is None
-        and type(array) is _ndarray
-        and (parent._node is not None or view._array.dtype.kind not in "fV")
-    ):
+    if view._node is None and parent._node is not None and type(array) is _ndarray:
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
     view._view = (parent, op, params)
     cell.append(ref(view))
     if not len(cell) & 63:
-        cell[1:] = [r for r in cell[1:] if r() is not None]
+        forget(cell)
+
+
+def forget(cell: list[Any]) -> None:
+    """Removes the views that are gone."""
+    cell[1:] = [r for r in cell[1:] if r() is not None]
 
 
 def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:

@@ -19,7 +19,7 @@ from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CRE
 from hybridml_compiler.eager.large import compute, created, is_small
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
-from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
+from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
@@ -399,7 +399,8 @@ def _canonical(
         try:
             accepted = tuple(canonical[p] for p in op.params)
             found = Signature(accepted) if op in libraries else accepted
-            cache[(*key, *(hash_key(params[p]) for p in op.params))] = found
+            keyed = size_key if op.is_view else hash_key
+            cache[(*key, *(keyed(params[p]) for p in op.params))] = found
         except TypeError:  # a list as axis: canonical every time
             pass
     return canonical

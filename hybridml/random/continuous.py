@@ -95,7 +95,7 @@ def rand(*shape: int, dtype: Any = None, device: Any = None, generator: Generato
     >>> hm.random.rand(2, 3).shape
     (2, 3)
     """
-    return uniform(_sizes(shape), dtype=dtype, generator=generator)
+    return _unplaced(uniform, shape, dtype, generator)
 
 
 @drawn
@@ -107,7 +107,7 @@ def randn(*shape: int, dtype: Any = None, device: Any = None, generator: Generat
     >>> hm.random.randn(2, 3).shape
     (2, 3)
     """
-    return normal(_sizes(shape), dtype=dtype, generator=generator)
+    return _unplaced(normal, shape, dtype, generator)
 
 
 @drawn
@@ -134,8 +134,12 @@ def randn_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: G
     return normal(x.shape, dtype=x.dtype if dtype is None else dtype, generator=generator)
 
 
-def _sizes(shape: tuple[Any, ...]) -> Any:
-    return shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+def _unplaced(draw: Any, shape: tuple[Any, ...], dtype: Any, generator: Generator | None) -> Tensor:
+    """The numbers of a distribution on the CPU, where `rand` and `randn` have looked for the device."""
+    sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    if dtype is generator is None:
+        return draw.__wrapped__(sizes)
+    return draw.__wrapped__(sizes, dtype=dtype, generator=generator)
 
 
 @sampler(low=anything, high=anything, mean=anything, std=positive)

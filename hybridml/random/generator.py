@@ -87,7 +87,7 @@ class Generator:
         state = lift(self.state)
         if type(state._array) is np.ndarray:
             before = np.empty(2, np.uint64)
-            source().take(self.state, np.array([0, blocks], np.uint64), before)
+            source().take(self.state, blocks, before)
             if blocks:
                 aliasing.stamp(self.state)
             return wrap(before)

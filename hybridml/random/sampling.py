@@ -65,9 +65,10 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         if "size" in given and "shape" not in given:
             given["shape"] = given.pop("size")
         device = given.pop("device", None) if given else None
-        if device is None and place_var.get() is None and _HERE.issuperset(map(type, (*args, *given.values()))):
+        every = (*args, *given.values()) if given else args
+        if device is None and place_var.get() is None and _HERE.issuperset(map(type, every)):
             return fn(*args, **kwargs)
-        place = _place(device, (*args, *given.values()) if given else args)
+        place = _place(device, every)
         if place is None:
             return fn(*args, **kwargs)
         here: Any = [_on_cpu(a) for a in args]

@@ -248,7 +248,7 @@ slice = Op(
     params={"starts": REQUIRED, "stops": REQUIRED, "steps": None},
     canon=lambda x, starts, stops, steps: _slice_canon("slice", x, starts, stops, steps),
     infer=lambda x, starts, stops, steps: Aval(tuple(map(count, _ranges("slice", x, starts, stops, steps))), x.dtype),
-    eager=lambda x, starts, stops, steps: x[_key(starts, stops, steps)],
+    eager=lambda x, starts, stops, steps: x[(*_key(starts, stops, steps), ...)],  # a view also of no axes
     lower=_slice_lower,
     vjp=(
         lambda g, x_shape, x_dtype, starts, stops, steps: slice_update(

@@ -269,6 +269,11 @@ def hash_key(value: Any) -> Any:
     return repr(value) if kind is float or kind is complex else value
 
 
+def size_key(value: Any) -> Any:
+    """`hash_key` of sizes, positions or axes: a float among integers makes their sum one, in half of the time."""
+    return (value, sum(value).__class__) if value.__class__ is tuple else hash_key(value)
+
+
 def _one_of(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function with a parameter that chooses one of its results, or all."""
 

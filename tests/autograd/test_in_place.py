@@ -203,3 +203,33 @@ def test_gradients_that_are_views_of_a_cotangent_are_not_copied(monkeypatch: pyt
     out.register_hook(seen.append)
     with pytest.raises(AssertionError, match="a copy"):
         (out * 2).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [hm.float32, hm.float16, hm.complex64], ids=str)
+def test_a_recorded_write_into_a_view_is_in_the_history_of_its_parent(dtype: Any) -> None:
+    parent, x = hm.zeros(4, dtype=dtype), hm.ones(2, dtype=dtype).requires_grad_()
+    view = parent[1:3].reshape(2, 1).T
+    view.copy_(x * 3)
+    assert parent.requires_grad
+    hm.real(parent * hm.tensor([1, 2, 3, 4], dtype=dtype)).sum().backward()
+    assert x.grad.tolist() == [6, 9]
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "match"),
+    [
+        (lambda: hm.arange(2).div_(hm.arange(2)), hm.DTypeError, "div_: a float32 result does not fit a int64 tensor"),
+        (lambda: hm.ones(2).add_(hm.ones(3)), hm.ShapeError, "do not broadcast"),
+        (lambda: hm.ones(2).add_(hm.ones((2, 2))), hm.ShapeError, "does not fit a tensor of shape"),
+        (lambda: hm.ones(2).broadcast_to((2, 2)).add_(hm.ones((2, 2))), hm.ShapeError, "read-only"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_an_error_of_ours(run: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        run()
+
+
+def test_a_row_is_added_in_place() -> None:
+    x = hm.zeros((2, 3))
+    x += hm.tensor([1.0, 2.0, 3.0])
+    assert x.tolist() == [[1.0, 2.0, 3.0]] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from operator import index
@@ -84,13 +85,17 @@ def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
     (3, 1)
     """
     x = _tensor(x)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    ndim = x.ndim + len(axes)
-    places = {_axis("expand_dims", a, ndim, x) for a in axes}
+    shape = x.shape
+    if isinstance(axis, int):
+        at = _axis("expand_dims", axis, len(shape) + 1, x)
+        return _reshape.fn(x, (*shape[:at], 1, *shape[at:]))
+    axes = tuple(axis)
+    places = {_axis("expand_dims", a, len(shape) + len(axes), x) for a in axes}
     if len(places) != len(axes):
         raise ShapeError(f"expand_dims: axis {axes} names a place twice")
-    rest = iter(x.shape)
-    return _reshape.fn(x, tuple(1 if k in places else next(rest) for k in range(ndim)))
+    for at in sorted(places):
+        shape = (*shape[:at], 1, *shape[at:])
+    return _reshape.fn(x, shape)
 
 
 def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -255,10 +260,17 @@ def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
     >>> hm.swapaxes(hm.ones((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
-    a, b = _axis("swapaxes", axis1, x.ndim, x), _axis("swapaxes", axis2, x.ndim, x)
-    order = list(range(x.ndim))
-    order[a], order[b] = b, a
-    return _permute.fn(x, tuple(order))
+    n = len(x.shape)
+    if type(axis1) is not int or type(axis2) is not int or not (-n <= axis1 < n and -n <= axis2 < n):
+        axis1, axis2 = _axis("swapaxes", axis1, n, x), _axis("swapaxes", axis2, n, x)
+    return _permute.fn(x, _exchanged(n, axis1, axis2))
+
+
+@functools.lru_cache(maxsize=1024)
+def _exchanged(n: int, axis1: int, axis2: int) -> tuple[int, ...]:
+    order = list(range(n))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return tuple(order)
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
@@ -270,7 +282,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     >>> hm.matrix_transpose(hm.ones((2, 3, 4))).shape
     (2, 4, 3)
     """
-    if x.ndim < 2:
+    if len(x.shape) < 2:
         raise ShapeError(f"matrix_transpose: needs at least 2 axes, got {Aval(x.shape, x.dtype)}")
     return swapaxes(x, -1, -2)
 

@@ -22,6 +22,8 @@ from ..context import no_grad
 from ..shared import drawing
 from ..tensor import Tensor
 
+_LAST = 2**64 - 1  # counter; the first one comes after it
+
 
 @record(frozen=False)
 class Blocks:
@@ -45,19 +47,21 @@ class Generators:
         with no_grad(), drawing:
             state.copy_(value)
 
-    def take(self, state: Tensor, count: np.ndarray, start: np.ndarray) -> None:
-        """Writes into `start` where a draw begins; the next one begins `count`, which is (0, blocks), later."""
+    def take(self, state: Tensor, count: int, start: np.ndarray) -> int:
+        """Writes into `start` where a draw of so many blocks begins. Returns the counter after it, where the next
+        begins."""
         array = state._array
         with drawing:
             start[:] = array
-            np.add(array, count, array)
+            array[1] = after = (array.item(1) + count) & _LAST  # 0.3 us less than an addition of arrays
+        return after
 
-    def give_back(self, state: Tensor, count: np.ndarray, after: int) -> None:
-        """Undoes `take`, which left the counter at `after`. Not if others have drawn since."""
+    def give_back(self, state: Tensor, count: int, after: int) -> None:
+        """Undoes `take`, which returned `after`. Not if others have drawn since."""
         array = state._array
         with drawing:
-            if int(array[1]) == after:
-                np.subtract(array, count, out=array)
+            if array.item(1) == after:
+                array[1] = (after - count) & _LAST
 
     def alone(self, states: Sequence[Tensor]) -> AbstractContextManager[Any]:
         """A context in which this thread alone reads and writes the states."""
@@ -77,14 +81,15 @@ class Recording(Generators):
     def set(self, state: Tensor, value: Tensor) -> None:
         self.around.set(state, value)
 
-    def take(self, state: Tensor, count: np.ndarray, start: np.ndarray) -> None:
-        self.around.take(state, count, start)
+    def take(self, state: Tensor, count: int, start: np.ndarray) -> int:
+        after = self.around.take(state, count, start)
         key, first = start.tolist()
-        self._note(state, key, first, first + int(count[1]))
+        self._note(state, key, first, first + count)
+        return after
 
-    def give_back(self, state: Tensor, count: np.ndarray, after: int) -> None:
+    def give_back(self, state: Tensor, count: int, after: int) -> None:
         self.around.give_back(state, count, after)
-        self.taken[id(state)][1][-1].end -= int(count[1])
+        self.taken[id(state)][1][-1].end -= count
 
     @contextmanager
     def alone(self, states: Sequence[Tensor]) -> Iterator[Any]:
@@ -121,17 +126,18 @@ class Replay(Generators):
         key, start = value.numpy().tolist()
         self._left[id(state)] = state, [Blocks(key, start, 2**64)]
 
-    def take(self, state: Tensor, count: np.ndarray, start: np.ndarray) -> None:
+    def take(self, state: Tensor, count: int, start: np.ndarray) -> int:
         if id(state) not in self._left:
             return super().take(state, count, start)
         blocks = self._next(state)
         start[:] = blocks.key, blocks.start
-        self._go_on(blocks, blocks.start + int(count[1]))
+        self._go_on(blocks, blocks.start + count)
+        return blocks.start
 
-    def give_back(self, state: Tensor, count: np.ndarray, after: int) -> None:
+    def give_back(self, state: Tensor, count: int, after: int) -> None:
         if id(state) not in self._left:
             return super().give_back(state, count, after)
-        self._left[id(state)][1][0].start -= int(count[1])
+        self._left[id(state)][1][0].start -= count
 
     @contextmanager
     def alone(self, states: Sequence[Tensor]) -> Iterator[Any]:

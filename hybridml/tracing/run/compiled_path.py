@@ -32,7 +32,7 @@ from ..python_state.mutations import Mutation
 from ..specialize.errors import CheckFailed, Untraceable
 from ..specialize.path_tree import PathEnd
 from .program import Program, dense
-from .random_draws import Draw, added
+from .random_draws import Draw, blocks_between
 
 _ndarray = np.ndarray
 _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
@@ -145,7 +145,7 @@ class CompiledPath(PathEnd):
         # Write-backs that end the history of what they update (y.zero_()).
         self.cut = [k for k, i in self.writes if i.leaf is not None and i.shadow._node is None]
         states = [(k, i) for k, i in self.writes if is_generator_state(i.real)]
-        found = [(position[id(i)], i.real, added(outputs[k]._array, i.node)) for k, i in states]
+        found = [(position[id(i)], i.real, blocks_between(i.node, outputs[k]._array)) for k, i in states]
         alone = bool(given) or any(blocks is None for *_, blocks in found)
         self.drawn: list[Tensor] = [i.real for _, i in states] if alone else []
         self.draws = [Draw(k, t, n) for k, t, n in found if n is not None and not alone]

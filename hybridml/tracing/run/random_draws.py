@@ -19,29 +19,27 @@ from ...core.tensor import Tensor
 
 
 class Draw(NamedTuple):
-    """The draws of a program from one generator: the position of its state among the inputs, the state, and what is
-    added to it, (0, blocks).
+    """The draws of a program from one generator: the position of its state among the inputs, the state, and the number
+    of blocks.
     """
 
     at: int
     state: Tensor
-    blocks: np.ndarray
+    blocks: int
 
     def take(self, start: np.ndarray) -> int:
         """Writes the state that the program starts from into `start`; whoever draws next starts after its blocks.
         Returns the counter as it is then.
         """
-        source().take(self.state, self.blocks, start)
-        after: int = start.item(1) + self.blocks.item(1)
-        return after
+        return source().take(self.state, self.blocks, start)
 
     def give_back(self, after: int) -> None:
         """Undoes `take`, which returned `after`: the program did not run to its end. Not if others have drawn since."""
         source().give_back(self.state, self.blocks, after)
 
 
-def added(node: ir.Node, start: ir.Node) -> np.ndarray | None:
-    """The sum that a graph adds to a state `start` on its way to `node`; None where it does more than add constants."""
+def blocks_between(start: ir.Node, node: ir.Node) -> int | None:
+    """Blocks by which a graph advances a state `start` on its way to `node`; None where it does more than that."""
     total = np.zeros(2, np.uint64)
     while node is not start:
         if node.op is None or node.op.name != "add":
@@ -51,4 +49,4 @@ def added(node: ir.Node, start: ir.Node) -> np.ndarray | None:
             return None
         total = total + step.value
         node = rest
-    return total
+    return None if total[0] else int(total[1])
