@@ -73,4 +73,7 @@ def test_what_is_taken_for_a_gradient() -> None:
 
     assert all(chosen(**case) == "gradient of weights" for case in CASES.values())
     assert chosen(x=(2, 9, 17, 1, 5), w=(3, 3, 1, 5, 37)) == "direct"
+    planes = {"x_order": (0, 3, 4, 1, 2), "w_order": (4, 3, 0, 1, 2), "padding": ((0, 0), (1, 1))}
+    assert chosen(x=(1, 1, 100, 1, 64), w=(1, 3, 1, 64, 16), **planes) == "direct"  # a sound of many channels
+    assert chosen(x=(1, 1, 100, 2, 64), w=(1, 3, 2, 64, 16), **planes) == "direct"
     assert chosen(**exchanged(2, (9, 17), 1, 21, 37, (3, 3), w_order=(4, 3, 2, 1, 0))) == "direct"  # rows adjacent

@@ -49,6 +49,8 @@ CASES: dict[str, dict[str, Any]] = {
     "groups": {"x": (2, 6, 7, 3, 5), "w": (3, 3, 3, 5, 18), "padding": ((1, 1), (1, 1)), "stride": (1, 2)},
     "cropped": {"x": (2, 9, 12, 1, 4), "w": (3, 3, 1, 4, 8), "padding": ((-1, 2), (-2, -1))},
     "rows without a tap": {"x": (1, 2, 3, 1, 5), "w": (2, 2, 1, 5, 4), "padding": ((4, 3), (5, 4))},
+    "one row": {"x": (1, 1, 700, 1, 20), "w": (1, 3, 1, 20, 40), "padding": ((0, 0), (1, 1))},
+    "two rows of planes": {"x": (1, 2, 601, 2, 9), "w": (2, 3, 2, 9, 33), "x_order": (0, 3, 4, 1, 2)},
     "pointwise": {"x": (2, 5, 9, 1, 33), "w": (1, 1, 1, 33, 40), "stride": 2},
     "gradient": {
         "x": (2, 8, 10, 1, 21),
@@ -90,7 +92,7 @@ def test_direct_float64(name: str) -> None:
     Case(**CASES[name], dtype=dtypes.float64).direct(machines()[-1])
 
 
-@pytest.mark.parametrize("name", ["3x3", "first layer", "groups", "gradient"])
+@pytest.mark.parametrize("name", ["3x3", "first layer", "groups", "gradient", "one row"])
 def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
     case = Case(**CASES[name])
     first, *others = (case.direct(machine, apart) for machine in machines() for apart in (False, True))

@@ -2,7 +2,7 @@
 
 A tile is some pixels of a row of the result, the same ones in some images, times some vectors of features. Each step of
 its sum is a tap and a channel. The weights are packed first: a panel are those of the features of a tile, step by step.
-A unit computes some rows of some images in some panels.
+A unit computes some rows of some images in some panels; where rows are few, some tiles of a row.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Tiling(Plan):
     unit_panels: int
     unit_blocks: int  # of images
     unit_rows: int
+    unit_tiles: int
     how: Format = FLOATS  # contents of a word of the image and the weights; a step of the sum is a tap and a word
 
     @property
@@ -62,13 +63,14 @@ class Tiling(Plan):
             return self.unit_panels * self.columns, width * self.unit_panels * self.columns
         return features, (1 if convolution.passing else height) * width * features
 
-    def cuts(self, convolution: Convolution) -> tuple[int, int, int]:
-        """Number of units that the panels, the blocks of images and the rows are cut into."""
+    def cuts(self, convolution: Convolution) -> tuple[int, int, int, int]:
+        """Number of units that the panels, the blocks of images, the rows and the tiles of a row are cut into."""
         blocks = -(-convolution.batch // self.images)
         return (
             -(-self.panels // self.unit_panels),
             -(-blocks // self.unit_blocks),
             -(-convolution.out_size[0] // self.unit_rows),
+            -(-self.tiles // self.unit_tiles),
         )
 
     def units(self, convolution: Convolution) -> int:
@@ -144,7 +146,7 @@ def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
         if strip > MOST_STRIP_BYTES:
             return None
         most = max(1, min(most, STRIP_BYTES // strip))
-    unit_panels, unit_blocks, unit_rows = _unit(c, images, panels, min(panels, most), machine.cores)
+    unit = _unit(c, tiles, images, panels, min(panels, most), machine.cores)
     return Tiling(
         lanes=lanes,
         vectors=vectors,
@@ -153,9 +155,10 @@ def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
         tiles=tiles,
         images=images,
         panels=panels,
-        unit_panels=unit_panels,
-        unit_blocks=unit_blocks,
-        unit_rows=unit_rows,
+        unit_panels=unit[0],
+        unit_blocks=unit[1],
+        unit_rows=unit[2],
+        unit_tiles=unit[3],
         how=how,
     )
 
@@ -186,17 +189,21 @@ def _step(pixels: int, vectors: int) -> float:
     return max(pixels * vectors, pixels + vectors, 8) + 0.1 * pixels + 0.3 * vectors + 0.5
 
 
-def _unit(c: Convolution, images: int, panels: int, most_panels: int, cores: int) -> tuple[int, int, int]:
-    """(panels, blocks of images, rows) of a unit: as large as caches and threads allow."""
+def _unit(
+    c: Convolution, tiles: int, images: int, panels: int, most_panels: int, cores: int
+) -> tuple[int, int, int, int]:
+    """(panels, blocks of images, rows, tiles of a row) of a unit: as large as caches and threads allow."""
     blocks, rows = -(-c.batch // images), c.out_size[0]
     panel_parts = -(-panels // most_panels)
     if c.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
-        return -(-panels // panel_parts), blocks, rows
+        return -(-panels // panel_parts), blocks, rows, tiles
     wanted = UNITS_A_CORE * cores
     missing = -(-wanted // (c.groups * panel_parts))
     block_parts = min(blocks, missing)
     most = max(1, -(-blocks // block_parts) * images * rows * c.out_size[1] // UNIT_PIXELS)
     row_parts = min(rows, -(-missing // block_parts), most)
-    missing = -(-wanted // (c.groups * block_parts * row_parts))
+    missing = -(-missing // (block_parts * row_parts))
+    tile_parts = min(tiles, missing, most // row_parts) if row_parts == rows else 1
+    missing = -(-wanted // (c.groups * block_parts * row_parts * tile_parts))
     panel_parts = max(panel_parts, min(panels, missing))
-    return -(-panels // panel_parts), -(-blocks // block_parts), -(-rows // row_parts)
+    return -(-panels // panel_parts), -(-blocks // block_parts), -(-rows // row_parts), -(-tiles // tile_parts)

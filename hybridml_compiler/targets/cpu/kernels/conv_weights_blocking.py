@@ -89,8 +89,10 @@ def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | Non
     """
     lanes = machine.vector_bytes // c.dtype.itemsize
     exchanged = c.a.strides[0] == 1 and c.batch > 1  # channels, where a batch would be
-    summed, kept = c.kernel[0] * c.kernel[1] * c.channels, c.out_size[0] * c.out_size[1]
-    if not exchanged and (c.a.strides[4] == 1 or summed <= kept):  # channels next to each other: an image and its taps
+    pixels, kept = c.kernel[0] * c.kernel[1], c.out_size[0] * c.out_size[1]
+    image, _, _, group, channel = c.a.strides
+    inner = (c.batch == 1 or channel < image) and (c.groups == 1 or channel < group)  # as channels of an image lie
+    if not exchanged and (channel == 1 or pixels * c.channels <= kept or (inner and pixels < kept)):
         return None
     spread = c.batch <= c.features < lanes and lanes % c.features == 0 and (exchanged or c.batch == 1)
     adjacent = (c.a.strides[3], c.w.strides[2]) == (c.batch, c.features) and (c.features == 1 or c.w.strides[4] == 1)

@@ -75,32 +75,34 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         if c.passing:
             self.own_table()
         if c.channels_first:
-            self.planes = emit_planes_of_row(self, c, g.steps(c)[0], self.symbols[0])
+            self.planes = emit_planes_of_row(self, c, g.steps(c)[0], self.symbols[0], g.unit_tiles >= g.tiles)
 
     def emit(self) -> ir.Function:
         b, v, c, g = self.b, self.v, self.call, self.plan
         x, w, y = self.buffers(3)
         x = v.element(x, i64(c.a.offset))
         b.store(constant(0, c.dtype), self.zero)
-        panel_parts, block_parts, row_parts = g.cuts(c)
+        panel_parts, block_parts, row_parts, tile_parts = g.cuts(c)
 
         def unit(index: Any) -> None:
-            weights, place = divide(b, index, block_parts * row_parts)
+            weights, place = divide(b, index, block_parts * row_parts * tile_parts)
             group, part = divide(b, weights, panel_parts)
             panels = self._range(part, g.unit_panels, g.panels)
             self.weights = v.at(w, (group, g.panels * self.panel_size), (self.panel.first, g.columns))
-            block, row = divide(b, place, row_parts)
+            block, place = divide(b, place, row_parts * tile_parts)
+            row, tile = divide(b, place, tile_parts)
             images = self._range(block, g.unit_blocks, -(-c.batch // g.images))
             rows = self._range(row, g.unit_rows, c.out_size[0])
+            tiles = self._range(tile, g.unit_tiles, g.tiles)
             x_group = v.at(x, (group, c.a.strides[3]))
-            repeat(b, *images, 1, lambda block: self._block(x_group, y, group, block, rows, panels))
+            repeat(b, *images, 1, lambda block: self._block(x_group, y, group, block, rows, tiles, panels))
 
         return self.over_units(unit)
 
     def _range(self, part: Any, size: int, extent: int) -> Range:
         return share(self.b, part, i64(-(-extent // size)), i64(extent))
 
-    def _block(self, x: Any, y: Any, group: Any, block: Any, rows: Range, panels: Range) -> None:
+    def _block(self, x: Any, y: Any, group: Any, block: Any, rows: Range, tiles: Range, panels: Range) -> None:
         """Some rows of the images of one block; the last block may have fewer images."""
         b, c, g = self.b, self.call, self.plan
         image = b.mul(block, i64(g.images))
@@ -108,9 +110,9 @@ class DirectConvolution(Emission[Convolution, Tiling]):
 
         def over_rows(images: int) -> None:
             def one(row: Any) -> None:
-                self._row(x_image, y, group, image, row, images, panels)
+                self._row(x_image, y, group, image, row, images, tiles, panels)
                 for k in range(images):
-                    self._finish(y, group, image, k, row, panels)
+                    self._finish(y, group, image, k, row, tiles, panels)
 
             repeat(b, *rows, 1, one)
 
@@ -124,25 +126,39 @@ class DirectConvolution(Emission[Convolution, Tiling]):
             with partial:
                 over_rows(rest)
 
-    def _finish(self, y: Any, group: Any, first: Any, k: int, row: Any, panels: Range) -> None:
-        """Finishes row `row` of image number `k` of a block: turns it, or runs the epilogue on the panels of a unit."""
+    def _pixels(self, tiles: Range) -> Range:
+        """The pixels of some tiles of a row."""
+        b, g = self.b, self.plan
+        if g.unit_tiles >= g.tiles:
+            return i64(0), i64(self.call.out_size[1])
+        first, last = (b.add(b.mul(t, i64(g.width - 1)), least(b, t, i64(g.large))) for t in tiles)
+        return first, last
+
+    def _finish(self, y: Any, group: Any, first: Any, k: int, row: Any, tiles: Range, panels: Range) -> None:
+        """Finishes some tiles of row `row` of image number `k` of a block: turns them, or runs the epilogue on the
+        panels of a unit."""
         b, v, c, g = self.b, self.v, self.call, self.plan
         (height, width), image, (to_pixel, to_image) = c.out_size, b.add(first, i64(k)), g.steps(c)
+        start, end = self._pixels(tiles)
         low, high = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)
         if c.channels_first:
             channel = offset(b, (image, c.groups * c.features), (group, c.features))
-            rows, columns = (b.add(channel, low), b.add(channel, high)), b.mul(row, i64(width))
-            place = v.at(y, (rows[0], height * width), (columns, 1))
-            b.call(self.planes, [v.element(self.strip, i64(k * to_image)), place, b.sub(high, low)])
-            self.finish(rows, (columns, b.add(columns, i64(width))))
+            rows, columns = (b.add(channel, low), b.add(channel, high)), b.add(b.mul(row, i64(width)), start)
+            place, strip = (
+                v.at(y, (rows[0], height * width), (columns, 1)),
+                v.at(self.strip, (k, to_image), (start, to_pixel)),
+            )
+            pixels = [] if g.unit_tiles >= g.tiles else [b.sub(end, start)]
+            b.call(self.planes, [strip, place, b.sub(high, low), *pixels])
+            self.finish(rows, (columns, b.add(columns, b.sub(end, start))))
             return
         pixel, channel = b.mul(offset(b, (image, height), (row, 1)), i64(width)), b.mul(group, i64(c.features))
         if c.passing:  # the result would start there
             self.replace_buffer(2, v.at(self.strip, (k, to_image), (pixel, -to_pixel)))
-        self.finish((pixel, b.add(pixel, i64(width))), (b.add(channel, low), b.add(channel, high)))
+        self.finish((b.add(pixel, start), b.add(pixel, end)), (b.add(channel, low), b.add(channel, high)))
 
-    def _row(self, x: Any, y: Any, group: Any, image: Any, row: Any, images: int, panels: Range) -> None:
-        """A row of the result in the images of a tile, whose rows of `x` these are."""
+    def _row(self, x: Any, y: Any, group: Any, image: Any, row: Any, images: int, some: Range, panels: Range) -> None:
+        """Some tiles of a row of the result in the images of a tile, whose rows of `x` these are."""
         b, v, c, g = self.b, self.v, self.call, self.plan
         top, first, last = meeting(b, c, 0, row)
         x_row = v.at(x, (top, c.a.strides[1]))
@@ -172,7 +188,10 @@ class DirectConvolution(Emission[Convolution, Tiling]):
 
                 repeat(b, *panels, 1, panel)
 
-            repeat(b, i64(low), i64(high), 1, tile)
+            if g.unit_tiles >= g.tiles:
+                repeat(b, i64(low), i64(high), 1, tile)
+            else:
+                repeat(b, greatest(b, some[0], i64(low)), least(b, some[1], i64(high)), 1, tile)
 
         tiles(g.width, 0, 0, g.large)
         if g.large < g.tiles:

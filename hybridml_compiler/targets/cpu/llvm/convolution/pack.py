@@ -161,11 +161,12 @@ def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, sy
     return e.over_units(row)
 
 
-def emit_planes_of_row(e: Emission[Any, Any], c: Convolution, pitch: int, turn: str) -> ir.Function:
-    """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features."""
-    function, b, v = e.helper("planes", [PTR, PTR, I64])
-    (source, target, live), (height, width) = function.args, c.out_size
-    turning, features = e.module.function(turn, TURN_TYPE), least(b, live, i64(pitch))
-    turn_lines(v, turning, source, pitch, i64(width), target, height * width, features, lines_first=False)
+def emit_planes_of_row(e: Emission[Any, Any], c: Convolution, pitch: int, turn: str, whole: bool = True) -> ir.Function:
+    """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features;
+    its number of pixels is one more argument where the row is not `whole`."""
+    function, b, v = e.helper("planes", [PTR, PTR, I64, *[I64] * (not whole)])
+    (source, target, live, *pixels), (height, width) = function.args, c.out_size
+    turning, features, [lines] = e.module.function(turn, TURN_TYPE), least(b, live, i64(pitch)), pixels or [i64(width)]
+    turn_lines(v, turning, source, pitch, lines, target, height * width, features, lines_first=False)
     b.ret_void()
     return function
