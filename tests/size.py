@@ -34,9 +34,9 @@ BUDGETS = {
     ),
     "hybridml_compiler/sizes": Budget(1000, "symbolic sizes and their guards"),
     "hybridml_compiler/ops": Budget(
-        8250,
+        8275,
         "special functions, linear algebra, Fourier transforms, sorts; formulas as one operation; sizes of routines; "
-        "complex numbers in kernels",
+        "complex numbers in kernels; the order of memory of results",
         "LU column by column, triangular systems by halves",
     ),
     "hybridml_compiler/graph": Budget(
@@ -61,10 +61,10 @@ BUDGETS = {
         900, "folders by handle, threads that Ctrl-C does not split; digests of sources"
     ),
     "hybridml_compiler": Budget(
-        43800, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
+        43850, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
     ),
     "tests": Budget(
-        45000,
+        45100,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph; transformations of loops; "
         "transforms and routines",
         "duplicate random programs; a helper module per pair of test files became tests/support; the second evaluator",

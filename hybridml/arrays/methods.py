@@ -255,9 +255,10 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
             fits = a.dtype is b.dtype and (op.complex_eager is None or a.dtype.kind != "c")
             if fits and (grad_is_off() or (self._node is None and other._node is None)):
                 apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
-                if apart and (a.size < LARGE or a.shape == b.shape):  # into the memory: no copy, no history
+                small = a.size < LARGE
+                if apart and (small or a.shape == b.shape):  # into the memory: no copy, no history
                     try:
-                        if a.size < LARGE or not (a.flags.writeable and compute_into(op, (a, b), a)):
+                        if small or not (a.flags.writeable and compute_into(op, (a, b), a)):
                             kernel(a, b, a)
                     except FLOAT_FLAGS:  # NumPy looks at the flags when all is written (overlapping memory aside)
                         pass

@@ -225,6 +225,8 @@ def _forward(op: Op) -> list[str]:
 
 def _keyed(op: Op, p: str) -> str:
     """Source of a parameter as part of a key, as `hash_key` and `size_key` have it, without the call."""
+    if p == "dtype" or type(op.params[p]) is bool:  # what is compared is no number
+        return p
     classes = f"sum({p}).__class__" if op.is_view else f"*map(type, {p})"
     return f"({p}, {classes}) if {p}.__class__ is tuple else _hash_key({p}) if {p}.__class__ in _keyed else {p}"
 

@@ -24,6 +24,7 @@ from ..once import once
 from ..ops.conversion import convert
 from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
+from ..ops.memory_order import order_of, order_of_result
 from ..ops.op import Op, hash_key
 from ..ops.table import OPS
 from .strided import Form, first_element, form_of, viewed
@@ -80,17 +81,21 @@ _MOST_WAYS = 4096
 
 
 def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
-    """The function that computes a row on arrays as these; None for NumPy's."""
+    """The function that computes a row on arrays as these; None where it is NumPy's until they have come more often."""
     if may_grow(op) and np.broadcast(*arrays).size < LARGE:
-        return None
-    order = _order_of_result(arrays) if op.kind == "elementwise" else None
+        return _by_numpy(op, params)
+    order = order_of_result(arrays) if op.kind == "elementwise" else None
     if order is not None:  # the result lies as NumPy's
         return _turned(op, order, arrays, params)
     fits = has_kernels(op) and len(arrays) < LISTED and _takes(op, arrays) and all([_is_readable(a) for a in arrays])
     if not fits or not _compiler():
-        return None
+        return _by_numpy(op, params)
     pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
     return _of_signature(op, arrays, params) if pointwise is None else _new_result(arrays[0].shape, *pointwise)
+
+
+def _by_numpy(op: Op, params: Mapping[str, Any]) -> _Way:
+    return lambda arrays: op.run(arrays, params)
 
 
 def created(op: Op, params: Mapping[str, Any]) -> Callable[[], np.ndarray] | None:
@@ -102,15 +107,15 @@ def created(op: Op, params: Mapping[str, Any]) -> Callable[[], np.ndarray] | Non
     return None if way is None else lambda: way(())
 
 
-def _turned(op: Op, order: Sequence[int], arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
+def _turned(op: Op, order: Sequence[int], arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way:
     """The function that computes a row on operands with their axes in this order, and turns the result back."""
     back = np.argsort(order)
 
     def turned(a: np.ndarray) -> np.ndarray:
         return a.reshape((1,) * (len(order) - a.ndim) + a.shape).transpose(order) if a.ndim else a
 
-    if _order_of_result([turned(a) for a in arrays]) is not None:
-        return None
+    if order_of_result([turned(a) for a in arrays]) is not None:
+        return _by_numpy(op, params)
 
     def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
         found: np.ndarray = compute(op, [turned(a) for a in arrays], params).transpose(back)
@@ -158,26 +163,6 @@ def contiguous(array: np.ndarray) -> np.ndarray:
     way = _of_signature(_positive, [array], {})
     found: np.ndarray = np.ascontiguousarray(array) if way is None else way([array])
     return found
-
-
-def _order_of_result(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
-    """The axes of NumPy's result, the one with the longest steps first; None where that is their order.
-
-    Results of convolutions lie with channels last, and what is computed of them does.
-    """
-    if all([a.flags.c_contiguous for a in arrays]):
-        return None
-    modes: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
-    kinds: Any = [None] * len(arrays) + [np.bool_]
-    made = np.nditer((*arrays, None), ["zerosize_ok"], modes, kinds, order="K").operands[-1]
-    return _longest_first(made)
-
-
-def _longest_first(array: np.ndarray) -> tuple[int, ...] | None:
-    """The axes from the one with the longest steps on; None where that is their order."""
-    longer = [k for k, n in enumerate(array.shape) if n != 1]
-    order = sorted(longer, key=lambda k: -array.strides[k])
-    return None if order == longer else (*[k for k in range(array.ndim) if k not in longer], *order)
 
 
 def _takes(op: Op, arrays: Sequence[np.ndarray]) -> bool:
@@ -315,7 +300,7 @@ def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any
         return None
     found = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, forms, params))
     if found is None:
-        return None
+        return _by_numpy(op, params)
     program, back = found
     if all([a.flags.c_contiguous for a in arrays]):
         return lambda arrays: program(arrays)[0]
@@ -352,7 +337,7 @@ def _program(op: Op, arrays: Sequence[np.ndarray], forms: Sequence[Form | None],
         made = np.asarray(op.run(arrays, params))
         if any([np.may_share_memory(made, a) for a in arrays]):
             return None
-        order = _longest_first(made)
+        order = order_of(made)
     inputs, operands = [], []
     for a, form in zip(arrays, forms, strict=True):
         x = input_node(Aval(a.shape if form is None else form.dense, a.dtype))

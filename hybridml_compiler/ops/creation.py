@@ -285,6 +285,7 @@ def _triangle(name: str, kept: str, numpy_function: Any, words: str) -> Op:
         eager=numpy_function,
         lower=lower,
         vjp=(lambda g, k: getattr(g, name)(k=k),),
+        memory_order="operands",
         samples=cases(([(4, 4)], {}), ([(2, 3, 5)], {"k": 1}), ([(5, 3)], {"k": -2}), ([(0, 3)], {})),
         error_samples=lambda: (fails(ShapeError, f"{name}: needs at least 2 dimensions", (3,)),),
         method=name,

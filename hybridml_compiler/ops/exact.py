@@ -24,6 +24,7 @@ def _of_integers(name: str, ufunc: np.ufunc, doc: str) -> Op:
         infer=lambda x, y: Aval(broadcast(name, x, y), x.dtype, x.weak and y.weak),
         eager=lambda x, y: np.asarray(ufunc(x, y)),
         vjp=(None, None),
+        memory_order="operands",
         samples=samples.elementwise(2, (-2.0, 2.0), "integer"),
         error_samples=lambda: (
             fails(ShapeError, f"{name}: shapes", np.zeros((2, 3), int), np.zeros(4, int)),
@@ -65,6 +66,7 @@ ldexp: Op = Op(
     infer=_ldexp_infer,
     eager=_ldexp,
     vjp=(lambda g, exponent: ldexp(g, exponent), None),
+    memory_order="operands",
     samples=_ldexp_samples,
     error_samples=lambda: (
         fails(DTypeError, "ldexp: the exponent must be integers", (2,), (2,)),
@@ -92,6 +94,7 @@ frexp = Op(
     infer=lambda x: (x, Aval(x.shape, dtypes.int32)),
     eager=_frexp,
     vjp=(_frexp_rule,),
+    memory_order="operands",
     samples=lambda rng: (
         *(Sample((floats(rng, (3, 4), (0.6, 0.9), dtype),), grad=dtype == "f8") for dtype in ("f8", "f4")),
         Sample((np.array([0.0, -0.0, -6.0, 1e-310, 1.0, 0.1]),), grad=False),
@@ -120,6 +123,7 @@ python_power = Op(
     fails=True,
     eager=_python_power,
     vjp=(None, None),
+    memory_order="operands",
     samples=samples.elementwise(2, (0.5, 2.0), "float", edges=False),
     error_samples=lambda: (
         fails(ShapeError, "python_power: shapes", (2, 3), (4,)),

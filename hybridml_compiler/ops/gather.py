@@ -226,6 +226,7 @@ take_along_axis = Op(
         ),
         None,
     ),
+    memory_order="operands",
     samples=cases(
         ([(3, 4), np.array([[0], [3], [-1]])], {}),
         ([(3, 4), np.array([[2, 0, 0, -3], [1, 1, 2, 0]])], {"axis": 0}),
@@ -324,6 +325,7 @@ one_hot = Op(
         s, s.eq(s.cast(indices(i[:-1]), dtypes.int64), i[-1]), dtypes.bool_, dtype
     ),
     vjp=(None,),
+    memory_order="operands",
     covers=("indices",),
     samples=cases(
         ([np.array([[0, 2], [1, -1]])], {"num_classes": 3}),

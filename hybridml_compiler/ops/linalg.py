@@ -273,6 +273,7 @@ matrix_exp = Op(
     fails=True,
     eager=lapack("matrix_exp", _matrix_exp, _matrix_exp, singular),
     vjp=(_exp_rule,),
+    memory_order="operands",
     samples=samples(
         *(([(None, shape)], {}) for shape in [(3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2)]),
         ([(lambda rng, shape: rng.normal(size=shape) * np.array([1e-3, 1.0, 9.0])[:, None, None], (3, 2, 2))], {}),

@@ -131,6 +131,7 @@ sort = Op(
     infer=lambda x, axis, descending: Aval(x.shape if axis_index("sort", axis, x) >= 0 else (), x.dtype),
     eager=_sort_eager,
     vjp=(_sort_rule,),
+    memory_order="operands",
     samples=cases(
         *_CASES, values=[([_TIES], {}), ([_EDGES], {}), ([_EDGES], {"descending": True})], dtypes="f8 f4 i4 u1 ? c16"
     ),

@@ -7,7 +7,6 @@ the operation itself says what it is: it runs on arrays of at most two elements 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,6 +16,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.sizes.dims import hints
 from hybridml_compiler.sizes.values import at_hand
 
@@ -36,15 +36,6 @@ def stand_in(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...] | None =
         strides[axis] = step
         step *= max(1, shape[axis])
     return _strided(np.empty(1, dtype), shape, strides)
-
-
-def order_of(array: np.ndarray) -> tuple[int, ...] | None:
-    """Axes from the largest stride to the least; None for C order, which axes of one element do not disturb."""
-    if array.flags.c_contiguous:
-        return None
-    order = tuple(sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]) if array.shape[k] > 1 else math.inf))
-    moving = [k for k in order if array.shape[k] > 1]
-    return None if moving == sorted(moving) else (*[k for k in range(array.ndim) if array.shape[k] <= 1], *moving)
 
 
 def _is_plain(array: np.ndarray) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from hybridml_compiler.errors import CompileError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
@@ -24,7 +25,6 @@ from ...core.proxies.base import concrete_value
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
-from ..capture.alias_layout import order_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer

@@ -28,9 +28,9 @@ class CpuExecutable(Executable):
     def __init__(self, program: Loaded, interface: Interface) -> None:
         super().__init__(program, interface)
         self.step, self._library = program.library.address(STEP), program.library
-        self._arena: Arena | None = None  # of calls of `run`
+        self._arenas: list[Arena] = []  # of calls of `run`: none while one is in it
         self._shared: Arena | None = None  # of entries
-        self._busy = lock()
+        self._sharing = lock()
 
     def run(self, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
         if self.shapes is not None:
@@ -58,17 +58,14 @@ class CpuExecutable(Executable):
     def _step(
         self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena_bytes: int, *table: int
     ) -> Sequence[np.ndarray] | None:
-        alone = self._busy.acquire(blocking=False)
-        try:  # a second thread gets an arena of its own
-            arena = self._arena if alone else None
-            if arena is None or arena.nbytes < arena_bytes:
-                arena = entry_spec.arena(arena_bytes)
-                if alone:
-                    self._arena = arena
-            status = call_with_arrays(self.step, (arena.address, *table), (*arrays, *results))
-        finally:
-            if alone:
-                self._busy.release()
+        try:
+            arena = self._arenas.pop()
+        except IndexError:  # the first call, or a second thread, which gets one of its own
+            arena = None
+        if arena is None or arena.nbytes < arena_bytes:
+            arena = entry_spec.arena(arena_bytes)
+        status = call_with_arrays(self.step, (arena.address, *table), (*arrays, *results))
+        self._arenas[:] = [arena]  # no lock, which an interrupt at the wrong place would leave held
         if not status:
             return results
         reraise(status)
@@ -77,7 +74,7 @@ class CpuExecutable(Executable):
     def shared_arena(self, nbytes: int) -> Arena:
         """An arena of at least so many bytes for a native entry: all share one, or the last of a few, each twice as
         large as the one before."""
-        with self._busy:
+        with self._sharing:
             before = self._shared
             if before is None or before.nbytes < nbytes:
                 self._shared = entry_spec.arena(max(nbytes, 0 if before is None else 2 * before.nbytes))

@@ -11,6 +11,7 @@ import numpy as np
 from .... import dtypes
 from ....loops.ir import ANY_LENGTH
 from ....once import once
+from ....ops.memory_order import order_of_result
 from ....ops.random import random_bits
 from ..runtime.allocation import empty
 from .pointwise import Pointwise, compile_pointwise
@@ -28,6 +29,10 @@ def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
     if len(arrays) > 1 and any(a.shape != shape for a in arrays):
         arrays = tuple(np.broadcast_arrays(*arrays))
         shape = arrays[0].shape
+    order = order_of_result(arrays)
+    if order is not None:  # the result lies as NumPy's would
+        dense = [np.ascontiguousarray(a.transpose(order)) for a in arrays]
+        return transcendental(name, *dense).transpose(np.argsort(order))
     kernel, result = elementary(name, first.dtype.char, len(arrays))
     out = empty(shape, result)
     # native code reads the array structs: a NumPy scalar must not get through
