@@ -173,7 +173,7 @@ def counter() -> Any:
         @style
         def f(x: hm.Tensor) -> hm.Tensor:
             log.steps += 1
-            return x * log.steps
+            return x * sum(range(log.steps))
 
         return f, lambda: log.steps
 

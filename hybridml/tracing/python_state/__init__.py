@@ -10,6 +10,7 @@ mutation_epoch.py       a counter that moves when a watched attribute is assigne
 captured_scalars.py     numbers around a function as inputs of its program
 captured_containers.py  numbers in dicts, lists and tuples as inputs
 promoted_ints.py        ints, and numbers in attributes, that become inputs at their second value
+updated_scalars.py      numbers that the function itself updates: counters, sums of losses
 scalar_source.py        where a captured number comes from
 mutations.py            variables that a function assigns, containers that it changes
 side_effects.py         what no guard sees: random numbers, iterators, clocks, output

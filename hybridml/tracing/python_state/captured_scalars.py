@@ -33,9 +33,10 @@ from .classes import class_of
 from .guard_types import CellGuard, Guard, ItemGuard, TupleItemGuard, TupleRestGuard
 from .guards import Watch
 from .libraries import is_library_class
-from .mutations import uses
+from .mutations import Mutation, is_plain, uses
 from .promoted_ints import Integers
 from .scalar_source import ScalarSource
+from .updated_scalars import updated_scalars
 
 # Code that says one of these may read an attribute past the class of its object, or look at the class itself.
 _PAST_THE_CLASS = frozenset(
@@ -50,9 +51,10 @@ def scalar_sources(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarS
     if watch.reflects() or "globals" in watch.names:
         return []
     kinds = (float,) if seen is None else (float, int, tuple)
+    moving = [] if seen is None else updated_scalars(watch, seen)
     candidates = [g for g in watch.guards if isinstance(g, ItemGuard | CellGuard) and type(g.value) in kinds]
     if not candidates:
-        return []
+        return _numbered(moving)
     stored = _stored(watch)
     leads = _Leads(fn, watch)
 
@@ -76,9 +78,14 @@ def scalar_sources(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarS
             if seen is not None and seen.is_fixed(scalar.holder, scalar.name):
                 continue
             if not scalar.is_new or (seen is not None and seen.other(scalar.holder, scalar.name, scalar.guard.value)):
-                scalar.index = len(found)
                 found.append(scalar)
     _take(found, watch)
+    return _numbered([*found, *moving])
+
+
+def _numbered(found: list[ScalarSource]) -> list[ScalarSource]:
+    for k, scalar in enumerate(found):
+        scalar.index = k
     return found
 
 
@@ -240,21 +247,32 @@ def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, typ
     return copy
 
 
-def lift(tracer: Tracer, found: list[ScalarSource]) -> tuple[list[tuple[ScalarSource, Any]], Copies]:
-    """The stand-in of each variable and attribute in this trace: a number, or a copy of a container with numbers."""
+Lifted = list[tuple[ScalarSource, Any]]
+
+
+def lift(tracer: Tracer, found: list[ScalarSource]) -> tuple[Lifted, Copies, Lifted]:
+    """The stand-in of each variable and attribute in this trace: a number, or a copy of a container with numbers; and
+    those of updated numbers."""
     make = {float: tracer.lift_float, int: tracer.lift_integer}
     proxies = [(p, make[p.kind]("scalar", p.index, p.read(), p.name, p)) for p in found]
     copies = Copies([(p, number) for p, number in proxies if p.ways is not None])
-    return [(p, number) for p, number in proxies if p.ways is None] + copies.shown, copies
+    fixed = [(p, number) for p, number in proxies if p.ways is None and not p.updated]
+    return fixed + copies.shown, copies, [(p, number) for p, number in proxies if p.updated]
 
 
-def settle(found: list[ScalarSource], tracer: Tracer, used: set[int], watch: Watch) -> list[ScalarSource]:
+def settle(
+    found: list[ScalarSource], tracer: Tracer, used: set[int], watch: Watch, effects: Sequence[Mutation]
+) -> list[ScalarSource]:
     """The scalars that stay captured: those that the program computes with, if it never looked at them. `used`: their
-    indices. The others are guarded."""
+    indices. The others are guarded. Calls repeat what the function assigns to those that stay."""
     looked_at = {i.index for i in tracer.inputs if i.kind == "scalar" and i.node in tracer.looked_at}
-    keep = [p for p in found if p.index in used and p.index not in looked_at]
+    keep = [p for p in found if (p.updated or p.index in used) and p.index not in looked_at]
+    slots = {p.slot for p in keep if p.updated}
+    for effect in effects:
+        effect.repeats = effect.repeats or (effect.slot in slots and is_plain(effect.value))
+    assigned = {effect.slot for effect in effects}
     for p in found:
-        if p not in keep:
+        if p not in keep and not (p.updated and p.slot in assigned):
             watch.free.append(type(p.guard)(p.guard.owner, p.guard.key, p.read()))
     return keep
 

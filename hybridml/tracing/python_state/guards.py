@@ -199,6 +199,10 @@ class Watch:
         """Every object that was reached."""
         return self._keep
 
+    def are_variables(self, owner: Any) -> bool:
+        """Whether a dict has the global variables of a function that was reached."""
+        return any(f.__globals__ is owner for f in self.functions)
+
     def count(self, cls: type) -> int:
         """Number of objects of a class that were reached."""
         return sum(isinstance(value, cls) for value in self._keep)

@@ -37,6 +37,7 @@ from .guard_types import (
 )
 from .guards import Watch
 from .reads import ABSENT, put_keys
+from .scalar_source import Slot
 from .side_effects import SideEffects, Undone
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -57,6 +58,7 @@ class Mutation:
     put: Callable[[Any], None]
     take_back: Callable[[], None] | None
     repeats: bool  # compiled calls can do it
+    slot: Slot | None = None  # that is assigned
     array: np.ndarray | None = None  # whose elements it writes
 
     def __str__(self) -> str:
@@ -96,14 +98,17 @@ def _by_container(guards: Iterable[Guard]) -> Iterable[tuple[Any, list[Guard]]]:
     return groups.values()
 
 
-def _slot(
-    watch: Watch, name: str, value: Any, put: Callable[[Any], None], take_back: Callable[[], None] | None
-) -> Mutation:
-    """The assignment of a name, repeated by calls where the code does nothing else with it."""
-    found = list(uses(watch.codes, name))
-    only_stored = bool(found) and all(use.kind == "store" for use in found)
+def _assigned(
+    watch: Watch, name: str, slot: Slot, value: Any, put: Callable[[Any], None], take_back: Callable[[], None] | None,
+    container: str = "",
+) -> Mutation:  # fmt: skip
+    """The assignment of a name, or of an item of a container, repeated by calls where the code does nothing else with
+    it."""
+    found = list(uses(watch.codes, container or name))
+    only_stored = bool(found) and all(use.kind == ("item" if container else "store") for use in found)
     repeats = only_stored and not watch.reflects() and is_plain(value)
-    return Mutation(name, _line(watch, name), value, put, take_back, repeats)
+    where = found[0].where if container and found else _line(watch, name)
+    return Mutation(name, where, value, put, take_back, repeats, slot)
 
 
 def _entries(
@@ -150,7 +155,9 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
             put(was)
 
     if key in owner:
-        return _slot(watch, str(key), owner[key], put, take_back)
+        is_item = isinstance(owner, dict) and id(owner) not in watch.owners and not watch.are_variables(owner)
+        container = watch.name_of(owner) if is_item else ""
+        return _assigned(watch, str(key), (id(owner), real), owner[key], put, take_back, container)
     return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
 
 
@@ -169,7 +176,7 @@ def _other(watch: Watch, guard: Guard) -> Mutation:
         now, take_back = guard.renewed(), partial(guard.put, guard.assigned)
         if now is None:
             return Mutation(guard.name, _line(watch, guard.name), None, lambda _: guard.drop(), take_back, False)
-        return _slot(watch, guard.name, now.assigned, guard.put, take_back)
+        return _assigned(watch, guard.name, (id(guard.owner), guard.key), now.assigned, guard.put, take_back)
     name = watch.name_of(guard.owner) if isinstance(guard, ElementsGuard | LayoutGuard) else guard.name
     return _whole(watch, name, guard)
 
@@ -180,7 +187,7 @@ def _whole(watch: Watch, name: str, guard: Guard) -> Mutation:
         return Mutation(name, _line(watch, name), None, _nothing, None, False)
     array = guard.owner if isinstance(guard, ElementsGuard) and isinstance(guard.owner, np.ndarray) else None
     take_back = partial(guard.put, guard.value)
-    return Mutation(name, _line(watch, name), guard.now(), guard.put, take_back, False, array)
+    return Mutation(name, _line(watch, name), guard.now(), guard.put, take_back, False, array=array)
 
 
 def _container(watch: Watch, c: Any, changed: list[Guard]) -> Mutation:
@@ -218,7 +225,7 @@ def is_plain(value: Any) -> bool:
 
 @record
 class Use:
-    kind: str  # "load", "store", "append", "change"
+    kind: str  # "load", "store", "append", "change", "item" (one is assigned)
     where: str
 
 
@@ -238,6 +245,8 @@ def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
                 after = found[k + 1] if k + 1 < len(found) else None
                 method = after.argval if after is not None and after.opname in ("LOAD_METHOD", "LOAD_ATTR") else None
                 kind = "append" if method in _APPENDS else "change" if method in _CHANGES else "load"
+                if [i.opname.partition("_")[0] for i in found[k + 1 : k + 3]] == ["LOAD", "STORE"]:
+                    kind = "item" if found[k + 2].opname == "STORE_SUBSCR" else kind
                 yield Use(kind, describe_line(code.co_filename, line))
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from ...core import pytree
+from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor
 from .libraries import is_library
 
-_ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, np.dtype, Tensor, type)
+_ATOMS = (Proxy, bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, np.dtype, Tensor, type)
 roots: dict[str, Any] = {}  # what code reaches through the library itself, by name: the default generator
 
 _MOST = 20000  # objects that are looked at, as in guards.py

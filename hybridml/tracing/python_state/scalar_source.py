@@ -11,8 +11,9 @@ from typing import Any
 from hybridml_compiler.record import record
 
 from ...core.proxies.integer import LARGEST
-from .guard_types import Guard
+from .guard_types import AttributeGuard, Guard
 
+Slot = tuple[int, Any]  # the id of what has a value, and its name or key there
 Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is there
 
 
@@ -39,8 +40,12 @@ class ScalarSource:
     owner: Any = None  # of an item of a tuple: what holds the tuple
     readers: Sequence[types.FunctionType] = ()  # of a variable, with whatever leads to them
     index: int = -1
+    updated: bool = False  # by the function itself (see updated_scalars.py)
+    value: Any = None  # of an updated number, while a stand-in is in its place
 
     def read(self) -> Any:
+        if self.value is not None:
+            return self.value
         try:
             return self.guard.now()
         except (ValueError, IndexError):  # an empty cell, a shorter list
@@ -62,9 +67,20 @@ class ScalarSource:
     def holder(self) -> Any:
         if self.owner is not None:
             return self.owner
-        return self.cell if self.cell is not None else self.guard.container
+        return self.cell if self.cell is not None else self.guard.owner
 
     @property
     def is_new(self) -> bool:
-        """Whether it is captured at its second value."""
-        return self.kind is int or self.obj is not None or self.container is not None
+        """Whether it is captured at its second value, or only if the function takes a stand-in for it."""
+        return self.updated or self.kind is int or self.obj is not None or self.container is not None
+
+    @property
+    def slot(self) -> Slot:
+        return id(self.guard.owner), self.guard.key
+
+    def put(self, value: Any) -> None:
+        """Assigns a value, where the function itself would."""
+        if isinstance(self.guard, AttributeGuard):
+            self.guard.put(value)
+        else:
+            self.guard.owner[self.guard.key] = value

@@ -22,6 +22,7 @@ from ...core.context import grad_is_off, no_grad
 from ...core.device_tensor import wrapped
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import concrete_value
+from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
@@ -172,7 +173,7 @@ class CompiledPath(PathEnd):
         if is_dim(leaf):
             return Result("size", -1, leaf)
         given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
-        leaf = tensor_of(given)
+        leaf = given._number._tensor if type(given) is IntProxy else tensor_of(given)
         if not issubclass(type(leaf), Tensor):
             return Result("value", -1, concrete_value(leaf))
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf

@@ -37,6 +37,7 @@ from ..python_state.mutations import PLAIN, Mutation, find, is_plain
 from ..python_state.names import Names, arguments, changed
 from ..python_state.promoted_ints import Integers
 from ..python_state.side_effects import SideEffects
+from ..python_state.updated_scalars import placed
 from ..run.compiled_path import (
     CompiledPath,
     array_of,
@@ -162,7 +163,7 @@ class Entry:
         there = [(-1 - len(whole) - k, c) for k, c in enumerate(filter(pytree.is_container, self.watch.reached()))]
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
-        proxies, contained = lift(tracer, self.scalars)
+        proxies, contained, moving = lift(tracer, self.scalars)
         seen_as = partial(patches, self.watch.functions, self.watch.names)
         with seen_as():
             fn = over(self.fn, proxies, self.watch, tracer.copies)
@@ -194,7 +195,7 @@ class Entry:
         def trace() -> CompiledPath:
             try:
                 with hidden:
-                    with seen_as(), seen_in(tracer, proxies):
+                    with seen_as(), seen_in(tracer, proxies), placed(moving):
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
                         if observer is not None:  # it holds all that there was
@@ -247,7 +248,7 @@ class Entry:
                 raise
             raise NotGeneralizable(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
         used = {i.index for o in (compiled, *self.paths) for i in o.inputs if i.kind == "scalar"}
-        self.scalars = settle(self.scalars, tracer, used, self.watch)
+        self.scalars = settle(self.scalars, tracer, used, self.watch, compiled.effects)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
         self.pinned |= looked_at & self.integers
         arrays: Container[int] = ()
