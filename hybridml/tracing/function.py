@@ -146,7 +146,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         leaves.given = args, kwargs
         structure = pytree.flatten(leaves.given, leaves, {})
         given, objects = signature(structure, leaves)
-        key = self._integers.key(given)
+        given, key = self._key(given, leaves)
         failed, why = None, ""
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
@@ -188,6 +188,15 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._entries.setdefault(key, []).insert(0, failed)
             self._report_eager(f"cannot be traced ({why}): calls like this one run eagerly")
         return out
+
+    def _key(self, given: Fields, leaves: list[Any]) -> tuple[Fields, Fields]:
+        """The signature of a call, and the one by which its programs are known. Ints become positions where no program
+        is for their value."""
+        key = self._integers.key(given)
+        if key in self._entries:
+            return given, key
+        given = self._integers.placed(given, leaves)
+        return given, self._integers.key(given)
 
     def _other_sizes(self, key: Fields) -> list[Entry]:
         """The entry with symbolic sizes that takes a new signature, or None."""
@@ -275,7 +284,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         leaves.given = args, kwargs
         structure = pytree.flatten(leaves.given, leaves, {})
         given, objects = signature(structure, leaves)
-        key = self._integers.key(given)
+        given, key = self._key(given, leaves)
         on = None
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
@@ -300,8 +309,7 @@ class TracedFunction(Introspection, Generic[P, R]):
     ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
         """Traces a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
-            given = Signature.of(fields)
-            key = Signature.of(self._integers.key(given))
+            given, key = map(Signature.of, self._key(fields, leaves))
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
                     path, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
@@ -335,7 +343,7 @@ class TracedFunction(Introspection, Generic[P, R]):
     def _entry(self, key: Signature, objects: list[Any], sized: Sized | None = None) -> Entry:
         return Entry(
             self._fn, self._name, self._backend, objects, self._strict, sized, key.integers, self._integers,
-            key.doubles,
+            key.doubles, key.positions,
         )  # fmt: skip
 
     def _compiled(
@@ -347,7 +355,10 @@ class TracedFunction(Introspection, Generic[P, R]):
         try:
             return *self._compile(given, key, entry, structure, leaves, known), entry
         except NotGeneralizable:
-            plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict, doubles=entry.doubles)
+            plain = Entry(
+                self._fn, self._name, self._backend, entry.objects, self._strict, doubles=entry.doubles,
+                positions=entry.positions,
+            )  # fmt: skip
             try:
                 found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
             except (RunEagerly, NotCacheable):
@@ -394,6 +405,8 @@ class TracedFunction(Introspection, Generic[P, R]):
             if entry in entries:
                 entries.remove(entry)
             key = self._integers.fix(given, entry.pinned)
+            if type(self._families) is Families:
+                self._families.traced(self._integers.place(given, entry.pinned), entry)
             entries = self._entries.setdefault(key, [])
         if entry not in entries:
             entries.insert(0, entry)

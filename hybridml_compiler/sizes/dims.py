@@ -176,8 +176,8 @@ class Dim:
     def __bool__(self) -> bool:
         return self != 0
 
-    def __hash__(self) -> int:
-        return self._hash
+    def __hash__(self) -> int:  # a user's dict has the number as its key
+        return hash(number(self)) if _asked_by_user() else self._hash
 
     # ---- a number is asked for
 
@@ -223,7 +223,8 @@ class Dim:
 
 
 def _asked_by_user() -> bool:
-    """Whether a user's line wants the text of a size, which is that of its number; to the framework it is a formula."""
+    """Whether a user's line wants the text or the hash of a size, which is that of its number; to the framework it is a
+    formula."""
     if collector.get() is None or structurally.get():
         return False
     return not is_internal(sys._getframe(2).f_code.co_filename)

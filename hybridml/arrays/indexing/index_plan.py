@@ -19,7 +19,7 @@ from hybridml_compiler.errors import ArgumentError, MaskError, OutOfBoundsError,
 from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record, replace
-from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
+from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic, same
 
 from ...core.device_tensor import transfer
 from ...core.proxies.scalar import tensor_of
@@ -51,7 +51,8 @@ class Plan:
 
     def is_whole(self, shape: tuple[int, ...]) -> bool:
         """Whether the slices take all of x as it is."""
-        return self.stops == shape and not any(self.starts) and all(step == 1 for step in self.steps)
+        ends = zip((*self.starts, *self.stops), (*(0 for _ in shape), *shape), strict=True)
+        return all(same(a, b) for a, b in ends) and all(step == 1 for step in self.steps)  # no question about a size
 
 
 def is_basic(key: Any) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.sizes.dims import is_dim
+
 from ..tensor import Tensor
 
 
@@ -87,6 +89,13 @@ class NumberProxy(Proxy):
         if not hasattr(self._kind, name):
             raise AttributeError(f"'{self._kind.__name__}' object has no attribute {name!r}")
         return getattr(self._concrete(), name)
+
+
+def plain_key(key: Any) -> Any:
+    """The key of a dict without proxies and symbolic sizes, on whose numbers the program is specialized."""
+    if type(key) is tuple:
+        return tuple(map(plain_key, key))
+    return int(key) if is_dim(key) else concrete_value(key)
 
 
 def concrete_value(value: Any) -> Any:

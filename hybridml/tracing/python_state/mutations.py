@@ -22,7 +22,7 @@ from hybridml_compiler.errors import describe_line
 from hybridml_compiler.record import record
 
 from ...core import pytree
-from ...core.proxies.base import concrete_value
+from ...core.proxies.base import plain_key
 from ...core.tensor import Tensor
 from .bytecode import instructions
 from .guard_types import (
@@ -134,7 +134,7 @@ def _entries(
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
     """Mutation of a dict's entry: a global variable, an attribute (of a class, too), or a key."""
 
-    real = concrete_value(key)  # a number of the trace: its value is known since it has been hashed
+    real = plain_key(key)  # a number of the trace: its value is known since it has been hashed
 
     def put(value: Any) -> None:
         if isinstance(owner, dict):
@@ -163,7 +163,7 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
 
 def _order(watch: Watch, owner: Any, guard: KeysGuard) -> Iterator[Mutation]:
     """Mutation of the order of the keys that a dict still has."""
-    was, now = ([concrete_value(key) for key in keys] for keys in (guard.value, guard.now()))
+    was, now = ([plain_key(key) for key in keys] for keys in (guard.value, guard.now()))
     before, after = set(was), set(now)
     if any(map(is_not, filter(after.__contains__, was), filter(before.__contains__, now))):
         name, take_back = watch.name_of(owner), partial(put_keys, owner, was)

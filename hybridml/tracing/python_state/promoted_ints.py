@@ -3,8 +3,9 @@ value, as a size becomes a symbol.
 
 The first value is compiled for itself: most ints never change, and many steer the program. Where another one comes, the
 function is traced with an `IntProxy` in its place. If Python looks at the value in that trace,
-the program is for this value, as every later one is, and the int stays a part of the signature (of an argument) or a
-guarded value (of a global variable, a closure cell, an attribute).
+the program is for this value. An argument that is not negative is then taken for a position, `x[:n]`, and comes to
+later programs as the length of an array, whose sizes become symbols; any other stays a part of the signature, and a
+global variable, a closure cell or an attribute a guarded value.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.record import record
 
 from ...core.proxies.integer import LARGEST
-from ..specialize.signature import Fields, Signature, ValueSpec
+from ..specialize.signature import Fields, Position, Signature, ValueSpec
 from .guard_types import elements_guard
 from .guards import Watch
 from .scalar_source import ScalarSource
@@ -44,6 +46,7 @@ class Integers:
         # Arrays by their id: what they held when a program was traced, and that program.
         self._arrays: dict[int, tuple[np.ndarray, bytes, Any]] = {}
         self._only_inputs: set[int] = set()
+        self._positions: dict[Any, set[int]] = {}  # leaves that come as lengths, by the structure of the arguments
 
     def clear(self) -> None:
         self.__init__()  # type: ignore[misc]
@@ -76,6 +79,21 @@ class Integers:
         family.fixed.update(leaves)
         family.promoted -= family.fixed
         return raw.without_integers(family.promoted)
+
+    def place(self, raw: Signature, leaves: Iterable[int]) -> Signature:
+        """Lets arguments be lengths of arrays in later calls; returns what the signature of this one is then."""
+        self._positions.setdefault(raw.structure, set()).update(leaves)
+        return Signature.of(self.placed(raw, [None] * len(raw.specs)))
+
+    def placed(self, fields: Fields, leaves: list[Any]) -> Fields:
+        """The signature with the positions of a call, which become arrays among its leaves."""
+        structure, given, *rest = fields
+        specs = list(given)
+        for k in self._positions.get(structure, ()):
+            kind, *value = specs[k]
+            if kind is int and value and 0 <= value[0] <= Position.MOST:
+                specs[k], leaves[k] = (Position, (value[0],), dtypes.uint8, None), Position.array(value[0])
+        return (structure, tuple(specs), *rest)
 
     # -- what lies around the function
 

@@ -21,7 +21,7 @@ from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.device_tensor import wrapped
 from ...core.proxies.array import ArrayProxy
-from ...core.proxies.base import concrete_value
+from ...core.proxies.base import concrete_value, plain_key
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
@@ -346,7 +346,7 @@ def _plain_keys(s: pytree.Structure) -> pytree.Structure:
     """A structure without numbers of the trace, whose values are known when they have become keys."""
     if s.kind is None or s.kind is pytree.Again:
         return s
-    keys = tuple([concrete_value(key) for key in s.keys])
+    keys = tuple([plain_key(key) for key in s.keys])
     return s._replace(keys=keys, children=tuple(map(_plain_keys, s.children)))
 
 

@@ -63,7 +63,7 @@ class Entry:
     def __init__(
         self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
         sized: Sized | None = None, integers: frozenset[int] = frozenset(), seen: Integers | None = None,
-        doubles: frozenset[int] = frozenset(),
+        doubles: frozenset[int] = frozenset(), positions: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
         self.sized = sized  # where sizes are symbolic
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
@@ -71,6 +71,7 @@ class Entry:
         self.scalars = scalar_sources(fn, self.watch, seen)  # of numbers that are inputs
         self.integers, self.seen = integers, seen  # ints among the arguments that are inputs; those around it
         self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
+        self.positions = positions  # ints among the arguments that come as lengths of arrays
         self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
         self.not_zero: list[Input] = []  # numbers that others are divided by
         self.root: ValueBranch | CompiledPath | None = None
@@ -130,7 +131,16 @@ class Entry:
         """A second entry for the same inputs, which traces the same nodes."""
         sized = None if self.sized is None else Sized(self.sized.pattern)
         other = Entry(
-            self.fn, self.name, self.backend, self.objects, self.strict, sized, self.integers, self.seen, self.doubles
+            self.fn,
+            self.name,
+            self.backend,
+            self.objects,
+            self.strict,
+            sized,
+            self.integers,
+            self.seen,
+            self.doubles,
+            self.positions,
         )
         other.scalars, other.nodes = self.scalars, self.nodes
         return other
@@ -150,6 +160,8 @@ class Entry:
         shadows = [
             tracer.lift_integer("argument", k, leaf, label, double=k in self.doubles)
             if k in self.integers
+            else tracer.argument(k, leaf, adopt(leaf), label).shape[0]
+            if k in self.positions
             else tracer.lift_float("argument", k, leaf, label, double=True)
             if k in self.doubles and type(leaf) is float
             else np.int64(leaf)

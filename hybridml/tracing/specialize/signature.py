@@ -48,7 +48,21 @@ class ArraySpec(NamedTuple):
     order: Order | None
 
     def __str__(self) -> str:
+        if self.kind is Position:
+            return str(self.shape[0])
         return f"array of {self.dtype}{list(self.shape)}{' permuted' if self.order else ''}"
+
+
+class Position:
+    """Kind of an int among the arguments that comes to the program as the length of an array: a place or a size, which
+    can be a symbol as sizes are (see promoted_ints.py)."""
+
+    MOST = 1 << 16
+
+    @staticmethod
+    def array(value: int) -> np.ndarray:
+        """An array of this length, of one element in memory."""
+        return np.ndarray((value,), np.uint8, b"\0", 0, (0,))
 
 
 class NumberSpec(NamedTuple):
@@ -109,6 +123,11 @@ class Signature(NamedTuple):
         return frozenset(k for k, s in enumerate(self.specs) if isinstance(s, NumberSpec) and s.kind in _INTEGERS)
 
     @property
+    def positions(self) -> frozenset[int]:
+        """The leaves that are ints and come as lengths."""
+        return frozenset(k for k, spec in enumerate(self.specs) if spec.kind is Position)
+
+    @property
     def shapes(self) -> dict[int, tuple[int, ...]]:
         """The shapes of arrays, by leaf."""
         return {k: spec.shape for k, spec in enumerate(self.specs) if isinstance(spec, TensorSpec | ArraySpec)}
@@ -135,7 +154,7 @@ def _spec(fields: Fields) -> Spec:
     kind = fields[0]
     if issubclass(kind, Tensor):
         return TensorSpec(*fields)
-    if kind is _ndarray:
+    if kind is _ndarray or kind is Position:
         return ArraySpec(*fields)
     return ValueSpec(*fields) if len(fields) > 1 else NumberSpec(kind)
 

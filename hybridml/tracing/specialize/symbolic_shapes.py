@@ -35,6 +35,7 @@ class Pattern:
     shapes: Mapping[int, tuple[Any, ...]]  # of the leaf
     places: Mapping[str, tuple[int, ...]]  # of a symbol: dimensions, counted through all arrays
     flat: tuple[Any, ...]
+    positions: frozenset[int] = frozenset()  # leaves that are ints, and come as lengths
 
     def values(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
         """The value of each symbol; None for sizes that the pattern does not have."""
@@ -51,8 +52,11 @@ class Pattern:
 
     def describe(self, names: Iterable[str]) -> list[str]:
         """`size of axis 0 of x` for each symbol."""
-        axes = [(name, axis) for k, name in enumerate(names) for axis in range(len(self.shapes.get(k, ())))]
-        return [f"size of axis {axes[k][1]} of {axes[k][0]}" for k, *_ in self.places.values()]
+        axes = [
+            name if k in self.positions else f"size of axis {axis} of {name}"
+            for k, name in enumerate(names) for axis in range(len(self.shapes.get(k, ())))
+        ]  # fmt: skip
+        return [axes[k] for k, *_ in self.places.values()]
 
 
 class Sized:
@@ -155,7 +159,7 @@ class Families:
             return None
         rest = iter(flat)
         of_leaves = {leaf: tuple([next(rest) for _ in shape]) for leaf, shape in shapes.items()}
-        return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat))
+        return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat), key.positions)
 
     def traced(self, key: Signature, entry: Any) -> None:
         """Notes that calls of this signature have a program now."""
