@@ -27,7 +27,8 @@ BUDGETS = {
         45000,
         "shapes, errors and examples in docstrings; fn.graph; guards, signatures and interpreters as types; devices; "
         "native calls of library functions, of rows and of their gradients; updates of optimizers as one operation; "
-        "sizes that are symbols from the first program on; views without a call; numbers that traced code updates, ints that are positions",
+        "sizes that are symbols from the first program on; views without a call; "
+        "numbers that traced code updates, ints that are positions",
         "the wrappers per number of axes of nn, the second lists of public names, ten makers of tape nodes; programs "
         "of large draws, the test of each argument's size in every composite; the fast path of one number, recorded "
         "calls of rows, the count of bytes in arenas; copies of what is updated in place",
