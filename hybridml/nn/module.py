@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -64,9 +64,12 @@ class Module:
     _kinds: dict[str, Kind]
     _hooks: dict[str, dict[RemovableHook, Callable[..., Any]]] | None
 
-    if TYPE_CHECKING:  # what was assigned, of any kind
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        """What a traced `forward` has: `hm.trace(module).cache_info()`. Anything else is an AttributeError."""
+        traced = vars(self).get("forward")
+        if traced is not None and name[:1] != "_" and hasattr(type(traced), name):
+            return getattr(traced, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __init__(self) -> None:
         object.__setattr__(self, "training", True)

@@ -55,7 +55,7 @@ def trace(
     `backend="interpret"` runs the graph without the compiler. `check` runs the function itself beside the compiled
     program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
     such a call leaves the results and the state of the function itself. A module is returned itself, with its `forward`
-    traced.
+    traced, and has what a traced function has (`net.cache_info()`, `net.explain(x)`).
 
     >>> import hybridml as hm
     >>> @hm.trace

@@ -290,6 +290,20 @@ def test_default_initial_values_are_pytorchs_distributions() -> None:
     assert not attention.in_proj_bias.detach().numpy().any() and not attention.out_proj.bias.detach().numpy().any()
 
 
+def test_a_traced_module_has_what_a_traced_function_has() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    assert not hasattr(net, "cache_info")
+    traced = hm.trace(net)
+    traced(hm.ones((4, 2)))
+    assert traced is net and traced.cache_info().compiles == 1 and "relu" in traced.ir and traced.stats.kernels
+    assert "compiled program" in str(traced.explain(hm.ones((4, 2)))) and set(net.state_dict()) == {
+        "0.weight",
+        "0.bias",
+    }
+    with pytest.raises(AttributeError, match="'Sequential' object has no attribute 'cache_inf'"):
+        traced.cache_inf  # noqa: B018
+
+
 def test_parameter_vectors() -> None:
     model = nn.Linear(2, 3)
     vector = nn.utils.parameters_to_vector(model.parameters())

@@ -121,8 +121,8 @@ def test_what_is_printed_elsewhere_is_printed_by_eager_calls(trace: Any, capsys:
         print(w * x)
         return x + 1
 
-    def given(x: hm.Tensor) -> hm.Tensor:
-        print(x, file=text)
+    def made(x: hm.Tensor) -> hm.Tensor:
+        print(x, file=io.StringIO())
         return x + 1
 
     def written(x: hm.Tensor) -> hm.Tensor:
@@ -133,7 +133,7 @@ def test_what_is_printed_elsewhere_is_printed_by_eager_calls(trace: Any, capsys:
         print("object", Fraction(1, 3))
         return x + 1
 
-    for program in (redirected, recorded, given, written, thing):
+    for program in (redirected, recorded, made, written, thing):
         seen = []
         for f in (program, trace(program)):
             with warnings.catch_warnings(record=True) as found:
@@ -143,6 +143,23 @@ def test_what_is_printed_elsewhere_is_printed_by_eager_calls(trace: Any, capsys:
             seen.append((capsys.readouterr().out, text.getvalue()))
             text.seek(0), text.truncate()
         assert seen[0] == seen[1] and ["run eagerly" in str(w.message) for w in found] == [True], program
+
+
+def test_prints_into_files_stay_compiled(trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    text, other = io.StringIO(), io.StringIO()
+
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        print("loss", x.sum().item(), file=text)
+        print(x, file=sys.stderr, end="!")
+        return x + 1
+
+    for k in range(4):
+        with contextlib.redirect_stderr(other) if k == 3 else contextlib.nullcontext():
+            f(hm.tensor([float(k)]))
+    assert text.getvalue() == "".join(f"loss {float(k)}\n" for k in range(4))
+    assert capsys.readouterr().err == "".join(f"Tensor([{k}.])!" for k in range(3))
+    assert other.getvalue() == "Tensor([3.])!" and f.cache_info().compiles == 1
 
 
 def test_loggers_that_are_silent_stay_compiled(trace: Any) -> None:

@@ -184,7 +184,7 @@ class Entry:
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         printed: list[Mutation] = []
-        tracer.prints = partial(_prints, tracer, printed, sys.stdout)
+        tracer.prints = partial(_prints, tracer, printed, sys.stdout, self.watch.knows)
 
         def end(result: Any, backend: str) -> CompiledPath:
             effects = [*printed, *self._effects(hidden)]
@@ -481,9 +481,13 @@ def _set_back(hidden: SideEffects, name: str) -> None:
 
 
 def _prints(
-    tracer: Tracer, printed: list[Mutation], stdout: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """The `print` of a trace: every call prints, in this order, with its own values."""
+    tracer: Tracer, printed: list[Mutation], stdout: Any, knows: Callable[[Any], bool], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:  # fmt: skip
+    """The `print` of a trace: every call prints, in this order, its own values, to a file that was there before."""
+    kwargs = kwargs.copy()
+    file = kwargs.pop("file", None)
+    stream = next((name for name in ("stdout", "stderr") if getattr(sys, name) is file and not knows(file)), "")
     leaves: list[Any] = []
     structure = pytree.flatten((args, kwargs), leaves)
     where = user_location()
@@ -493,13 +497,18 @@ def _prints(
         or tracer.frames
         or sys.stdout is not stdout
         or not plain
+        or not (file is None or stream or knows(file))
         or any(_has_history(leaf) for leaf in leaves)
     ):
         what = "prints" if tracer.strict else "prints in a way that its compiled calls cannot"
         raise _refused(tracer, f"{what} ({where})")
     values = [tracer.wrap(tracer.lift(v)._array) if issubclass(type(v), Tensor) else v for v in leaves]
     value = pytree.unflatten(structure, values)
-    printed.append(Mutation("print", where, value, lambda given: say(*given[0], **given[1]), None, True))
+
+    def again(given: Any) -> None:
+        say(*given[0], **given[1], file=getattr(sys, stream) if stream else file)
+
+    printed.append(Mutation("print", where, value, again, None, True))
 
 
 def _has_history(leaf: Any) -> bool:
