@@ -65,7 +65,7 @@ class Module:
     _hooks: dict[str, dict[RemovableHook, Callable[..., Any]]] | None
 
     def __getattr__(self, name: str) -> Any:
-        """What a traced `forward` has: `hm.trace(module).cache_info()`. Anything else is an AttributeError."""
+        """An attribute of a traced `forward`: `hm.trace(module).cache_info()`. Raises AttributeError for any other."""
         traced = vars(self).get("forward")
         if traced is not None and name[:1] != "_" and hasattr(type(traced), name):
             return getattr(traced, name)
