@@ -29,8 +29,8 @@ def _install() -> None:
                 setattr(Tensor, f"__r{op.operator}__", reflected(op))
     for alias, name in ALIASES.items():
         names[alias] = names[name]
-        method = OPS[name].method
-        if method and not hasattr(Tensor, alias):
+        row = OPS[name]
+        if (row.method or row.operator in _COMPARISONS) and not hasattr(Tensor, alias):
             setattr(Tensor, alias, names[name])
     globals().update(names)
 

@@ -267,6 +267,8 @@ class TensorMethods:
         """As float64."""
     def dsplit(self, indices_or_sections: Any, /) -> builtins.list[Tensor]:
         """Equal pieces along axis 2, or pieces cut at the places."""
+    def eq(self, y: _Operand, /) -> Tensor:
+        """x == y as bool; false where either is nan."""
     def erf(self, /) -> Tensor:
         """Error function, 2/sqrt(pi) * integral of exp(-t*t)."""
     def erfc(self, /) -> Tensor:
@@ -329,6 +331,10 @@ class TensorMethods:
         """The gamma function; nan at -1, -2, ..."""
     def gather(self, axis: builtins.int, index: Tensor) -> Tensor:
         """x[..., index[..., i, ...], ...]: for each element of `index` the element of x at that position of `axis`."""
+    def ge(self, y: _Operand, /) -> Tensor:
+        """x >= y as bool; false where either is nan."""
+    def gt(self, y: _Operand, /) -> Tensor:
+        """x > y as bool; false where either is nan."""
     def heaviside(self, values: Tensor, /) -> Tensor:
         """0 where x is negative, 1 where it is positive, `values` where it is 0, nan where it is nan."""
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
@@ -405,6 +411,8 @@ class TensorMethods:
         """Kronecker product: y times each element of x, as blocks; the one with fewer axes gets some in front."""
     def kthvalue(self, k: builtins.int, axis: builtins.int = -1, keepdims: builtins.bool = False) -> Chosen:
         """The k-th smallest element along `axis`, counted from 1, as (values, indices)."""
+    def le(self, y: _Operand, /) -> Tensor:
+        """x <= y as bool; false where either is nan."""
     def left_shift(self, y: _Operand, /) -> Tensor:
         """x << y."""
     def lerp(self, end: Tensor, weight: Any) -> Tensor:
@@ -440,6 +448,8 @@ class TensorMethods:
         none."""
     def long(self) -> Tensor:
         """As int64."""
+    def lt(self, y: _Operand, /) -> Tensor:
+        """x < y as bool; false where either is nan."""
     @property
     def mH(self) -> Tensor:
         """The conjugate of `mT`."""
@@ -500,6 +510,8 @@ class TensorMethods:
         """Distribution function of the standard normal distribution."""
     def ndtri(self, /) -> Tensor:
         """Inverse of ndtr; inf at 1, nan outside of [0, 1]."""
+    def ne(self, y: _Operand, /) -> Tensor:
+        """x != y as bool; true where either is nan."""
     def neg(self, /) -> Tensor:
         """-x."""
     def negative(self, /) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.sizes.values import at_hand
 
 from ... import arrays as xp
@@ -354,7 +354,17 @@ def broadcast_to(array: Any, shape: Any) -> Any:
 
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
-    return tuple(xp.broadcast_arrays(*(_tensor(x) for x in args)))
+    found = [_tensor_or_objects(x) for x in args]
+    shape = xp.broadcast_shapes(*(x.shape for x in found))
+    return tuple(np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else xp.broadcast_to(x, shape) for x in found)
+
+
+def _tensor_or_objects(x: Any) -> Any:
+    """The tensor of numbers; an array of NumPy's of what is none (None, a text), as matplotlib passes them together."""
+    try:
+        return _tensor(x)
+    except DTypeError:
+        return np.asarray(x)
 
 
 @implements(np.meshgrid)
