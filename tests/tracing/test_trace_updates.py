@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import warnings
 from collections.abc import Callable
@@ -28,6 +29,11 @@ class Slotted:
 
     def __init__(self) -> None:
         self.n = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    n: int = 3
 
 
 class Net(hm.nn.Module):
@@ -318,3 +324,23 @@ def test_gradients(trace: Any) -> None:
         x.grad = None
         f(x).backward()
         assert x.grad is not None and x.grad.tolist() == [2.0 * k, 4.0 * k]
+
+
+def test_another_object_that_refuses_assignments(trace: Any) -> None:
+    box, settings = Box(), Frozen()
+
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        box.n += 1
+        return x * settings.n * box.n
+
+    assert [f(hm.tensor(1.0)).item() for _ in range(4)] == [3.0, 6.0, 9.0, 12.0]
+    assert settings == Frozen() and box.n == 4 and f.cache_info().compiles == 1
+
+
+def test_other_functions_see_the_number_that_a_module_counts(trace: Any) -> None:
+    net = Net()
+    count, read = trace(net.forward), trace(lambda x: x * len(range(net.steps)))
+    for k in range(1, 6):
+        count(hm.tensor(1.0))
+        assert read(hm.tensor(1.0)).item() == k

@@ -65,7 +65,9 @@ class IntProxy(NumberProxy):
                 of = other._kind if kind is IntProxy and self._kind is int else self._kind
                 mine, other = (self._number, self._value), (real if kind is IntProxy else float(real), value)
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
-                return IntProxy(self._tracer, op(a, b), op(m, n), bound, of)
+                number: Any = op(a, b)
+                number = number + 0.0 if op is operator.mul else number  # 0 * -1 is no -0.0
+                return IntProxy(self._tracer, number, op(m, n), bound, of)
         return self._applied(other, op, swapped)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
@@ -94,7 +96,8 @@ class IntProxy(NumberProxy):
         return self._divided(other, True)
 
     def __neg__(self) -> Any:
-        return IntProxy(self._tracer, -self._number, -self._value, self._bound, self._kind)
+        number: Any = self._number
+        return IntProxy(self._tracer, 0.0 - number, -self._value, self._bound, self._kind)
 
     def __repr__(self) -> str:
         return repr(self._concrete()) if is_in_force(self._tracer) else f"IntProxy({self._value})"

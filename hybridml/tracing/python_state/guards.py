@@ -36,6 +36,7 @@ from ...core.tensor import Tensor
 from . import mutation_epoch
 from .classes import announced, class_of, is_data, may_change, reads_unseen, says, slots
 from .guard_types import (
+    GONE,
     SCALARS,
     AttributeGuard,
     AttributesGuard,
@@ -88,6 +89,8 @@ class Watch:
         self.free: list[Guard] = []  # checked at every call
         self.quiet: list[Guard] = []  # checked when the epoch has moved
         self.moving: list[Guard] = []  # changed by the function itself: no guards (see mutations.py)
+        self.assigned: set[tuple[int, Any]] = set()  # what the function has assigned, maybe an equal value
+        self._grown: list[dict[Any, Any]] = []  # dicts to which earlier traces have added something
         self.functions: list[types.FunctionType] = []  # that were reached
         self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
         self.loose: set[int] = set()  # ids of functions and containers that are reached by other ways than the entries
@@ -139,21 +142,26 @@ class Watch:
     def begin(self) -> None:
         """Begins a trace: values that earlier traces have changed are looked at from here on."""
         self.moving = [now for guard in self.moving if (now := guard.renewed()) is not None]
+        self.assigned.clear()
+        known = {(id(guard.owner), guard.key) for guard in (*self.guards, *self.moving) if isinstance(guard, ItemGuard)}
+        self.moving += [ItemGuard(d, key) for d in self._grown for key in d if (id(d), key) not in known]
         self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
         self._items = {id(c): list(c) for c in self._keep if type(c) in (list, deque, set)}
-        known = {id(guard.owner) for guard in (*self.free, *self.moving) if type(guard) is ElementsGuard}
-        self._arrays = [ElementsGuard(array) for k, array in self.named_arrays(_MAX_COPIED) if k not in known]
+        elements = {id(guard.owner) for guard in (*self.free, *self.moving) if type(guard) is ElementsGuard}
+        self._arrays = [ElementsGuard(array) for k, array in self.named_arrays(_MAX_COPIED) if k not in elements]
 
     def end(self) -> list[Guard]:
         """Ends a trace: returns the guards of values that the function has changed, which are guards no longer."""
         watched = (*self.guards, *self.moving, *self._arrays)
-        changed = [guard for guard in watched if not guard.holds()]
+        changed = [guard for guard in watched if self._has_changed(guard)]
+        gone = set(map(id, changed))
+        self._grown += [g.owner for g in changed if isinstance(g, LengthGuard) and type(g.owner) is dict]
         owners = {id(owner) for guard in changed if type(owner := guard.container) in (list, deque, set)}
         for guards in (self.free, self.quiet):
             kept: list[Guard] = []
             for guard in guards:
                 of_owner = id(guard.container) in owners
-                if not of_owner and guard.holds():
+                if not of_owner and id(guard) not in gone:
                     kept.append(guard)
                 elif isinstance(guard, AttributesGuard):  # they are given once: the next call finds them
                     kept.append(AttributesGuard(guard.owner))
@@ -164,6 +172,16 @@ class Watch:
         self._arrays = []
         self.epoch = mutation_epoch.epoch.value
         return changed
+
+    def _has_changed(self, guard: Guard) -> bool:
+        """Whether a trace has put another value there, or what stands for one, which may be equal."""
+        try:
+            is_proxy = issubclass(type(guard.now()), Proxy)
+        except GONE:
+            return True
+        return (
+            is_proxy or (type(guard.key) is str and (id(guard.owner), guard.key) in self.assigned) or not guard.holds()
+        )
 
     def read_by_numpy(self, inputs: Container[int]) -> None:
         """Guards the elements of arrays that code names, since NumPy may read them, but for those that are `inputs` and

@@ -47,6 +47,9 @@ def updated_scalars(watch: Watch, seen: Integers) -> list[ScalarSource]:
     def may_change(guard: Guard) -> bool:
         if isinstance(guard, CellGuard):
             return guard.key in assigned.names["STORE_DEREF"]
+        assigns: Any = type(guard.owner).__setattr__
+        if type(guard) is AttributeGuard and assigns is not object.__setattr__:
+            return False  # a frozen dataclass, or one that does more
         if type(guard) is AttributeGuard or id(guard.owner) in watch.owners:
             return guard.key in assigned.names["STORE_ATTR"]
         if id(guard.owner) in variables:
@@ -71,15 +74,18 @@ def updated_scalars(watch: Watch, seen: Integers) -> list[ScalarSource]:
 
 
 @contextmanager
-def placed(proxies: Sequence[tuple[ScalarSource, Any]]) -> Iterator[None]:
-    """A context in which the stand-ins of updated numbers are where the function reads and assigns them."""
-    for scalar, number in proxies:
-        scalar.value = scalar.read()
-        scalar.put(number)
+def placed(proxies: Sequence[tuple[ScalarSource, Any]], watch: Watch) -> Iterator[None]:
+    """A context in which the stand-ins of updated numbers are where the function reads and assigns them; the watch is
+    told what it has assigned."""
     try:
+        for scalar, number in proxies:
+            scalar.value = scalar.read()
+            scalar.put(number)  # may fail: a class can refuse assignments
         yield
     finally:
         for scalar, number in proxies:
             value, scalar.value = scalar.value, None
-            if scalar.read() is number:  # the function has assigned nothing
+            if scalar.read() is not number:
+                watch.assigned.add(scalar.slot)
+            elif value is not None:
                 scalar.put(value)

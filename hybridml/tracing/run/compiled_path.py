@@ -180,7 +180,7 @@ class CompiledPath(PathEnd):
         if not issubclass(type(t), tracer.cls):
             return Result("value", -1, t)  # a tensor from outside that the program only hands on
         for k, source in enumerate(tracer.inputs if not t.is_double else ()):  # a float is given, NumPy's is returned
-            if source.shadow is t and source.real is not None:
+            if source.shadow is t and source.real is not None and source.kind != "scalar":
                 return Result("input", k, isinstance(source.real, _ndarray) and type(given) is not ArrayProxy)
         base, steps = _steps(t)
         if steps:

@@ -207,7 +207,7 @@ class Entry:
         def trace() -> CompiledPath:
             try:
                 with hidden:
-                    with seen_as(), seen_in(tracer, proxies), placed(moving):
+                    with seen_as(), seen_in(tracer, proxies), placed(moving, self.watch):
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
                         if observer is not None:  # it holds all that there was
