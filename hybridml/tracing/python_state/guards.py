@@ -176,12 +176,11 @@ class Watch:
     def _has_changed(self, guard: Guard) -> bool:
         """Whether a trace has put another value there, or what stands for one, which may be equal."""
         try:
-            is_proxy = issubclass(type(guard.now()), Proxy)
+            now = guard.now()
         except GONE:
             return True
-        return (
-            is_proxy or (type(guard.key) is str and (id(guard.owner), guard.key) in self.assigned) or not guard.holds()
-        )
+        is_put = issubclass(type(now), Proxy) and now is not guard.value  # a body of a loop may find one there
+        return is_put or (type(guard.key) is str and (id(guard.owner), guard.key) in self.assigned) or not guard.holds()
 
     def read_by_numpy(self, inputs: Container[int]) -> None:
         """Guards the elements of arrays that code names, since NumPy may read them, but for those that are `inputs` and
