@@ -24,14 +24,18 @@ from hybridml_compiler.errors import (
     TraceError,
 )
 
-from . import arrays, autograd, interop, polynomials, random  # noqa: F401  (interop: NumPy and einops find tensors)
+from . import arrays, autograd, polynomials, random
 from .control_flow import cond, fori_loop, map, scan, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .core.proxies import scalar as _scalar
 from .core.pytree import tree_leaves, tree_map
+from .core.spellings import no_attribute as _no_attribute
 from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
 from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
+from .interop.pytorch import functions as _functions
+from .interop.pytorch import hardware as _hardware
+from .interop.pytorch.hints import HINTS as _HINTS
 from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
 from .tracing import compiled as _compiled  # noqa: F401  (gives dispatch a kernel)
 from .transforms.checkpoint import checkpoint
@@ -42,7 +46,10 @@ _scalar.install()
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing")
+_MODULES = (
+    "data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing",
+    "utils",
+)  # fmt: skip
 _FUNCTIONS = {
     "TracedFunction": "hybridml.tracing.function",
     "bfloat16": "hybridml_compiler.dtypes",
@@ -67,6 +74,25 @@ _FUNCTIONS = {
         "hybridml.arrays.spectral",
     ),
     **dict.fromkeys(
+        (
+            "cdist",
+            "celu",
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "cosine_similarity",
+            "dropout",
+            "embedding",
+            "gelu",
+            "layer_norm",
+            "log_softmax",
+            "pairwise_distance",
+            "selu",
+            "softmax",
+        ),
+        "hybridml.functional",
+    ),
+    **dict.fromkeys(
         ("cholesky_inverse", "cholesky_solve", "dist", "lu_unpack", "pinverse", "renorm", "triangular_solve"),
         "hybridml.linalg",
     ),
@@ -77,18 +103,19 @@ _FUNCTIONS = {
 }
 
 __all__ = [
-    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "DeviceError", "Generator", "GradientError",
-    "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
-    "bartlett_window", "betaln", "bfloat16", "blackman_window", "checkpoint", "cholesky_inverse", "cholesky_solve",
-    "compare", "cond", "data", "debug_nans", "dist", "distributions",
-    "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
-    "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic",
-    "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "lu_unpack",
-    "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
-    "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
-    "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads",
-    "signal", "sinc", "special", "stance", "stft", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve",
-    "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
+    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "DeviceError", "Generator",
+    "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction",
+    "audit", "autograd", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist", "celu", "checkpoint",
+    "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d", "cosine_similarity",
+    "data", "debug_nans", "dist", "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad",
+    "errors", "explain", "fft", "fori_loop", "functional", "gelu", "get_num_threads", "grad", "hamming_window",
+    "hann_window", "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled", "istft", "jvp",
+    "kaiser_window", "layer_norm", "linalg", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map",
+    "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim", "pairwise_distance",
+    "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
+    "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special",
+    "stance", "stft", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
+    "utils", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 
@@ -98,7 +125,7 @@ def __getattr__(name: str) -> _Any:
     elif name in _FUNCTIONS:
         found = getattr(_import_module(_FUNCTIONS[name]), name)
     else:
-        raise AttributeError(f"module 'hybridml' has no attribute {name!r}")
+        raise AttributeError(_no_attribute("module 'hybridml'", name, __all__, _HINTS))
     globals()[name] = found
     return found
 
@@ -107,6 +134,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, "__version__"})
 
 
-globals().update(arrays.names)
-globals().update({name: getattr(polynomials, name) for name in polynomials.__all__})
-__all__ += [*arrays.names, *polynomials.__all__]
+_more = {name: getattr(polynomials, name) for name in polynomials.__all__} | _functions.names | _hardware.names
+globals().update(arrays.names | _more)
+__all__ += [*arrays.names, *_more]

@@ -73,7 +73,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
             raise GradientError(
                 f"{what}: needs a real result, got {t.dtype.name}; pass its gradient, or reduce it with abs"
             )
-        if t.size != 1:
+        if t.numel() != 1:
             raise GradientError(
                 f"{what}: needs a scalar, got shape {t.shape}; reduce it (sum, mean) or pass the gradient of the result"
             )

@@ -197,7 +197,7 @@ def _predicate(value: Any, what: str) -> Any:
     if not isinstance(value, Tensor | np.ndarray | int | float | np.generic):
         raise DTypeError(f"{what} must be a bool or a tensor of one element, got {type(value).__name__}")
     t = asarray(value)
-    if t.size != 1:
+    if t.numel() != 1:
         raise ShapeError(f"{what} must have one element, got shape {t.shape}; reduce it first (any, all)")
     t = t if t.shape == () else t.reshape(())
     t = t if t.dtype.kind == "b" else OPS["not_equal"].fn(t, 0)

@@ -22,6 +22,7 @@ from .arrays.creation import arange, asarray
 from .arrays.shaping.manipulation import roll
 from .core import ops
 from .core.library import compiled_when_repeated
+from .core.spellings import accept
 from .core.tensor import Tensor
 
 __all__ = [
@@ -294,3 +295,6 @@ def _shifted(name: str, x: Any, axes: int | Sequence[int] | None, more: int) -> 
     wanted = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     found = [axis_index(name, k, x.shape) for k in wanted]
     return roll(x, [(x.shape[k] + more) // 2 for k in found], axis=found)
+
+
+accept(globals(), __all__)

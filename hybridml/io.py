@@ -128,13 +128,13 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def load(path: str | os.PathLike[str], map_location: Any = None) -> dict[str, Any]:
+def load(path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True) -> dict[str, Any]:
     """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so.
 
     map_location: the device of the tensors, the CPU unless it is given: files do not say where tensors were, and
     `load_state_dict` takes them from anywhere. Raises FileNotFoundError, CheckpointError for a file that is truncated,
     damaged or of another format, or ArgumentError for a device that there is not. Files of other writers have no
-    checksum: damage to their values is not seen.
+    checksum: damage to their values is not seen. `weights_only` is PyTorch's; no file has anything else that would run.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")

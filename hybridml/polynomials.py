@@ -199,7 +199,7 @@ def polyfit(
     from .arrays.inspection import finfo
 
     x, y = _floating(x), _floating(y)
-    if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.size:
+    if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.numel():
         raise ShapeError(f"polyfit: needs a vector x and as many y, got shapes {x.shape} and {y.shape}")
     if deg < 0:
         raise ArgumentError(f"polyfit: the degree must not be negative, got {deg}")

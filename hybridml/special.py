@@ -22,6 +22,7 @@ from .arrays.shaping.manipulation import _tensor
 from .core.context import placed
 from .core.library import compiled
 from .core.ops import names
+from .core.spellings import accept
 from .core.tensor import Tensor
 
 _where, _isnan, _log, _abs, _equal = (OPS[name].fn for name in ("where", "isnan", "log", "abs", "equal"))
@@ -351,3 +352,4 @@ __all__ = sorted([
     *_ROWS, *_ALIASES, "beta", "betaln", "entr", "kl_div", "log_expit", "log_softmax", "logit", "logsumexp",
     "multigammaln", "mvlgamma", "polygamma", "rel_entr", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
 ])  # fmt: skip
+accept(globals(), __all__)

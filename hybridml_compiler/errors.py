@@ -19,7 +19,7 @@ _PACKAGES = tuple(
     for name in ("hybridml", "hybridml_compiler")
 )
 LOCATION = "\n  at "  # between a message and the user's line
-_GENERATED = ("<dispatch ", "<record ")  # names of code that has no file
+_GENERATED = ("<dispatch ", "<record ", "<spellings")  # names of code that has no file
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
 
 

@@ -73,8 +73,9 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "nn": (*_LIBRARY, "functional"),
     "optim": (*_LIBRARY, "nn"),
     "data": (*_BASIC, "random"),
+    "utils": ("data",),
     "io": ("core", "nn"),
-    "interop": (*_BASIC, "linalg"),
+    "interop": (*_BASIC, "linalg", "random"),
     "inspect": (*_TRACED, "random"),
     "profiler": (*_TRACED, "inspect"),
 }

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests/support/typed_program.py"
 MODULES = {
     "autograd", "data", "distributions", "errors", "fft", "functional", "io", "linalg", "nn", "optim", "random",
-    "signal", "special", "testing",
+    "signal", "special", "testing", "utils",
 }  # fmt: skip
 CONSTANTS = {"__array_api_version__", "__version__", "e", "inf", "nan", "newaxis", "pi"}
 INTERNAL = [op for op in OPS.values() if not op.public]
@@ -31,6 +31,8 @@ def kind(name: str, value: Any) -> str:
         return "public module" if name in MODULES else "internal module"
     if isinstance(value, np.dtype):
         return "dtype"
+    if type(value).__module__ == "hybridml.interop.pytorch.hardware":
+        return "hardware"
     return "callable" if callable(value) else "constant" if name in CONSTANTS else "unknown"
 
 

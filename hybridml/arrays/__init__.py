@@ -23,6 +23,7 @@ from typing import Any
 from hybridml_compiler import dtypes
 
 from ..core import ops
+from ..core.spellings import accept
 from . import creation, data_types, elementwise, inspection, methods, numerical
 from .contracting import einstein, products
 from .indexing import assigning, getitem, scattering, segments, selecting
@@ -38,6 +39,7 @@ for _module in (
     orders, uniques, repeating,
 ):  # fmt: skip
     names.update({name: getattr(_module, name) for name in _module.__all__})
+accept(names, names)
 globals().update(ops.names | names)
 
 __all__ = [*(ops.names | names), "bfloat16", "getitem", "methods"]

@@ -223,8 +223,21 @@ def _filled(shape: Any, value: float, dtype: Any, device: Any = None, requires_g
     return t.requires_grad_() if requires_grad else t
 
 
+def _sizes(name: str, shape: Any, more: tuple[Any, ...], dtype: Any) -> tuple[Any, Any]:
+    """The shape and dtype of `zeros((2, 3), hm.int8)`, as in NumPy, or `zeros(2, 3)`, as in PyTorch."""
+    if all(isinstance(n, int) for n in (shape, *more)):
+        return (shape, *more), dtype
+    if len(more) == 1 and dtype is None:
+        return shape, more[0]
+    raise ArgumentError(f"{name}: sizes must be integers, got {(shape, *more)}; a dtype is given by name (dtype=...)")
+
+
 def zeros(
-    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False
+    shape: int | Sequence[int],
+    *more: Any,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of zeros (default float without `dtype`).
 
@@ -232,11 +245,17 @@ def zeros(
     >>> hm.zeros((2, 1)).tolist()
     [[0.0], [0.0]]
     """
+    if more:
+        shape, dtype = _sizes("zeros", shape, more, dtype)
     return _filled(shape, 0.0, _float(dtype), device, requires_grad)
 
 
 def ones(
-    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False
+    shape: int | Sequence[int],
+    *more: Any,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of ones (default float without `dtype`).
 
@@ -244,11 +263,17 @@ def ones(
     >>> hm.ones((2,), dtype=hm.int8).tolist()
     [1, 1]
     """
+    if more:
+        shape, dtype = _sizes("ones", shape, more, dtype)
     return _filled(shape, 1.0, _float(dtype), device, requires_grad)
 
 
 def empty(
-    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False
+    shape: int | Sequence[int],
+    *more: Any,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable.
 
@@ -256,7 +281,7 @@ def empty(
     >>> hm.empty((2,)).shape
     (2,)
     """
-    return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    return zeros(shape, *more, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def _as(x: Tensor, device: Any) -> Any:
@@ -408,10 +433,10 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
         axes[0], axes[1] = 1, 0
     shape = [0] * n
     for x, axis in zip(arrays, axes, strict=True):
-        shape[axis] = x.size
+        shape[axis] = x.numel()
     broadcast, reshape = OPS["broadcast_to"].fn, OPS["reshape"].fn
     return [
-        broadcast(reshape(x, tuple(x.size if k == axis else 1 for k in range(n))), tuple(shape))
+        broadcast(reshape(x, tuple(x.numel() if k == axis else 1 for k in range(n))), tuple(shape))
         for x, axis in zip(arrays, axes, strict=True)
     ]
 

@@ -164,7 +164,7 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @method
 def ravel(self: Tensor) -> Tensor:
-    return _reshape.fn(self, (-1,) if self.size else (0,))
+    return _reshape.fn(self, (-1,) if self.numel() else (0,))
 
 
 @method
@@ -222,12 +222,6 @@ def repeat(self: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> T
     return repeating.repeat(self, repeats, axis)
 
 
-@method
-def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Standard deviation of the elements."""
-    return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
-
-
 for _name in ("expand_dims", "moveaxis", "swapaxes", "tile", "roll", "unflatten", "unfold", "unstack"):
     setattr(Tensor, _name, getattr(manipulation, _name))
 
@@ -283,8 +277,21 @@ for _name, _row in {
     "rshift": "bitwise_right_shift", "matmul": "matmul",
 }.items():  # fmt: skip
     setattr(Tensor, f"__i{_name}__", _in_place(OPS[_row], f"__i{_name}__"))
-for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide", "pow_": "pow"}.items():
+for _name, _row in {"mul_": "multiply", "div_": "divide", "pow_": "pow"}.items():
     setattr(Tensor, _name, _in_place(OPS[_row], _name))
+
+
+def _scaled(name: str, update: Callable[[Tensor, Any], Tensor]) -> None:
+    def scaled(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+        return update(self, other if alpha == 1 else other * alpha)
+
+    scaled.__name__ = name
+    scaled.__doc__ = f"{update.__doc__[:-1]}, of `alpha` times the operand."  # type: ignore[index]
+    method(scaled)
+
+
+for _name, _row in {"add_": "add", "sub_": "subtract"}.items():
+    _scaled(_name, _in_place(OPS[_row], _name))
 
 
 @method

@@ -133,7 +133,7 @@ def interp(
     [3.0, 4.0]
     """
     x, xp, fp = _floating(x), _floating(xp), _floating(fp)
-    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.numel():
         raise ShapeError(f"interp: xp and fp must be vectors of one length, got {xp.shape} and {fp.shape}")
     if period is not None:
         if period == 0:
@@ -192,7 +192,7 @@ def convolve(a: Tensor, v: Tensor, /, mode: str = "full") -> Tensor:
     [1.0, 3.0, 5.0, 3.0]
     """
     a, v = _vectors("convolve", a, v, mode)
-    if v.size > a.size:
+    if v.numel() > a.numel():
         a, v = v, a
     return _slid(a, ops.flip(v, 0), mode)
 
@@ -215,14 +215,14 @@ def _vectors(name: str, a: Any, v: Any, mode: str) -> tuple[Tensor, Tensor]:
         raise ArgumentError(f"{name}: mode must be one of {', '.join(_MODES)}; got {mode!r}")
     a, v = _tensor(a), _tensor(v)
     a, v = (_reshape(t, (1,)) if t.ndim == 0 else t for t in (a, v))
-    if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
+    if a.ndim != 1 or v.ndim != 1 or not a.numel() or not v.numel():
         raise ShapeError(f"{name}: needs two vectors that are not empty, got shapes {a.shape} and {v.shape}")
     return a, v
 
 
 def _slid(a: Tensor, v: Tensor, mode: str) -> Tensor:
     """Sums of products of v with the windows of a, which is as long or longer."""
-    k = v.size
+    k = v.numel()
     before = {"full": k - 1, "same": k // 2, "valid": 0}[mode]
     after = {"full": k - 1, "same": k - 1 - k // 2, "valid": 0}[mode]
     wide = ops.pad(a, ((before, after),)) if before or after else a

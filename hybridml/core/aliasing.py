@@ -265,7 +265,7 @@ def put_back(op: Any, params: dict[str, Any], parent: Tensor, view: Tensor, valu
     # A view only moves elements, so its adjoint moves them back.
     known = {**params, f"{op.inputs[0]}_shape": parent.shape, f"{op.inputs[0]}_dtype": parent.dtype}
     back = rule(value, **{need: known[need] for need in needs})
-    if view.size < parent.size:
+    if view.numel() < parent.numel():
         known[f"{op.inputs[0]}_dtype"] = dtypes.bool_
         every = OPS["full"].fn(shape=value.shape, value=True, dtype=dtypes.bool_)
         back = OPS["where"].fn(rule(every, **{need: known[need] for need in needs}), back, parent)

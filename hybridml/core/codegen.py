@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -45,6 +45,7 @@ from .eager import recover
 from .interpreter import interpreter_stack
 from .library import MISS
 from .source_location import outer, users
+from .spellings import MARK, UNSET, other_names, respelled
 from .tensor import Tensor
 from .tracebacks import shorten
 
@@ -64,12 +65,13 @@ def generate(op: Op) -> Callable[..., Any]:
         "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": _accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
         "_default": dtypes.default_float, "_place": place_var.get, "_users": users, "_outer": outer,
-        "_library": RowLibrary(op), "_MISS": MISS, "_grown": {},
+        "_library": RowLibrary(op), "_MISS": MISS, "_grown": {}, "_UNSET": UNSET, "_respelled": respelled,
     }  # fmt: skip
     if _has_native_calls(op) and not is_plain_elementwise(op):
         libraries[op] = env["_library"]
     _expect_pulls(op, env)
     fn = _unwritten(op, env)
+    env["_fn"] = fn
     spaces.append(env)
     fn.__doc__ = op.doc
     fn.__module__ = "hybridml"
@@ -112,13 +114,17 @@ def _waiting(count: int) -> types.CodeType:
 
 def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
     """The function of a row before its first call. It keeps its identity: only its code is exchanged."""
-    inputs, params = list(op.inputs), _parameters(op)
-    names = (*inputs, *params)
+    inputs, params, others = list(op.inputs), _parameters(op), _others(op)
+    names = (*inputs, *params, *others)
     waiting = _waiting(len(names)).replace(
         co_name=op.name, co_qualname=op.name, co_varnames=(*names, "_error"), co_posonlyargcount=len(inputs),
         co_filename=f"<dispatch {op.name}>",
     )  # fmt: skip
-    fn = types.FunctionType(waiting, env, op.name, tuple(op.params[p] for p in params if not _is_needed(op, p)))
+    defaults = tuple(_default(op, p) for p in params if others or not _is_needed(op, p))
+    fn = types.FunctionType(waiting, env, op.name, defaults + (UNSET,) * len(others))
+    if others:
+        env["_defaults"] = {p: _default(op, p) for p in params}
+    setattr(fn, MARK, others)
 
     def write() -> types.FunctionType:
         if fn.__code__ is waiting:
@@ -133,6 +139,15 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
 
 def _parameters(op: Op) -> list[str]:
     return [p for p in op.params if p != "result" or not op.results]
+
+
+def _others(op: Op) -> dict[str, str]:
+    """Other names of its parameters that a public row takes, behind its own: defaults there take 3 ns each."""
+    return other_names(op.name, [p for p in _parameters(op) if p != "shape"]) if op.public else {}
+
+
+def _default(op: Op, name: str) -> Any:
+    return UNSET if _is_needed(op, name) else op.params[name]
 
 
 _accepted_by: dict[Any, frozenset[np.dtype]] = {}
@@ -178,10 +193,12 @@ def _forward(op: Op) -> list[str]:
     are the user's, everything else has a `_`.
     """
     inputs, params = list(op.inputs), _parameters(op)
+    others = _others(op)
     signature = [*inputs, "/"] if inputs else []
-    signature += [p if _is_needed(op, p) else f"{p}={op.params[p]!r}" for p in params]
+    signature += [p if _is_needed(op, p) and not others else f"{p}={_shown(op, p)}" for p in params]
+    signature += [f"{name}=_UNSET" for name in others]
     again = _again(f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
-    lines = [f"def {op.name}({', '.join(signature)}):"]
+    lines = [f"def {op.name}({', '.join(signature)}):", *_respelling(op, others)]
     if op.variadic and not op.results:
         fast = f"_of_list(_op, {inputs[0]}, {_dict(params)}) if _mode() is None else None"
         return [*lines, f"    _t = {fast}", "    if _t is not None:", "        return _t", *again]
@@ -221,6 +238,23 @@ def _forward(op: Op) -> list[str]:
     if not _has_native_calls(op):
         return [*lines, *_known(f"{found}= " if params else "", key), *_inner(run), *again]
     return [*lines, *_by_signature(op, key, run), *again]
+
+
+def _shown(op: Op, p: str) -> str:
+    return "_UNSET" if _is_needed(op, p) else repr(op.params[p])
+
+
+def _respelling(op: Op, others: Iterable[str]) -> list[str]:
+    """Source that takes calls by other names of parameters, and those that lack one which would have been needed."""
+    if not others:
+        return []
+    params = _parameters(op)
+    needed = [f"{p} is _UNSET" for p in params if _is_needed(op, p)]
+    by_name = ", ".join(f"{name}={name}" for name in others)
+    return [
+        f"    if {' or '.join([*(f'{name} is not _UNSET' for name in others), *needed])}:",
+        *_inner(_again(f"_respelled(_fn, {_tuple(op.inputs)}, {_dict(params)}, _defaults, {by_name})")),
+    ]
 
 
 def _keyed(op: Op, p: str) -> str:

@@ -56,6 +56,19 @@ class Device:
 CPU = Device()
 
 
+class Size(int):
+    """A number of elements that can be called for a shape, as PyTorch's programs do: `x.size()`, `x.size(0)`."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
 class Tensor(TensorMethods):
     """A multi-dimensional array that can record how it was computed.
 
@@ -107,11 +120,13 @@ class Tensor(TensorMethods):
         return len(self._array.shape)
 
     @property
-    def size(self) -> int:
-        """Number of elements (array API; `numel()` is the same)."""
-        size = 1
-        for n in self._array.shape:
-            size *= n
+    def size(self) -> Size:
+        """Number of elements, as `numel()`; called, `x.size()` and `x.size(0)`, the shape and one of it (PyTorch)."""
+        count: Any = self.numel()
+        if type(count) is not int:
+            return count
+        size = Size(count)
+        size.shape = self.shape
         return size
 
     @property
@@ -120,7 +135,7 @@ class Tensor(TensorMethods):
 
     @property
     def nbytes(self) -> int:
-        return self.size * self._array.dtype.itemsize
+        return self.numel() * self._array.dtype.itemsize
 
     @property
     def device(self) -> Device:
@@ -130,7 +145,10 @@ class Tensor(TensorMethods):
 
     def numel(self) -> int:
         """Number of the tensor's elements."""
-        return self.size
+        count = 1
+        for n in self._array.shape:
+            count *= n
+        return count
 
     def dim(self) -> int:
         """Number of the tensor's axes."""
@@ -155,7 +173,7 @@ class Tensor(TensorMethods):
         """
         if place:
             return (self.reshape(-1)[place[0]] if len(place) == 1 else self[place]).item()
-        if self.size != 1:
+        if self.numel() != 1:
             raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
         interpreter = _reader(self)
         return array_of(self).item() if interpreter is None else interpreter.read(self, "item", "item()")
@@ -200,7 +218,7 @@ class Tensor(TensorMethods):
         return bool((self == value).any())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+        return format(self.item(), spec) if spec and self.numel() == 1 else format(str(self), spec)
 
     # -- interchange
 
@@ -332,7 +350,7 @@ def leaked(t: Tensor) -> TraceError:
 
 
 def _single(t: Tensor, how: Reading, what: str) -> Any:
-    if t.size != 1:
+    if t.numel() != 1:
         raise ShapeError(
             f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
             "reduce it first (any, all, sum)"

@@ -17,11 +17,23 @@ _LARGEST = 8e307  # beyond it the distance of two is infinite
 _BINS = 32
 
 
-def _history(t: Tensor) -> str:
+class Function(str):
+    """The name of what computed a tensor: `<multiply>`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def history(t: Tensor) -> Function | None:
+    """The function that a tensor is a result of; None for one without history."""
     node = t._node
-    if node is None:
-        return ""
-    return f", grad_fn={_name(node)}" if is_node(node) else ""
+    return Function(_name(node)) if is_node(node) else None
+
+
+def _history(t: Tensor) -> str:
+    return f", grad_fn={found}" if (found := history(t)) else ""
 
 
 def _name(node: Node) -> str:
@@ -43,7 +55,7 @@ def text(t: Tensor) -> str:
         array, separator=", ", prefix="Tensor(", precision=4, floatmode="maxprec_equal", threshold=200
     )
     shown = (dtypes.default_float(), dtypes.int64, dtypes.bool_)
-    dtype = "" if t.dtype in shown and t.size else f", dtype={t.dtype.name}"
+    dtype = "" if t.dtype in shown and t.numel() else f", dtype={t.dtype.name}"
     shape = f", shape={t.shape}" if array.size > 200 or not array.size else ""
     device = f", device={t.device.type!r}" if type(t).home is not None else ""
     leaf = ", requires_grad=True" if t._node is not None and not is_node(t._node) else ""

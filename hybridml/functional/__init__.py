@@ -5,6 +5,7 @@ None of these is an operation of its own: they trace, differentiate (to any orde
 
 from types import ModuleType as _Module
 
+from ..core.spellings import accept as _accept
 from .activations import *
 from .adaptive import *
 from .attention import *
@@ -28,3 +29,4 @@ __all__ = sorted(
     [name for name, value in globals().items() if name[0] != "_" and type(value) is not _Module],
     key=lambda name: (not name.isupper(), name[0].islower(), name),
 )
+_accept(globals(), __all__)

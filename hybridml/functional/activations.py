@@ -165,7 +165,7 @@ def log_softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
 def _maximum(input: Tensor, dim: int) -> Tensor:
     # Both functions are invariant under the shift: no gradient flows through it.
     detached = input.detach()
-    return detached.max(axis=dim, keepdims=True) if detached.size else detached.sum(axis=dim, keepdims=True)
+    return detached.max(axis=dim, keepdims=True) if detached.numel() else detached.sum(axis=dim, keepdims=True)
 
 
 __all__ = [

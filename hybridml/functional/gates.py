@@ -157,10 +157,11 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     >>> prelu(hm.asarray([[-1.0, 2.0]]), hm.asarray([0.25, 0.5])).tolist()
     [[-0.25, 2.0]]
     """
-    if weight.ndim > 1 or (weight.size != 1 and (input.ndim < 1 or weight.size != input.shape[min(1, input.ndim - 1)])):
+    count = weight.numel()
+    if weight.ndim > 1 or (count != 1 and (input.ndim < 1 or count != input.shape[min(1, input.ndim - 1)])):
         raise ShapeError(f"prelu: weight must be one number or one a channel of {input.shape}, got {weight.shape}")
-    behind = (1,) * (input.ndim - 2) if weight.size != 1 else ()
-    slope = weight.reshape((-1, *behind)) if weight.size != 1 else weight.reshape(())
+    behind = (1,) * (input.ndim - 2) if count != 1 else ()
+    slope = weight.reshape((-1, *behind)) if count != 1 else weight.reshape(())
     return xp.where(input > 0, input, input * slope)
 
 

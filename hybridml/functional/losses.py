@@ -49,7 +49,7 @@ def cross_entropy(
     if target.shape == input.shape and xp.isdtype(target.dtype, "real floating"):
         smooth = target * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else target
         loss = -(_weighted(log_p, weight, axis) * smooth).sum(axis=axis)
-        return reduce(loss, reduction, input.size // classes)
+        return reduce(loss, reduction, input.numel() // classes)
     loss = nll_loss(log_p, target, weight, ignore_index=ignore_index, reduction=reduction)
     if not label_smoothing:
         return loss

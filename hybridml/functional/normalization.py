@@ -43,7 +43,7 @@ def batch_norm(
     axes = (0, *range(2, input.ndim))
     per_channel = (1, input.shape[1], *(1,) * (input.ndim - 2))
     if training:
-        count = input.size // max(input.shape[1], 1)
+        count = input.numel() // max(input.shape[1], 1)
         if count <= 1:
             raise ShapeError(f"batch_norm: needs more than one value a channel in training, got shape {input.shape}")
         mean = input.mean(axis=axes, keepdims=True)

@@ -1,11 +1,14 @@
-"""Other libraries: NumPy's protocols and methods, einops, and the names that libraries look for.
+"""Other libraries: NumPy's protocols and methods, PyTorch's names, einops, and the names that libraries look for.
 
 lookup.py  libraries that look for what they work on by name
 einops.py  what einops needs to know of tensors
 numpy/     NumPy's functions on tensors
+pytorch/   PyTorch's names and manners
 """
 
 from . import lookup, numpy
-from .numpy import methods
+from .numpy import methods  # before those of PyTorch, which replace some
 
-__all__ = ["lookup", "methods", "numpy"]
+from . import pytorch  # isort: skip
+
+__all__ = ["lookup", "methods", "numpy", "pytorch"]

@@ -7,6 +7,7 @@ batches and complex matrices too. What LAPACK refuses, as a singular matrix that
 
 from hybridml_compiler.errors import LinAlgError
 
+from ..core.spellings import accept
 from .factored import (
     LUFactors,
     TriangularResult,
@@ -47,3 +48,5 @@ __all__ = [
     "norm", "outer", "pinv", "pinverse", "qr", "renorm", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
     "tensordot", "tensorinv", "tensorsolve", "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+accept(globals(), __all__)

@@ -80,7 +80,7 @@ def _pivots(order: Tensor, count: int) -> Tensor:
         found = xp.argmax(xp.equal(rows, xp.expand_dims(wanted, -1)), axis=-1)
         return _exchanged(rows, k, found), found + 1
 
-    if not count or not order.size:
+    if not count or not order.numel():
         return xp.zeros((*order.shape[:-1], count), dtype=xp.int32)
     start = xp.broadcast_to(xp.arange(order.shape[-1]), order.shape)
     pivots: Tensor = scan(step, start, xp.arange(count))[1]
@@ -96,7 +96,7 @@ def _order(pivots: Tensor, rows: int) -> Tensor:
 
     start = xp.broadcast_to(xp.arange(rows), (*pivots.shape[:-1], rows))
     count = pivots.shape[-1]
-    order: Tensor = scan(step, start, xp.arange(count))[0] if count and start.size else start
+    order: Tensor = scan(step, start, xp.arange(count))[0] if count and start.numel() else start
     return order
 
 

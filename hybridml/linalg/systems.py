@@ -152,6 +152,6 @@ def tensorsolve(a: Tensor, b: Tensor, /, axes: Sequence[int] | None = None) -> T
         moved = [axis_index("tensorsolve", k, described(a)) for k in axes]
         a = a.permute_dims(axes=(*(k for k in range(a.ndim) if k not in moved), *moved))
     shape = a.shape[b.ndim :]
-    if math.prod(shape) != b.size or a.size != b.size**2:
+    if math.prod(shape) != b.numel() or a.numel() != b.numel() ** 2:
         raise ShapeError(f"tensorsolve: {described(a)} is no square map to {described(b)}")
-    return solve(a.reshape((b.size, b.size)), b.reshape((b.size,))).reshape(shape)
+    return solve(a.reshape((b.numel(), b.numel())), b.reshape((b.numel(),))).reshape(shape)

@@ -110,7 +110,7 @@ class Optimizer:
 
     @property
     def _size(self) -> int:
-        return sum(p.size for group in self.param_groups for p in group["params"])
+        return sum(p.numel() for group in self.param_groups for p in group["params"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}

@@ -37,11 +37,12 @@ from .continuous import (
 from .counts import bernoulli, binomial, geometric, poisson
 from .gammas import beta, chi2, dirichlet, gamma, student_t
 from .generator import Generator, bits, default_generator, manual_seed
+from .generator import manual_seed as seed
 
 __all__ = [
     "Generator", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chi2", "choice",
     "default_generator", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers", "laplace",
     "logistic", "lognormal", "manual_seed", "multinomial", "multivariate_normal", "normal", "pareto", "permutation",
-    "poisson", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "rayleigh", "shuffle",
+    "poisson", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "rayleigh", "seed", "shuffle",
     "standard_normal", "student_t", "truncated_normal", "uniform", "weibull",
 ]  # fmt: skip

@@ -87,27 +87,31 @@ def standard_normal(shape: Any = None, *, dtype: Any = None, generator: Generato
 
 
 @drawn
-def rand(*shape: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
+def rand(
+    *shape: int, size: Any = None, dtype: Any = None, device: Any = None, generator: Generator | None = None
+) -> Tensor:
     """Uniform numbers in [0, 1), with the sizes of the shape as arguments: ``rand(2, 3)``.
 
-    Sizes may also be one tuple. `dtype` and errors as of `uniform`; drawn on the CPU and moved to `device`.
+    Sizes may also be one tuple, or `size=`. `dtype` and errors as of `uniform`; drawn on the CPU and moved to `device`.
 
     >>> hm.random.rand(2, 3).shape
     (2, 3)
     """
-    return _unplaced(uniform, shape, dtype, generator)
+    return _unplaced(uniform, shape if size is None else (size,), dtype, generator)
 
 
 @drawn
-def randn(*shape: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
+def randn(
+    *shape: int, size: Any = None, dtype: Any = None, device: Any = None, generator: Generator | None = None
+) -> Tensor:
     """Standard normal numbers, with the sizes of the shape as arguments: ``randn(2, 3)``.
 
-    Sizes may also be one tuple. `dtype` and errors as of `normal`; drawn on the CPU and moved to `device`.
+    Sizes may also be one tuple, or `size=`. `dtype` and errors as of `normal`; drawn on the CPU and moved to `device`.
 
     >>> hm.random.randn(2, 3).shape
     (2, 3)
     """
-    return _unplaced(normal, shape, dtype, generator)
+    return _unplaced(normal, shape if size is None else (size,), dtype, generator)
 
 
 @drawn

@@ -22,6 +22,7 @@ from ..core import ops
 from ..core.context import at_place, no_grad, place_var
 from ..core.device_tensor import transfer
 from ..core.library import compiled_when_repeated
+from ..core.spellings import MARK, other_names, parameters_of, renamed
 from ..core.tensor import CPU, Device, Tensor, place_of
 from .generator import Generator, open_unit, shape_of, unit
 
@@ -54,23 +55,31 @@ probability = Domain("a probability from 0 to 1", lambda v: 0 <= v <= 1)
 
 
 def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Decorator of a function that draws: `size` is another name of `shape`, and generators get it as a method.
+    """Decorator of a function that draws: it takes the other names of its parameters (`size` for `shape`) and
+    `requires_grad`, and generators get it as a method.
 
     Numbers are drawn on the CPU and moved to `device`, or to that of the parameters: a seed gives the same everywhere.
     """
 
+    others = other_names(fn.__name__, parameters_of(fn))
+
     @functools.wraps(fn)
     def draw(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         given: Any = kwargs
-        if "size" in given and "shape" not in given:
-            given["shape"] = given.pop("size")
-        device = given.pop("device", None) if given else None
+        if not given:
+            device = None
+        elif "requires_grad" in given:
+            is_leaf = given.pop("requires_grad")
+            return draw(*args, **kwargs).requires_grad_(is_leaf)
+        else:
+            given = renamed(fn.__name__, given, others)
+            device = given.pop("device", None)
         every = (*args, *given.values()) if given else args
         if device is None and place_var.get() is None and _HERE.issuperset(map(type, every)):
-            return fn(*args, **kwargs)
+            return fn(*args, **given)
         place = _place(device, every)
         if place is None:
-            return fn(*args, **kwargs)
+            return fn(*args, **given)
         here: Any = [_on_cpu(a) for a in args]
         named: Any = {name: _on_cpu(value) for name, value in given.items()}
         return transfer(at_place(CPU.type, lambda: fn(*here, **named)), place)
@@ -80,6 +89,7 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         return made(*args, generator=self, **kwargs)
 
     setattr(Generator, fn.__name__, functools.update_wrapper(method, fn))
+    setattr(draw, MARK, others | {"requires_grad": "requires_grad"})
     return draw
 
 
@@ -121,6 +131,9 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
 
         @functools.wraps(fn)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+            if leads and len(args) > 1 and (_is_numpys(args) or "shape" in kwargs):
+                first: Any = (kwargs.pop("shape", None),) if len(args) < 3 else args[2:]
+                args = (*first, *args[:2])  # type: ignore[assignment]
             for key, value in zip(positional, args, strict=False):
                 check(key, value)
             if not unchecked.issuperset(kwargs):
@@ -134,6 +147,14 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
 
 
 _NO_SIZES = (float, Tensor, np.ndarray)
+
+
+def _is_numpys(args: tuple[Any, ...]) -> bool:
+    """Whether arguments are in NumPy's and PyTorch's order, `normal(0, 1, (3,))`: the shape comes last."""
+    first, last = args[0], args[-1]
+    if isinstance(first, _NO_SIZES):
+        return True
+    return len(args) == 3 and isinstance(first, int) and isinstance(last, int | tuple | list)
 
 
 def is_tensor(value: Any) -> bool:

@@ -31,6 +31,7 @@ from ..core.context import beside, current_interpreter, enable_grad, grad_is_off
 from ..core.interpreter import interpreter_stack
 from ..core.library import MISS, missed
 from ..core.source_location import here
+from ..core.spellings import other_names
 from ..core.tensor import Tensor, like, place_of, wrap
 from .capture.memory_order import memory_order
 from .function import TracedFunction
@@ -99,6 +100,7 @@ class LibraryFunction:
         parameters = [] if count is not None else list(inspect.signature(fn).parameters.values())
         self.names = [p.name for p in parameters] if count is None else [""] * count
         self.sizes = {self.names.index(name): axes for name, axes in (sizes or {}).items()}
+        self.others = other_names(self.name, self.names)
         self.only_by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.positional = len(self.names) - len(self.only_by_name)
         self.defaults = [p.default for p in parameters] if count is None else [_EMPTY] * count
@@ -120,7 +122,8 @@ class LibraryFunction:
             return None
         values = [*args, *self.defaults[len(args) :]]
         for name, value in kwargs.items():
-            k = self.names.index(name) if name in self.names else -1
+            own = self.others.get(name, name)
+            k = self.names.index(own) if own in self.names and (own is name or own not in kwargs) else -1
             if k < len(args):
                 return None
             values[k] = value
@@ -258,7 +261,7 @@ class LibraryFunction:
         found, program = self.known[key], self.programs.get(key)
         if any(map(self.is_one, args)):
             return missed
-        order = [*range(form[0]), *map(self.names.index, form[1:])]
+        order = [*range(form[0]), *(self.names.index(self.others.get(name, name)) for name in form[1:])]
         if program is None or order != sorted(order):
             return missed
         places = [k for k, (a, j) in enumerate(zip(args, order, strict=True)) if self.is_input(a, self.defaults[j])]

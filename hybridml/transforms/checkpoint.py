@@ -102,7 +102,7 @@ def _set_back(states: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
 
 def _tied(given: Any, g: Tensor) -> Any:
     """The arguments, tied to the cotangent: they are there once it is."""
-    if not g.size:
+    if not g.numel():
         return given
     first = _slice.fn(g, starts=(0,) * g.ndim, stops=(1,) * g.ndim, steps=(1,) * g.ndim) if g.ndim else g
     token = _reshape.fn(first, ())

@@ -92,7 +92,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
             for n, arg in zip(positions, given, strict=True):
                 inner[n] = tree_map(functools.partial(_tracked, "grad"), arg)
             value, aux = _parts("grad", fn(*inner, **kwargs), has_aux)
-            if not isinstance(value, Tensor) or value.size != 1:
+            if not isinstance(value, Tensor) or value.numel() != 1:
                 got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
                 raise GradientError(
                     f"grad: the function must return a scalar tensor, got {got}; reduce it with sum or mean"

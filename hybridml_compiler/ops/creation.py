@@ -31,7 +31,7 @@ def number(name: str, what: str, value: Any) -> Number:
     found = value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
     if not isinstance(found, bool | int | float | Dim):
         raise ArgumentError(f"{name}: {what} must be a number, got {value!r}; use float() or int()")
-    return found
+    return found if type(found) in (bool, int, float, Dim) else int(found) if isinstance(found, int) else float(found)
 
 
 def number_dtype(dtype: Any, *values: Number | complex) -> np.dtype:

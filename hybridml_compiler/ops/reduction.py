@@ -370,7 +370,7 @@ var = Op(
     "var",
     "reduction",
     inputs=("x",),
-    params={"axis": None, "correction": 0, "keepdims": False},
+    params={"axis": None, "correction": 0.0, "keepdims": False},
     canon=lambda x, axis, correction, keepdims: {**_canon("var", x, axis, keepdims), "correction": float(correction)},
     infer=lambda x, axis, correction, keepdims: _infer("var", x, axis, keepdims, x.dtype),
     eager=_var_eager,

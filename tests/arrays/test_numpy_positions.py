@@ -132,8 +132,10 @@ def test_axes_are_positional_where_numpy_has_them_second_or_third() -> None:
 
 
 def test_the_second_argument_of_the_repeat_method_is_ambiguous() -> None:
-    """PyTorch tiles with `x.repeat(2, 1)`, NumPy repeats along axis 1."""
+    """PyTorch tiles with `x.repeat(2, 1)`, NumPy repeats along axis 1: several numbers are PyTorch's, and axis 0 is an
+    error that says so."""
     x = hm.asarray(X)
     assert x.repeat(2, axis=1).shape == (2, 8)
-    with pytest.raises(TypeError):
-        x.repeat(2, 1)
+    assert x.repeat(2, 1).shape == (4, 4)
+    with pytest.raises(hm.ArgumentError, match="axis=0"):
+        x.repeat(2, 0)

@@ -339,11 +339,11 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "nan": (ArgumentError, "gamma: concentration must be above 0, got nan", lambda: random.gamma(math.nan)),
     "p": (ArgumentError, "bernoulli: p must be a probability from 0 to 1, got 1.5", lambda: random.bernoulli(1.5)),
     "0": (ArgumentError, "geometric: p must be a probability above 0", lambda: random.geometric(0.0)),
-    "order": (DTypeError, "std must be a number or a tensor.*sizes go to", lambda: random.normal(0, 1, (3,))),
+    "order": (DTypeError, "mean must be a number or a tensor.*sizes go to", lambda: random.normal((3,), (0, 1))),
     "first": (
         ArgumentError,
         r"or a tuple of them, got 0.5; it comes first, mean and std",
-        lambda: random.normal(0.5, 1),
+        lambda: random.normal(shape=0.5),
     ),
     "shape": (ShapeError, "do not broadcast to shape", lambda: random.normal((3,), hm.zeros((2, 3)))),
     "parameters": (ShapeError, "gamma: shapes", lambda: random.gamma(hm.ones(2), hm.ones(3))),

@@ -47,7 +47,7 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
     [[3, 4], [6, 8]]
     """
     x, y = lifted(x), lifted(y)
-    return _multiply.fn(_reshape.fn(x, (x.size, 1)), _reshape.fn(y, (1, y.size)))
+    return _multiply.fn(_reshape.fn(x, (x.numel(), 1)), _reshape.fn(y, (1, y.numel())))
 
 
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -77,9 +77,9 @@ def vdot(x: Tensor, y: Tensor, /) -> Tensor:
     11
     """
     x, y = lifted(x), lifted(y)
-    if x.size != y.size:
-        raise ShapeError(f"vdot: {_aval(x)} and {_aval(y)} have {x.size} and {y.size} elements; give as many of each")
-    return vecdot(_reshape.fn(x, (x.size,)), _reshape.fn(y, (y.size,)))
+    if x.numel() != y.numel():
+        raise ShapeError(f"vdot: {_aval(x)} and {_aval(y)} differ in their number of elements; give as many of each")
+    return vecdot(_reshape.fn(x, (x.numel(),)), _reshape.fn(y, (y.numel(),)))
 
 
 def inner(x: Tensor, y: Tensor, /) -> Tensor:

@@ -131,11 +131,11 @@ def put(x: Tensor, index: Tensor, source: Any, accumulate: bool = False) -> Tens
     """
     x, index = lifted(x), lifted(index)
     value = _value("put", x, source, index.shape)
-    if value.size != index.size:
-        raise ShapeError(f"put: {index.size} positions for {value.size} elements of source; give one for each")
-    flat, places = _reshape.fn(x, (x.size,)), _reshape.fn(index, (index.size,))
+    if value.numel() != index.numel():
+        raise ShapeError(f"put: {index.numel()} positions for {value.numel()} elements of source; give one for each")
+    flat, places = _reshape.fn(x, (x.numel(),)), _reshape.fn(index, (index.numel(),))
     row = OPS["scatter_add" if accumulate else "scatter_set"]
-    return _reshape.fn(row.fn(flat, places, _reshape.fn(value, (index.size,)), 0), x.shape)
+    return _reshape.fn(row.fn(flat, places, _reshape.fn(value, (index.numel(),)), 0), x.shape)
 
 
 _REDUCTIONS = ("prod", "mean", "amax", "amin")

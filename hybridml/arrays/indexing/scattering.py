@@ -103,7 +103,7 @@ def scatter(x: Tensor, axis: int, index: Tensor, src: Any, *, reduce: str | None
     if reduce not in rows:
         raise ArgumentError(f"scatter: reduce is 'add', 'multiply' or None, got {reduce!r}; see scatter_reduce")
     x, places, updates = _scattered("scatter", x, axis, index, src)
-    return _reshape.fn(_scatter(rows[reduce], _reshape.fn(x, (x.size,)), places, updates, 0), x.shape)
+    return _reshape.fn(_scatter(rows[reduce], _reshape.fn(x, (x.numel(),)), places, updates, 0), x.shape)
 
 
 @placed
@@ -119,7 +119,7 @@ def scatter_reduce(x: Tensor, axis: int, index: Tensor, src: Any, reduce: str, *
         raise ArgumentError(f"scatter_reduce: reduce is one of {', '.join(_REDUCTIONS)}, got {reduce!r}")
     row, neutral = _REDUCTIONS[reduce]
     x, places, updates = _scattered("scatter_reduce", x, axis, index, src)
-    flat = _reshape.fn(x, (x.size,))
+    flat = _reshape.fn(x, (x.numel(),))
     if not include_self:
         start = neutral(x.dtype) if callable(neutral) else neutral
         flat = OPS["scatter_set"].fn(flat, places, _full.fn(shape=places.shape, value=start, dtype=x.dtype), 0)
@@ -176,7 +176,7 @@ def _scattered(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tens
         if j != k:
             along = OPS["arange"].fn(start=0, stop=n, dtype=dtypes.int64) * math.prod(x.shape[j + 1 :])
             place = place + _reshape.fn(along, (n, *(1,) * (index.ndim - j - 1)))
-    count = (index.size,)
+    count = (index.numel(),)
     return x, _reshape.fn(place, count), _reshape.fn(updates, count)
 
 
@@ -286,11 +286,11 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """
     x, mask = broadcast_arrays(lifted(x), lifted(mask))
     source = _value("masked_scatter", x, source, x.shape)
-    if not source.size and x.size:
+    if not source.numel() and x.numel():
         raise ShapeError("masked_scatter: source has no elements")
-    number = OPS["cumulative_sum"].fn(_reshape.fn(mask, (x.size,)), 0) - 1
-    number = _where.fn(_reshape.fn(mask, (x.size,)), number, 0)
-    taken = OPS["take"].fn(_reshape.fn(source, (source.size,)), number, 0)
+    number = OPS["cumulative_sum"].fn(_reshape.fn(mask, (x.numel(),)), 0) - 1
+    number = _where.fn(_reshape.fn(mask, (x.numel(),)), number, 0)
+    taken = OPS["take"].fn(_reshape.fn(source, (source.numel(),)), number, 0)
     return _where.fn(mask, _reshape.fn(taken, x.shape), x)
 
 

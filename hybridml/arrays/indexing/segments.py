@@ -111,12 +111,12 @@ def _segments(name: str, row: str, empty: Any, data: Any, segment_ids: Any, num_
             f"{Aval(data.shape, data.dtype)}"
         )
     if num_segments is None:
-        num_segments = max(0, int(OPS["max"].fn(ids)) + 1) if ids.size else 0
+        num_segments = max(0, int(OPS["max"].fn(ids)) + 1) if ids.numel() else 0
     if num_segments < 0:
         raise ArgumentError(f"{name}: num_segments must be 0 or more, got {num_segments}")
     rest = data.shape[ids.ndim :]
     if ids.ndim > 1:
-        ids, data = OPS["reshape"].fn(ids, (ids.size,)), OPS["reshape"].fn(data, (ids.size, *rest))
+        ids, data = OPS["reshape"].fn(ids, (ids.numel(),)), OPS["reshape"].fn(data, (ids.numel(), *rest))
     if empty is None:
         empty = lowest(data.dtype) if row == "scatter_max" else highest(data.dtype)
     base = _full.fn(shape=(num_segments + 1, *rest), value=empty, dtype=data.dtype)
@@ -153,19 +153,19 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, le
     [1, 0, 2]
     """
     x = lifted(x)
-    x = OPS["reshape"].fn(x, (x.size,))
+    x = OPS["reshape"].fn(x, (x.numel(),))
     if x.dtype.kind not in "iu":
         raise DTypeError(f"bincount: counts integers, got {Aval(x.shape, x.dtype)}; use astype")
     wide = OPS["astype"].fn(x, dtypes.int64)
     if length is None:
-        size = max(int(OPS["max"].fn(wide)) + 1 if x.size else 0, minlength)
+        size = max(int(OPS["max"].fn(wide)) + 1 if x.numel() else 0, minlength)
     else:
         size = length
     places = OPS["minimum"].fn(from_zero(wide, size + 1), size)
     if weights is None:
-        counted = _full.fn(shape=(x.size,), value=1, dtype=dtypes.int64)
+        counted = _full.fn(shape=(x.numel(),), value=1, dtype=dtypes.int64)
     else:
-        counted = OPS["reshape"].fn(lifted(weights), (x.size,))
+        counted = OPS["reshape"].fn(lifted(weights), (x.numel(),))
         if counted.dtype.kind not in "fcV":
             counted = OPS["astype"].fn(counted, dtypes.default_float())
     return OPS["scatter_add"].fn(_full.fn(shape=(size + 1,), value=0, dtype=counted.dtype), places, counted, 0)[:size]

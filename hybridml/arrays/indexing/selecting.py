@@ -47,7 +47,7 @@ def true_positions(mask: Tensor, what: str) -> Tensor:
 
 
 def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Tensor:
-    size = mask.size
+    size = mask.numel()
     flat = OPS["reshape"].fn(mask, (size,))
     n = interp.read(OPS["sum"].fn(flat, dtype=dtypes.int64), "number", what)
     every = OPS["arange"].fn(start=0, stop=size, step=1, dtype=dtypes.int64)

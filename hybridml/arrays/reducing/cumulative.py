@@ -88,7 +88,7 @@ def cumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
 
 def _flat(x: Any, axis: int | None) -> tuple[Tensor, int]:
     x = lifted(x)
-    return (OPS["reshape"].fn(x, (x.size,)), 0) if axis is None else (x, axis)
+    return (OPS["reshape"].fn(x, (x.numel(),)), 0) if axis is None else (x, axis)
 
 
 def cummax(x: Tensor, axis: int = -1) -> Extremes:
@@ -119,7 +119,7 @@ def _extremes(which: str, x: Any, axis: int) -> Extremes:
     x = lifted(x)
     k = axis_index(f"cum{which}", axis, Aval(x.shape, x.dtype))
     values = OPS[f"cumulative_{which}"].fn(x, k)
-    if not x.size:
+    if not x.numel():
         return Extremes(values, OPS["full"].fn(shape=x.shape, value=0, dtype=dtypes.int64))
     return Extremes(values, running_places(x.detach(), values.detach(), k, False))
 
@@ -138,7 +138,7 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     if x.dtype.kind not in "fcV":
         x = OPS["astype"].fn(x, dtypes.default_float())
     k = axis_index("logcumsumexp", axis, Aval(x.shape, x.dtype))
-    if not x.size:
+    if not x.numel():
         return OPS["positive"].fn(x)
     top = OPS["cumulative_max"].fn(OPS["real"].fn(x.detach()), k)
     endless = OPS["isinf"].fn(top)

@@ -172,7 +172,7 @@ def histogram_bin_edges(
     x = _floating(x)
     if range is not None:
         low, high = (ops.full(shape=(), value=b, dtype=x.dtype) if not isinstance(b, Tensor) else b for b in range)
-    elif x.size:
+    elif x.numel():
         low, high = ops.min(x), ops.max(x)
     else:
         low, high = (ops.full(shape=(), value=b, dtype=x.dtype) for b in (0.0, 1.0))

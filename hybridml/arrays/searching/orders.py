@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 
 def _flat_axis(x: Any, axis: int | None) -> tuple[Tensor, int]:
     x = lifted(x)
-    return (OPS["reshape"].fn(x, (x.size,)), 0) if axis is None else (x, axis)
+    return (OPS["reshape"].fn(x, (x.numel(),)), 0) if axis is None else (x, axis)
 
 
 def sort(x: Tensor, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
@@ -238,9 +238,9 @@ def digitize(x: Any, bins: Tensor, right: bool = False) -> Tensor:
     bins = lifted(bins)
     side = "left" if right else "right"
     up = searchsorted(bins, x, side=side)
-    if bins.size < 2:
+    if bins.numel() < 2:
         return up
-    down = bins.size - searchsorted(OPS["flip"].fn(bins), x, side=side)
+    down = bins.numel() - searchsorted(OPS["flip"].fn(bins), x, side=side)
     return _where.fn(bins[0] <= bins[-1], up, down)
 
 

@@ -13,7 +13,7 @@ from .uniques import isin, unique_values
 
 def _line(x: Any) -> Tensor:
     x = _tensor(x)
-    return ops.reshape(x, (x.size,))
+    return ops.reshape(x, (x.numel(),))
 
 
 def _distinct(x: Any, assume_unique: bool) -> Tensor:

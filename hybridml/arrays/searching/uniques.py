@@ -86,7 +86,7 @@ class _Groups:
 
 
 def _sorted(x: Tensor, equal_nan: bool = False, order: bool = True) -> _Groups:
-    flat = _reshape.fn(x, (x.size,))
+    flat = _reshape.fn(x, (x.numel(),))
     if not order:
         return _Groups(OPS["sort"].fn(flat), None, equal_nan)
     places = OPS["argsort"].fn(flat)
@@ -170,9 +170,9 @@ def unique(
     else:
         k = axis_index("unique", axis, Aval(x.shape, x.dtype))
         rows = moveaxis(x, k, 0)
-        if not x.size:
+        if not x.numel():
             raise ShapeError(f"unique: {Aval(x.shape, x.dtype)} has no slices to compare along axis {axis}")
-        keys = _reshape.fn(rows, (rows.shape[0], x.size // rows.shape[0]))
+        keys = _reshape.fn(rows, (rows.shape[0], x.numel() // rows.shape[0]))
         order = OPS["lexsort"].fn(OPS["flip"].fn(OPS["permute_dims"].fn(keys), 0))
         found = _Groups(_take.fn(rows, order, 0), order, equal_nan)
         results = [moveaxis(found.values, 0, k)]
@@ -219,10 +219,10 @@ def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
     if isinstance(x, Tensor) and x.dtype.kind in "fV" and not isinstance(elements, Tensor | np.ndarray):
         among = asarray(elements, dtype=x.dtype)
     among = lifted(among)
-    if not among.size:
+    if not among.numel():
         return _full.fn(shape=x.shape if isinstance(x, Tensor) else (), value=invert, dtype=dtypes.bool_)
-    ordered = OPS["sort"].fn(_reshape.fn(among, (among.size,)))
-    place = OPS["minimum"].fn(OPS["searchsorted"].fn(ordered, x), among.size - 1)
+    ordered = OPS["sort"].fn(_reshape.fn(among, (among.numel(),)))
+    place = OPS["minimum"].fn(OPS["searchsorted"].fn(ordered, x), among.numel() - 1)
     found = _take.fn(ordered, place, 0) == x
     return OPS["logical_not"].fn(found) if invert else found
 

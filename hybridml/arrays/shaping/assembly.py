@@ -68,7 +68,7 @@ def ravel(x: Tensor, /) -> Tensor:
     >>> hm.ravel(hm.tensor([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
-    return _reshape(_tensor(x), (-1,)) if _tensor(x).size else _reshape(_tensor(x), (0,))
+    return _reshape(_tensor(x), (-1,)) if _tensor(x).numel() else _reshape(_tensor(x), (0,))
 
 
 # -- together

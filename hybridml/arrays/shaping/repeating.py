@@ -34,9 +34,9 @@ def repeat(x: Tensor, repeats: int | Tensor, /, axis: int | None = None) -> Tens
     if isinstance(repeats, Tensor | np.ndarray | list | tuple):
         n = x.shape[k]
         counts = _tensor(repeats)
-        if counts.size != 1 and counts.shape != (n,):
+        if counts.numel() != 1 and counts.shape != (n,):
             raise ShapeError(f"repeat: {n} elements along axis {axis} need as many counts, got shape {counts.shape}")
-        return OPS["take"].fn(x, _positions(_broadcast.fn(_reshape.fn(counts, (counts.size,)), (n,))), k)
+        return OPS["take"].fn(x, _positions(_broadcast.fn(_reshape.fn(counts, (counts.numel(),)), (n,))), k)
     if repeats < 0:
         raise ArgumentError(f"repeat: counts cannot be negative, got {repeats}")
     wide = _broadcast.fn(expand_dims(x, k + 1), (*x.shape[: k + 1], repeats, *x.shape[k + 1 :]))
@@ -47,7 +47,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, axis: int | None = None) -> Tens
 def _positions(counts: Tensor) -> Tensor:
     """0, 1, ..., n - 1 as int64, k as often as `counts[k]` says."""
     interp = current_interpreter() or type(counts).home
-    n = counts.size
+    n = counts.numel()
     if interp is None:
         if n and counts._array.min() < 0:
             raise ArgumentError(f"repeat: counts cannot be negative, got {counts.tolist()!r:.60}")

@@ -191,7 +191,7 @@ def ndim(a: Any) -> int:
 def size(a: Any, axis: Any = None) -> int:
     x = _tensor(a)
     if axis is None:
-        return x.size
+        return x.numel()
     return int(np.prod([x.shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))]))
 
 

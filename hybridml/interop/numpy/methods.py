@@ -17,7 +17,6 @@ from ...arrays.reducing import missing, quantiles, statistics
 from ...arrays.searching.orders import argsort
 from ...arrays.shaping import assembly
 from ...arrays.shaping.manipulation import std
-from ...core import ops
 from ...core.aliasing import assign
 from ...core.tensor import Tensor, method, values
 
@@ -37,20 +36,6 @@ def _as_function(name: str) -> Callable[..., Any]:
 
 for _name in ("argpartition", "choose", "copy", "nonzero", "put", "take", "trace"):
     method(_as_function(_name))
-
-
-def _var(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False, **numpys: Any) -> Tensor:
-    """Variance; `correction` (NumPy's `ddof`) is subtracted from the number of elements in the divisor."""
-    return ops.var(self, axis, _correction(correction, **numpys), keepdims)
-
-
-def _std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False, **numpys: Any) -> Tensor:
-    """Standard deviation; `correction` (NumPy's `ddof`) is subtracted from the number of elements in the divisor."""
-    return std(self, axis=axis, correction=_correction(correction, **numpys), keepdims=keepdims)
-
-
-def _correction(correction: float, ddof: float | None = None) -> float:
-    return correction if ddof is None else ddof
 
 
 def _compress(self: Tensor, condition: Any, axis: int | None = None) -> Tensor:
@@ -110,9 +95,9 @@ _MORE: dict[str, Any] = {
     "conjugate": OPS["conj"].fn,
     "flat": property(Flat),
     "round": elementwise.round,
-    "std": _std,
+    "std": std,
     "tobytes": lambda self: values(self, "tobytes()").tobytes(),
-    "var": _var,
+    "var": OPS["var"].fn,
     "__divmod__": lambda self, other: elementwise.divmod(self, other),
     "__rdivmod__": lambda self, other: elementwise.divmod(other, self),
     "__round__": elementwise.round,
