@@ -31,6 +31,7 @@ from .core.proxies import scalar as _scalar
 from .core.pytree import tree_leaves, tree_map
 from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
+from .core.tracebacks import install as _install
 from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
 from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
 from .tracing import compiled as _compiled  # noqa: F401  (gives dispatch a kernel)
@@ -38,6 +39,7 @@ from .transforms.checkpoint import checkpoint
 from .transforms.grad import grad, jvp, value_and_grad, vjp
 
 _scalar.install()
+_install()
 
 __version__ = "0.1.0"
 

@@ -23,10 +23,15 @@ _GENERATED = ("<dispatch ", "<record ")  # names of code that has no file
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
 
 
+def is_ours(filename: str) -> bool:
+    """Whether a file is the framework's own."""
+    return filename.startswith((*_PACKAGES, *_GENERATED))
+
+
 @lru_cache(maxsize=4096)  # every cell of a notebook is a file
 def is_internal(filename: str) -> bool:
-    """True for a file of the framework itself (or a standard-library trampoline), never for user code."""
-    return filename.startswith((*_PACKAGES, *_GENERATED)) or filename.endswith(_INTERNAL_SUFFIXES)
+    """Whether a file is the framework's or a trampoline of the standard library, not the user's."""
+    return is_ours(filename) or filename.endswith(_INTERNAL_SUFFIXES)
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
