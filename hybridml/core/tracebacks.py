@@ -60,7 +60,7 @@ def shortened(error: BaseException) -> Iterator[None]:
 
 
 def install() -> None:
-    """Has uncaught errors shown without our frames: in scripts, in threads, and in IPython where it runs."""
+    """Shows uncaught errors without our frames: in scripts, in threads, and in IPython where it runs."""
     sys.excepthook = _for_interpreter(sys.excepthook)
     threading.excepthook = _for_threads(threading.excepthook)
     ipython = sys.modules.get("IPython")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, user_frame
+from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, warn
 
 from ..python_state.libraries import is_library
 
@@ -55,10 +54,4 @@ class TraceFailed(BaseException):
 
 def report(message: str) -> None:
     """Warns at the line of the user that called the framework."""
-    frame = user_frame()
-    if frame is None:
-        warnings.warn(message, TraceWarning, stacklevel=2)
-    else:
-        registry = frame.f_globals.setdefault("__warningregistry__", {})
-        name = frame.f_globals.get("__name__", "__main__")
-        warnings.warn_explicit(message, TraceWarning, frame.f_code.co_filename, frame.f_lineno, name, registry)
+    warn(message, TraceWarning)
