@@ -25,7 +25,7 @@ from hybridml_compiler.errors import CompileError, HybridmlError, is_internal, i
 
 # What Python says of arguments that a function does not have; those of our functions are passed on by wrappers of ours.
 _BINDING = re.compile(r"[\w.<>]+\(\) (got|takes|missing) ")
-_PACKAGES = ("hybridml", "hybridml_compiler")
+_PRIVATE = "hybridml.tracing.specialize.errors"  # exceptions that end a trace, and no call of the user's
 
 
 def shorten(error: BaseException) -> None:
@@ -119,10 +119,10 @@ def _linked(error: BaseException) -> list[BaseException]:
 
 
 def _is_meant(error: BaseException, last: TracebackType) -> bool:
-    """Whether an error is for the user: made by a `raise`, by the user's own code, or by the user's arguments."""
+    """Whether an error is for the user: raised on purpose, by the user's own code, or by the user's arguments."""
     if isinstance(error, CompileError | AssertionError):
         return not _is_ours(last)
-    if isinstance(error, HybridmlError) or not isinstance(error, Exception) or not _is_ours(last):
+    if isinstance(error, HybridmlError | Warning) or not isinstance(error, Exception) or not _is_ours(last):
         return True
     from opcode import opname
 
@@ -133,10 +133,10 @@ def _is_meant(error: BaseException, last: TracebackType) -> bool:
 
 def _is_dealt_with(context: BaseException) -> bool:
     """Whether an error was caught by our code and tells the user nothing: it met our frames alone, or is private."""
-    if not isinstance(context, HybridmlError) and type(context).__module__.partition(".")[0] in _PACKAGES:
-        return True
     frames = list(_frames(context))
-    return bool(frames) and all(map(_is_ours, frames))
+    if not frames or not _is_ours(frames[0]):
+        return False
+    return type(context).__module__ == _PRIVATE or all(map(_is_ours, frames))
 
 
 def _is_ours(frame: TracebackType) -> bool:
