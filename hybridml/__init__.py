@@ -32,6 +32,7 @@ from .core.pytree import tree_leaves, tree_map
 from .core.spellings import no_attribute as _no_attribute
 from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
+from .core.tracebacks import install as _install
 from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
 from .interop.pytorch import functions as _functions
 from .interop.pytorch import hardware as _hardware
@@ -42,6 +43,7 @@ from .transforms.checkpoint import checkpoint
 from .transforms.grad import grad, jvp, value_and_grad, vjp
 
 _scalar.install()
+_install()
 
 __version__ = "0.1.0"
 

@@ -34,6 +34,7 @@ FORMAT = {
     "complex64": "C64",
 }
 NAMES = {code: name for name, code in FORMAT.items()}
+_PICKLES = (b"PK\x03\x04", b"\x80")  # of today's PyTorch, a zip with one, and of versions before 1.6
 METADATA = "__metadata__"  # where a header has its notes, among the names of its tensors
 RESERVED = "hybridml."  # how the metadata keys of this module begin
 TREE = f"{RESERVED}tree"  # the structure of a nested object
@@ -199,7 +200,7 @@ def _decode(data: bytes, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     try:
         entries = library.deserialize(data)
     except library.SafetensorError as error:
-        raise _broken(path, str(error)) from None
+        raise _broken(path, str(error), _IS_PICKLE if data.startswith(_PICKLES) else "") from None
     arrays = {}
     for name, entry in entries:
         code = entry["dtype"]
@@ -238,10 +239,17 @@ def _checksum(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str
     return f"{crc:08x}"
 
 
-def _broken(path: str | os.PathLike[str], why: str) -> CheckpointError:
+def _broken(path: str | os.PathLike[str], why: str, way_out: str = "") -> CheckpointError:
     return CheckpointError(
         f"load: {os.fspath(path)} is not a whole safetensors file ({why}): damaged, cut short, or of another format"
+        f"{way_out}"
     )
+
+
+_IS_PICKLE = (
+    "; torch.save writes such pickles, which can run any code when they are loaded: convert one where PyTorch is, by "
+    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')"
+)
 
 
 def _array(value: Tensor | np.ndarray) -> np.ndarray:
@@ -272,7 +280,9 @@ def _flatten(tree: Any, path: str, arrays: dict[str, np.ndarray], depth: int) ->
     if isinstance(tree, list | tuple):
         kind = "tuple" if isinstance(tree, tuple) else "list"
         return {kind: [_flatten(value, _join(path, k), arrays, depth + 1) for k, value in enumerate(tree)]}
-    if isinstance(tree, np.generic) and tree.dtype.kind in "biuf":  # a loss that NumPy has averaged
+    if (
+        isinstance(tree, np.generic) and tree.dtype.name in FORMAT and tree.dtype.kind != "c"
+    ):  # a loss that NumPy has averaged
         tree = tree.item()
     if tree is None or isinstance(tree, bool | int | float | str):
         return {"value": tree}

@@ -120,7 +120,8 @@ FLAGS: tuple[Flag, ...] = (
         "user",
         "user or full",
         _frames,
-        "What the traceback of an error shows: the frames of the user, or those of hybridml between them as well.",
+        "What the traceback of an error shows: the frames of the user, or those of hybridml between them as well. "
+        "Debuggers have all of them either way.",
     ),
     Flag(
         "deterministic",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import warnings
 from functools import lru_cache
 from types import FrameType
 
@@ -23,10 +24,15 @@ _GENERATED = ("<dispatch ", "<record ", "<spellings")  # names of code that has 
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
 
 
+def is_ours(filename: str) -> bool:
+    """Whether a file is the framework's own."""
+    return filename.startswith((*_PACKAGES, *_GENERATED))
+
+
 @lru_cache(maxsize=4096)  # every cell of a notebook is a file
 def is_internal(filename: str) -> bool:
-    """True for a file of the framework itself (or a standard-library trampoline), never for user code."""
-    return filename.startswith((*_PACKAGES, *_GENERATED)) or filename.endswith(_INTERNAL_SUFFIXES)
+    """Whether a file is the framework's or a trampoline of the standard library, not the user's."""
+    return is_ours(filename) or filename.endswith(_INTERNAL_SUFFIXES)
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
@@ -44,11 +50,43 @@ def user_location() -> str:
     return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
 
 
-@lru_cache(maxsize=4096)  # as `linecache`, which reads a file once; a model's lines make many nodes each
 def describe_line(filename: str, lineno: int) -> str:
-    source = linecache.getline(filename, lineno).strip()
-    short = os.path.basename(filename) if not filename.startswith("<") else filename
-    return f"{short}:{lineno}: {source}" if source else f"{short}:{lineno}"
+    """`model.py:12: y = x @ w`, or `In [3], line 12: y = x @ w` in the third cell of a notebook."""
+    source = _source(filename, lineno)
+    shown = line_name(file_name(filename), lineno)
+    return f"{shown}: {source}" if source else shown
+
+
+def line_name(name: str, lineno: int) -> str:
+    """The words for a line of a file, or of a cell, that `file_name` has named."""
+    return f"{name}, line {lineno}" if name.startswith("In [") else f"{name}:{lineno}"
+
+
+def file_name(filename: str) -> str:
+    """The name by which the user knows a file: its last part, and for the cell of a notebook its number."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    cell = shell.compile.format_code_name(filename) if shell is not None else None  # a cell run again has a new number
+    if cell is not None:
+        return str(cell[1]).replace("In[", "In [")
+    return filename if filename.startswith("<") else os.path.basename(filename)
+
+
+@lru_cache(maxsize=4096)  # as `linecache`, which reads a file once; a model's lines make many nodes each
+def _source(filename: str, lineno: int) -> str:
+    return linecache.getline(filename, lineno).strip()
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warns at the user's innermost line."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(message, category, stacklevel=2)
+        return
+    file, module = file_name(frame.f_code.co_filename), frame.f_globals.get("__name__", "__main__")
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    shown = file if file.startswith("In [") else frame.f_code.co_filename
+    warnings.warn_explicit(message, category, shown, frame.f_lineno, module, registry)
 
 
 def with_location(message: str) -> str:

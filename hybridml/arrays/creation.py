@@ -14,6 +14,7 @@ from hybridml_compiler.ops.table import OPS
 from ..core.aliasing import is_python_float
 from ..core.context import FLOAT_FLAGS, current_interpreter, lift, literal, place_var
 from ..core.device_tensor import on_device, transfer
+from ..core.dispatch import list_operands
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.tensor import Device, Tensor, adopt, place_of, wrap
@@ -134,6 +135,20 @@ def _is_typed(obj: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def list_operand(values: Any, other: Any) -> Any:
+    """A list or a tuple as an operand beside `other`, whose float dtype its numbers take, as one number does."""
+    if not isinstance(values, list | tuple):
+        return values
+    t = asarray(values)
+    if _is_typed(values):
+        return t
+    wanted = dtypes.result_type([(asarray(other).dtype, False), (t.dtype, True)])
+    return asarray(values, wanted) if dtypes.is_inexact(wanted) else t
+
+
+list_operands.append(list_operand)
 
 
 def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:

@@ -23,7 +23,7 @@ from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
 from ..core.tensor import Device, Tensor, method, place_of, wrap
-from .creation import asarray
+from .creation import asarray, list_operand
 from .shaping import manipulation, repeating
 
 assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
@@ -264,6 +264,8 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
                     else:
                         self._version = write_stamp()
                     return self
+        if isinstance(other, list | tuple):
+            other = list_operand(other, self)
         return aliasing.update(self, op.fn, (other,), name)
 
     update.__name__ = name

@@ -342,8 +342,21 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     for a in args:
         if not isinstance(a, _OPERANDS):
-            return NotImplemented
+            return _with_lists(op, args, params) if isinstance(a, list | tuple) else NotImplemented
     return slow(op, args, params, arithmetic=True)
+
+
+# Makes a tensor of a list or a tuple beside another operand. `arrays.creation`, which stands above, registers it.
+list_operands: list[Callable[[Any, Any], Any]] = []
+
+
+def _with_lists(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`x * [1, 2, 3]`. A list that is no array (of words, say) gives NotImplemented, as other foreign operands do."""
+    x, y = args
+    try:
+        return slow_operator(op, (list_operands[0](x, y), list_operands[0](y, x)), params)
+    except DTypeError:
+        return NotImplemented
 
 
 def is_plain_elementwise(op: Op) -> bool:

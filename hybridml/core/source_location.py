@@ -20,7 +20,7 @@ Place = tuple[CodeType, int]
 users: set[str] = set()  # files that are the user's, as far as they have been met
 _ours: set[str] = set()  # those that are not
 _frame = sys._getframe
-_LINE = re.compile(r"(.*?):(\d+)(?:: (.*))?$", re.DOTALL)
+_LINE = re.compile(r"(.*?)(?::|, line )(\d+)(?:: (.*))?$", re.DOTALL)
 _MOST = 4096  # writes whose lines are remembered
 _written: list[tuple[int, Any, int]] = [(-1, None, 0)] * _MOST
 
@@ -77,6 +77,8 @@ def split_line(where: str) -> tuple[str, int, str]:
 
     >>> split_line("model.py:12: y = x @ w")[1:]
     (12, 'y = x @ w')
+    >>> split_line("In [3], line 12: y = x @ w")
+    ('In [3]', 12, 'y = x @ w')
     """
     found = _LINE.match(where)
     return (found[1], int(found[2]), found[3] or "") if found is not None else (where, 0, "")

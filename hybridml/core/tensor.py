@@ -201,7 +201,10 @@ class Tensor(TensorMethods):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise DTypeError(f"a tensor used as a Python index must be an integer, got {self.dtype.name}")
+            raise DTypeError(
+                f"a tensor used as a Python index must be an integer, got {self.dtype.name}; use int() (one is "
+                "asked for by `tensor * sequence` too, where the sequence is no array of numbers)"
+            )
         return int(_single(self, "number", "index"))
 
     def __len__(self) -> int:

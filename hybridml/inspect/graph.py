@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, overload
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, line_name
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import Body
 from hybridml_compiler.graph.text import print_graph
@@ -110,7 +110,7 @@ class Node(_ReadOnly):
             params=MappingProxyType({key: _plain(v) for key, v in node.params.items() if key not in bodies}),
             subgraphs=MappingProxyType({key: graphs[body] for key, body in bodies.items()}),
             label=node.name,
-            line=f"{file}:{number}" if number else file,
+            line=line_name(file, number) if number else file,
             source=source,
             value=node.value,
         )

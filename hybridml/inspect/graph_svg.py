@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, line_name
 from hybridml_compiler.graph import ir
 
 from ..core.source_location import split_line
@@ -98,7 +98,7 @@ def _group(nodes: Sequence[ir.Node]) -> Group:
     file, number, text = split_line(nodes[0].where)
     names = list(dict.fromkeys(node.op.name for node in nodes if node.op is not None))
     listed = ", ".join(names[:_MOST_NAMES]) + (" ..." if len(names) > _MOST_NAMES else "")
-    fact = f"{file}:{number}, {listed}" if number else listed
+    fact = f"{line_name(file, number)}, {listed}" if number else listed
     tip = "\n".join(filter(None, [nodes[0].where, ", ".join(names)]))
     return Group(shorten(text or file or listed, 64), [shorten(fact, 76)], tip, nodes)
 

@@ -31,7 +31,16 @@ from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
 from .specialize import retrace_reasons as reasons
 from .specialize.entry import Entry
-from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable, report
+from .specialize.errors import (
+    CheckFailed,
+    NotCacheable,
+    NotGeneralizable,
+    RunEagerly,
+    TraceFailed,
+    Untraceable,
+    costs,
+    report,
+)
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays, ValueBranch
 from .specialize.signature import Fields, Signature, signature
@@ -460,7 +469,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return False
 
     def _report_eager(self, message: str) -> None:
-        self._report(f"{message}. Return the tensor and read it after the call, or use tensor operations")
+        self._report(costs(message))
 
     def _report(self, message: str) -> None:
         """Warns the user, once for each message."""
@@ -524,7 +533,7 @@ class TracedFunction(Introspection, Generic[P, R]):
 
 
 def _other(ask: ValueBranch, what: str) -> str:
-    return f"asks ({ask.what}) for a value that {what} run eagerly from now on; the line is {ask.where}"
+    return f"asks ({ask.what}, {ask.where}) for a value that {what} run eagerly from now on"
 
 
 def _nothing(node: Any) -> Any:

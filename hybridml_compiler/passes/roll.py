@@ -11,14 +11,13 @@ Only in graphs that are long: a loop costs a launch and a table of pointers per 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 
-from ..errors import LOCATION, CompileWarning
+from ..errors import LOCATION, CompileWarning, warn
 from ..graph.body import body_of
 from ..graph.ir import Graph, Node, apply, constant, input_node, topological, users, with_inputs
 from ..graph.rewrite import make
@@ -59,12 +58,11 @@ def _report(graph: Graph, nodes: Sequence[Node], cuts: Cuts, candidates: Sequenc
         loop = _loop(anchors, nodes, cuts, _MANY, exact=False) if where else None
         if loop is not None:
             size = len(loop.steps) * len(loop.steps[0])
-            warnings.warn(
+            warn(
                 f"{graph.name}: a loop of {len(loop.steps)} steps is compiled step by step, {size} operations, because "
                 "the steps read different arrays; put those into one array, or use hm.scan over it"
                 f"{LOCATION}{where}",
                 CompileWarning,
-                stacklevel=2,
             )
             return
 

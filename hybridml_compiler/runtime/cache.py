@@ -16,7 +16,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field
@@ -310,9 +309,11 @@ def _entry(folder: Folder, name: str) -> bytes | None:
 
 def _warn(message: str) -> None:
     """Warn, or, where warnings are errors, log: no call of the user's fails for the sake of the disk."""
+    from ..errors import warn  # with NumPy, which the fingerprint of the code does without
+
     message = f"hybridml: {message}"
     try:
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        warn(message)
     except RuntimeWarning:
         import logging  # slow to import
 

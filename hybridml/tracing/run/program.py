@@ -9,7 +9,6 @@ forward pass again, together with the gradient, in one graph.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.aval import CPU, Aval
-from hybridml_compiler.errors import CompileError, GradientError, HybridmlError, TraceError
+from hybridml_compiler.errors import CompileError, GradientError, HybridmlError, TraceError, warn
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.graph.devices import device_of
@@ -97,7 +96,10 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
     try:
         return compile(graph, dict(donate), graph.name, guards)
     except ImportError as missing:  # a platform without llvmlite
-        warnings.warn(f"traced functions run without the compiler: {missing}", RuntimeWarning, stacklevel=2)
+        warn(
+            f"traced functions run without the compiler, one NumPy operation at a time ({missing}); install llvmlite, "
+            "or trace with backend='interpret' where this is meant"
+        )
         return Interpreted(graph, donate)
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, user_frame
+from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, warn
 
 from ..python_state.libraries import is_library
+
+# What to do instead, by the verb of what a function does that compiled calls cannot do.
+_INSTEAD = {
+    "asks": "Return the tensor and read it after the call, or use tensor operations",
+    "cannot": "Move that line out of the traced function; hm.trace(strict=True) raises its error",
+    "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes",
+    "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
+    "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
+}
 
 
 class TraceWarning(UserWarning):
@@ -53,12 +61,12 @@ class TraceFailed(BaseException):
         self.what = f"{type(error).__name__}: {str(error).partition(LOCATION)[0]}; {lines[-1] if lines else ''}"
 
 
+def costs(message: str) -> str:
+    """The message about calls that run eagerly, with what this costs and what to do instead."""
+    instead = _INSTEAD.get(message.partition(" ")[0])
+    return f"{message}, in the time that they take without hm.trace{f'. {instead}' if instead else ''}"
+
+
 def report(message: str) -> None:
     """Warns at the line of the user that called the framework."""
-    frame = user_frame()
-    if frame is None:
-        warnings.warn(message, TraceWarning, stacklevel=2)
-    else:
-        registry = frame.f_globals.setdefault("__warningregistry__", {})
-        name = frame.f_globals.get("__name__", "__main__")
-        warnings.warn_explicit(message, TraceWarning, frame.f_code.co_filename, frame.f_lineno, name, registry)
+    warn(message, TraceWarning)

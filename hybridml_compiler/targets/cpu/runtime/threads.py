@@ -16,11 +16,11 @@ import operator
 import os
 import threading
 import time
-import warnings
 from contextlib import suppress
 
 from .... import config
 from ....config import MAX_THREADS
+from ....errors import warn
 from ....once import once
 from ....runtime import stacks
 from ..spec import cores
@@ -56,7 +56,7 @@ def set_num_threads(count: int) -> None:
     if not 1 <= count <= MAX_THREADS:
         raise ValueError(f"set_num_threads takes a whole number from 1 to {MAX_THREADS}, got {count!r}")
     if count > 1 and not PARALLEL:
-        warnings.warn("hybridml: parallel loops need Linux; they run on one thread here", RuntimeWarning, stacklevel=2)
+        warn("hybridml: parallel loops need Linux; they run on one thread here")
         count = 1
     _wanted = count
     if _instance is not None:
@@ -196,11 +196,9 @@ class Pool:
             self._set("threads", len(self._workers) + 1)
             self._set("started", len(self._workers) + 1)
             with suppress(Warning):
-                warnings.warn(
+                warn(
                     f"hybridml: could start only {len(self._workers)} worker threads ({error!r}); "
-                    f"parallel loops use {len(self._workers) + 1} threads from now on",
-                    RuntimeWarning,
-                    stacklevel=2,
+                    f"parallel loops use {len(self._workers) + 1} threads from now on"
                 )
 
     def _work(self, who: int) -> None:
