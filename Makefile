@@ -45,7 +45,7 @@ test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (
 	$(RUN) -m tests.machines $(ARGS)
 
 demo: $(VENV)/.demo  ## train both examples in both styles and write one HTML report under build/
-	$(RUN) -m examples.demo $(ARGS)
+	$(RUN) -m hybridml demo $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types and the tiny tests, in under 30 s
 	$(RUN) -m ruff check
