@@ -60,6 +60,7 @@ _FUNCTIONS = {
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.targets.cpu.runtime.threads",
     "stance": "hybridml.inspect.stances",
+    "summary": "hybridml.inspect.summary",
     "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
     **dict.fromkeys(
@@ -87,8 +88,8 @@ __all__ = [
     "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
     "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
     "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads",
-    "signal", "sinc", "special", "stance", "stft", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve",
-    "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
+    "signal", "sinc", "special", "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map",
+    "triangular_solve", "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

@@ -272,6 +272,7 @@ from .inspect.nans import debug_nans as debug_nans
 from .inspect.side_by_side import compare as compare
 from .inspect.stances import eager as eager
 from .inspect.stances import stance as stance
+from .inspect.summary import summary as summary
 from .io import load as load
 from .io import save as save
 from .linalg.factored import cholesky_inverse as cholesky_inverse

@@ -33,3 +33,10 @@ def test_nan_is_left_out() -> None:
     page = hm.asarray(np.array([1.0, np.nan] * 20))._repr_html_()
     assert "<svg" in page
     assert "not finite" in page
+
+
+@pytest.mark.parametrize("value", [hm.tensor(3.0), hm.tensor(2), hm.tensor(True), hm.tensor(1.5, requires_grad=True)])
+def test_a_scalar_is_one_line(value: hm.Tensor) -> None:
+    assert "\n" not in repr(value)
+    assert value._repr_html_() == f"<code>{value!r}</code>"
+    assert "&lt;multiply&gt;" in (hm.tensor(1.5, requires_grad=True) * 2)._repr_html_()
