@@ -58,12 +58,12 @@ format: $(VENV)/.dev  ## rewrite the sources in the common format
 	$(RUN) -m ruff format
 
 bench: $(VENV)/.bench  ## time eager and traced beside PyTorch, JAX and TensorFlow, and write the page of results
-	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits $(ARGS)
+	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits --json benchmarks/results/compare.json $(ARGS)
 	$(RUN) -m benchmarks.eager --json benchmarks/results/eager.json
 	$(RUN) -m benchmarks.report
 
 roofline: $(VENV)/.dev  ## time the launches of traced workloads beside the limits of the machine, and write the page
-	$(RUN) -m benchmarks.roofline $(ARGS)
+	$(RUN) -m benchmarks.roofline --json benchmarks/results/roofline.json $(ARGS)
 	$(RUN) -m benchmarks.report
 
 golden: $(VENV)/.dev  ## accept the present IR text as the expected one
