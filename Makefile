@@ -73,8 +73,10 @@ MINUTES ?= 5
 fuzz: $(VENV)/.dev  ## random programs, damaged files, interrupts and kills: MINUTES=5 each (ARGS="--kinds kills --seed 7")
 	$(RUN) -m tests.fuzz all --minutes $(MINUTES) $(ARGS)
 
-notebooks: $(VENV)/.dev  ## execute every notebook in place
-	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
+notebooks: $(VENV)/.dev  ## execute a copy of every notebook under build/
+	mkdir -p build/notebooks
+	cp notebooks/*.ipynb build/notebooks
+	$(BIN)/jupyter-execute --inplace build/notebooks/*.ipynb
 
 docs: $(VENV)/.dev  ## write the pages that are generated from tables of the code and from its imports
 	$(RUN) -m docs.generate
