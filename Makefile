@@ -45,7 +45,7 @@ test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (
 	$(RUN) -m tests.machines $(ARGS)
 
 demo: $(VENV)/.demo  ## train both examples in both styles and write one HTML report under build/
-	$(RUN) -m examples.demo $(ARGS)
+	$(RUN) -m hybridml demo $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types and the tiny tests, in under 30 s
 	$(RUN) -m ruff check
@@ -58,12 +58,12 @@ format: $(VENV)/.dev  ## rewrite the sources in the common format
 	$(RUN) -m ruff format
 
 bench: $(VENV)/.bench  ## time eager and traced beside PyTorch, JAX and TensorFlow, and write the page of results
-	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits $(ARGS)
+	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits --json benchmarks/results/compare.json $(ARGS)
 	$(RUN) -m benchmarks.eager --json benchmarks/results/eager.json
 	$(RUN) -m benchmarks.report
 
 roofline: $(VENV)/.dev  ## time the launches of traced workloads beside the limits of the machine, and write the page
-	$(RUN) -m benchmarks.roofline $(ARGS)
+	$(RUN) -m benchmarks.roofline --json benchmarks/results/roofline.json $(ARGS)
 	$(RUN) -m benchmarks.report
 
 golden: $(VENV)/.dev  ## accept the present IR text as the expected one
@@ -73,8 +73,10 @@ MINUTES ?= 5
 fuzz: $(VENV)/.dev  ## random programs, damaged files, interrupts and kills: MINUTES=5 each (ARGS="--kinds kills --seed 7")
 	$(RUN) -m tests.fuzz all --minutes $(MINUTES) $(ARGS)
 
-notebooks: $(VENV)/.dev  ## execute every notebook in place
-	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
+notebooks: $(VENV)/.dev  ## execute a copy of every notebook under build/
+	mkdir -p build/notebooks
+	cp notebooks/*.ipynb build/notebooks
+	$(BIN)/jupyter-execute --inplace build/notebooks/*.ipynb
 
 docs: $(VENV)/.dev  ## write the pages that are generated from tables of the code and from its imports
 	$(RUN) -m docs.generate

@@ -29,7 +29,6 @@ from .process import Process, installed, interpreter
 from .worker import CANDIDATES
 from .workloads import OURS, SCALING, TABLE, WORKLOADS, Workload
 
-RESULTS = Path(__file__).parent / "results"
 PEERS = tuple(name for name in CANDIDATES if name not in OURS)
 SECTIONS = ("steady", "start", "scaling", "limits")
 
@@ -201,7 +200,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     add("--repeats", type=int, default=7, help="rounds (default 7)")
     add("--seconds", type=float, default=0.3, help="timed in each round, a candidate (default 0.3)")
     add("--threads", type=int, default=2, help="for every candidate (default 2)")
-    add("--json", type=Path, default=RESULTS / "compare.json", help="where the results are written")
+    add("--json", type=Path, help="where the results are written; default: nowhere")
     options = parser.parse_args(arguments)
     missing = [peer for peer in options.peers or () if not installed(peer)]
     if missing:
@@ -223,6 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
 
     def write() -> None:
+        if options.json is None:
+            return
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
@@ -240,7 +241,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for row in scaling(stack, options):
                 record["scaling"].append(row)
                 write()
-    print(f"written: {options.json}")
+    if options.json is not None:
+        print(f"written: {options.json}")
     return int(failed)
 
 

@@ -1,5 +1,6 @@
-"""The pages of runs: `python -m benchmarks.report` makes `docs/benchmarks_results.md` of `results/compare.json`, and of
-it and `results/roofline.json` also `docs/limits.md`; with the paths of a result and a page, it makes that one."""
+"""The pages of runs: `python -m benchmarks.report` makes `docs/benchmarks_results.md` and the picture
+`docs/benchmarks.svg` of `results/compare.json`, and of it and `results/roofline.json` also `docs/limits.md`; with the
+paths of a result and a page, it makes that one."""
 
 from __future__ import annotations
 
@@ -8,30 +9,17 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from . import limits_page
+from . import chart, limits_page
 from .markup import digits, duration, table
+from .record import EAGER, TRACED, Record, aimed, value
 
 RESULTS = Path(__file__).parent / "results" / "compare.json"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks_results.md"
-EAGER, TRACED = "hybridml eager", "hybridml traced"
 TORCH_EAGER = ("torch", "torch channels_last")
-
-Record = dict[str, Any]
 
 
 # ---- what is read from the record
-
-
-def aimed(record: Record) -> dict[str, Record]:
-    """The workloads that have an aim: name -> entry."""
-    return {name: entry for name, entry in record["workloads"].items() if entry["reach"]}
-
-
-def value(entry: Record, who: str, key: str) -> float | None:
-    found: float | None = entry["candidates"].get(who, {}).get(key)
-    return found
 
 
 def names(record: Record) -> list[str]:
@@ -265,6 +253,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"written: {target}")
     if not arguments:
         print(f"written: {limits_page.write(record)}")
+        print(f"written: {chart.write(record)}")
     return 0
 
 

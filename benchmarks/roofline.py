@@ -1,8 +1,8 @@
 """Where the time of a traced program goes, launch by launch, beside what the machine can do at most.
 
 `python -m benchmarks.roofline gpt_step` runs a workload under `hm.profile` and prints its launches, the longest first;
-without names it runs all that have an aim and writes `benchmarks/results/roofline.json`, of which `benchmarks.report`
-makes a page.
+without names it runs all that have an aim. `make roofline` keeps them in `benchmarks/results/roofline.json`, of which
+`benchmarks.report` makes a page.
 
 The least time of a launch is the longer of two: its multiply-adds at the machine's rate, and its bytes, as many as the
 last cache holds at the rate of that, the others at the rate of memory. What its exponentials cost is in no limit.
@@ -33,7 +33,7 @@ from hybridml_compiler.targets.cpu.spec import host_spec
 from . import ours
 from .compare import circumstances
 from .limits import limits
-from .limits_page import RESULTS, launch_rows
+from .limits_page import launch_rows
 from .markup import digits
 from .workloads import TABLE, WORKLOADS, Case
 
@@ -297,9 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", type=known, help=f"of {', '.join(TABLE)}; default: all")
     parser.add_argument("--seconds", type=float, default=2.0, help="of calls, a workload (default 2)")
     parser.add_argument("--shown", type=int, default=12, help="launches that are printed (default 12)")
-    parser.add_argument("--json", type=Path, help=f"where the results are written (of all: results/{RESULTS.name})")
+    parser.add_argument("--json", type=Path, help="where the results are written; default: nowhere")
     options = parser.parse_args(given)
-    target = options.json or (None if options.names else RESULTS)
     threads = hm.get_num_threads()
     record = circumstances("benchmarks.roofline", given, threads, peers=False)
     record |= {"limits": limits(threads), "workloads": {}}
@@ -308,9 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.names or TABLE:
         entry = record["workloads"][name] = described(name, measure_quietly(name, options.seconds, threads), machine)
         print("\n".join(lines(name, entry, options.shown)), flush=True)
-    if target is not None:
-        target.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        print(f"written: {target}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(f"written: {options.json}")
     return 0
 
 

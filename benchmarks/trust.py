@@ -1,6 +1,6 @@
 """Run the same programs in every framework, eager and traced, and write `docs/trust.md`.
 
-    python -m benchmarks.trust [--only hybridml,jax.jit]
+    python -m benchmarks.trust [--only hybridml,jax.jit] [--write]
 
 A framework runs in a process of its own (`BENCH_TENSORFLOW_PYTHON` names TensorFlow's interpreter), a program in each
 style from the same start; the table says whether the traced program did what the eager one did. Exits with 1 where
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "trust.json", ROOT / "docs" / "trust.md"
 HEAD = """# Trust: the traced program is the eager program
 
-Written by `python -m benchmarks.trust`, which runs every program below in every framework twice, as it is and
+Written by `python -m benchmarks.trust --write`, which runs every program below in every framework twice, as it is and
 traced, and compares what a user sees. "same": the traced program did what the eager one did. Bold: it did something
 else, and whether it said so. A name of an exception: the traced program cannot be run. A dash: the framework has
 nothing of the kind; "no such program": its eager style refuses it (immutable arrays).
@@ -38,6 +38,7 @@ NOTES = ROOT / "benchmarks" / "trust_notes.md"  # what follows the table
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(FRAMEWORKS), help="names of frameworks, separated by commas")
+    parser.add_argument("--write", action="store_true", help="write the file of results and the page")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -53,8 +54,9 @@ def main() -> int:
             known[name] = reply
     frameworks = {name: known[name] for name in FRAMEWORKS if name in known}
     record = {"command": "python -m benchmarks.trust", "date": str(datetime.date.today()), "frameworks": frameworks}
-    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
-    PAGE.write_text(page(frameworks))
+    if options.write:
+        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+        PAGE.write_text(page(frameworks))
     differs = [name for name, said in frameworks["hybridml"]["rows"].items() if "silent" in said or "Error" in said]
     print(f"hybridml: {len(ROWS) - len(differs)} of {len(ROWS)} programs as eager, or said not to be", *differs)
     return 1 if differs else 0

@@ -69,6 +69,7 @@ _FUNCTIONS = {
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.targets.cpu.runtime.threads",
     "stance": "hybridml.inspect.stances",
+    "summary": "hybridml.inspect.summary",
     "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
     **dict.fromkeys(
@@ -116,7 +117,7 @@ __all__ = [
     "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim", "pairwise_distance",
     "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
     "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special",
-    "stance", "stft", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
+    "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
     "utils", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 

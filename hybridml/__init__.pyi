@@ -186,6 +186,7 @@ from .inspect.nans import debug_nans as debug_nans
 from .inspect.side_by_side import compare as compare
 from .inspect.stances import eager as eager
 from .inspect.stances import stance as stance
+from .inspect.summary import summary as summary
 from .interop.pytorch.functions import addcdiv as addcdiv
 from .interop.pytorch.functions import addcmul as addcmul
 from .interop.pytorch.functions import addmv as addmv

@@ -10,8 +10,8 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -196,7 +196,7 @@ def _notes(header: bytes, path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _decode(data: bytes, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    library = _safetensors()
+    library: Any = import_module("safetensors")  # of which `save` needs nothing
     try:
         entries = library.deserialize(data)
     except library.SafetensorError as error:
@@ -310,13 +310,3 @@ def _unflatten(tree: Any, tensors: dict[str, Tensor]) -> Any:
         case "value":
             return content
     raise ValueError(f"unknown entry {kind!r}")
-
-
-def _safetensors() -> ModuleType:
-    try:
-        import safetensors.numpy
-    except ImportError:
-        raise ImportError(
-            "hm.load needs the safetensors package: pip install safetensors (or hybridml[demo])"
-        ) from None
-    return safetensors

@@ -114,6 +114,16 @@ FLAGS: tuple[Flag, ...] = (
         "and touches no memory. Code is slower by the factor of 2 to 50; it is for tests, and for reports of defects.",
     ),
     Flag(
+        "progress",
+        "HYBRIDML_PROGRESS",
+        True,
+        "1",
+        "0 or 1",
+        _switch,
+        "Say on a terminal, and in a notebook, what is compiled once that takes longer than a second. Files and pipes "
+        "get no such line.",
+    ),
+    Flag(
         "traceback",
         "HYBRIDML_TRACEBACK",
         "user",
@@ -145,6 +155,7 @@ class Config:
     num_threads: int | None = None
     verify: bool = True
     sanitize: bool = False
+    progress: bool = True
     traceback: str = "user"
     deterministic: bool = False
 

@@ -34,6 +34,7 @@ from .hooks import hooks
 from .once import lazy
 from .record import record
 from .runtime import host_callback
+from .runtime.progress import progress
 from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
@@ -260,7 +261,7 @@ class Stages:
 
     def make(self, key: str | None) -> Program:
         """The program; kept under the key, if there is one."""
-        with self.code.compiling():
+        with self.code.compiling(), progress(self.name, self._begun):
             plan = self.plan
             program = self.code.finish(plan, self.facts, key)
         stats = self.stats

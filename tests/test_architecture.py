@@ -81,6 +81,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
 }
 FRONT_ARROWS["__init__"] = tuple(FRONT_ARROWS)
 FRONT_ARROWS["testing"] = tuple(FRONT_ARROWS)
+FRONT_ARROWS["__main__"] = tuple(FRONT_ARROWS)
 
 # Imports against the order that stay, all deferred, with the reason.
 DOORS = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import doctest
 import inspect
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import compare, eager, eager_operations, limits, measure, models, ours, process, report, worker
+from benchmarks import compare, eager, eager_operations, limits, measure, models, ours, process, report, trust, worker
 from benchmarks.workloads import SCALING, WORKLOADS
 
 SMALL: dict[str, dict[str, int]] = {
@@ -90,6 +91,17 @@ def test_a_run_writes_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFix
         for candidate in workload["candidates"].values():
             assert candidate["lower_quartile"] <= candidate["median"] <= candidate["upper_quartile"]
     assert "tiny_call: x*2+1" in capsys.readouterr().out
+
+
+def test_a_run_that_is_not_asked_to_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [*report.RESULTS.parent.iterdir(), report.PAGE, trust.PAGE]
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+    assert compare.main(["--only", "import", "--peers", "", "--repeats", "1", "--seconds", "0.01"]) == 0
+    monkeypatch.setattr(trust, "ask", lambda name: {"version": "1", "rows": {}})
+    monkeypatch.setattr(sys, "argv", ["trust", "--only", "hybridml"])
+    assert trust.main() == 0
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files] == before
+    assert set(report.RESULTS.parent.iterdir()) <= set(files)
 
 
 def test_a_candidate_that_is_wrong_is_not_timed(tmp_path: Path) -> None:

@@ -23,13 +23,6 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
-# What blocks of these pages use without having made it.
-GIVEN = """
-import numpy as np
-import hybridml as hm
-rng = np.random.default_rng(0)
-images, labels = hm.asarray(rng.standard_normal((32, 64), np.float32)), hm.asarray(rng.integers(0, 10, 32))
-"""
 
 
 def name(path: Path) -> str:
@@ -42,8 +35,6 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     text = path.read_text(encoding="utf-8")
     space: dict[str, Any] = {"__name__": "__main__"}
-    if path.parent == ROOT:
-        exec(GIVEN, space)
     for block in BLOCK.finditer(text):
         above = "\n" * (text.count("\n", 0, block.start()) + 1)  # errors then name the line of the page
         exec(compile(above + block[1], str(path), "exec"), space)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from examples import char_lm, demo, digits
-from examples.char_lm import write
-from examples.report import page
-from examples.training import Run, allowed, compare, ulps
+from hybridml_examples import char_lm, demo, digits
+from hybridml_examples.char_lm import write
+from hybridml_examples.report import page
+from hybridml_examples.training import Run, allowed, compare, ulps
 
 
 def made(style: str, losses: list[float]) -> Run:

@@ -16,7 +16,7 @@ from tests.size import BUDGETS, FILES_A_FOLDER, LINES_A_FILE, MANY_FILES, crowde
 
 ROOT = Path(__file__).parent.parent
 TOP_LEVEL = {
-    *("hybridml", "hybridml_compiler", "tests", "benchmarks", "notebooks", "docs", "examples"),
+    *("hybridml", "hybridml_compiler", "tests", "benchmarks", "notebooks", "docs", "hybridml_examples"),
     *("pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"),
     *(".ci", ".gitignore", ".pre-commit-config.yaml"),
 }
@@ -37,7 +37,7 @@ OTHER_TESTS = {
 TEST_MODULE = re.compile(r"^\s*(?:from|import) (?:tests|[\w.]*\.)?(?:test_\w+|conftest)\b", re.MULTILINE)
 NOTE = re.compile(r"\[Note: ([^\]]*)")  # up to the end of the line, so that a name which is broken is no heading
 HEADING = re.compile(r"^#+ \[Note: (.*)\]$", re.MULTILINE)
-OTHERS = {"file.py", "array_api_tests/test_fft.py"}  # an example, and a file of another project
+OTHERS = {"file.py", "path/to/file.py", "array_api_tests/test_fft.py"}  # an example, and a file of another project
 
 
 def committed() -> list[Path]:

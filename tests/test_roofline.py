@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from benchmarks import limits_page, ours, report, roofline
+from benchmarks import chart, limits_page, ours, report, roofline
 from benchmarks.roofline import Machine, Measured, Spent
 from benchmarks.workloads import WORKLOADS
 from hybridml import nn
@@ -192,3 +192,4 @@ def test_the_page_is_that_of_the_results() -> None:
     tried = limits_page.TRIED.read_text(encoding="utf-8")
     assert limits_page.PAGE.read_text(encoding="utf-8") == limits_page.page(written, results, tried)
     assert tried.startswith("## What was tried\n")
+    assert chart.PICTURE.read_text(encoding="utf-8") == chart.chart(results)

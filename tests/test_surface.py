@@ -85,11 +85,13 @@ def mypy(tmp_path: Path, program: str) -> str:
 def test_types_of_a_users_program(tmp_path: Path) -> None:
     wrong = (
         "hm.exp([1.0])\nhm.ones((2,)).summ()\nhm.after(1, 2)\nlength: int = hm.zeros((2,)).sum()\n"
+        "hm.matmull(hm.ones((2,)))\nhm.nn.ReLU(3)\nhm.nn.Linear(2, 2)()\n"
         "hm.zeros(2, 3)\nhm.trace(abs)()\nhm.trace(strict=True)(abs)(1.0).upper()\n"
     )
     everything = "".join(f"hm.{name}\n" for name in dir(hm))
     assert "Success" in mypy(tmp_path, PROGRAM.read_text("utf-8") + everything)
     found = mypy(tmp_path, f"import hybridml as hm\n{wrong}")
     assert [line.rpartition("[")[2] for line in found.splitlines() if "error:" in line] == [
-        "arg-type]", "attr-defined]", "attr-defined]", "assignment]", "arg-type]", "call-arg]", "attr-defined]",
+        "arg-type]", "attr-defined]", "attr-defined]", "assignment]", "attr-defined]", "arg-type]",
+        "call-arg]", "arg-type]", "call-arg]", "attr-defined]",
     ], found  # fmt: skip

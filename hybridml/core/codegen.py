@@ -25,6 +25,7 @@ from hybridml_compiler.eager.large import compute, deciding, has_kernels, may_gr
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
 from hybridml_compiler.ops.promotion import input_dtypes
+from hybridml_compiler.ops.table import file_of
 
 from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
@@ -52,6 +53,7 @@ from .tracebacks import shorten
 _ndarray = np.ndarray
 _NATIVE_KINDS = ("creation", "movement", "reduction", "scan", "gather", "scatter")
 _KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
+_SHOWN = (bool, int, float, str)  # classes of default values that are the parameter's type
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
@@ -73,7 +75,8 @@ def generate(op: Op) -> Callable[..., Any]:
     fn = _unwritten(op, env)
     env["_fn"] = fn
     spaces.append(env)
-    fn.__doc__ = op.doc
+    fn.__doc__ = f"{op.doc}\n\nA row of {file}." if (file := file_of(op)) else op.doc
+    fn.__annotations__ = _annotations(op)
     fn.__module__ = "hybridml"
     fn.__qualname__ = op.name
     op.fn = fn
@@ -88,8 +91,15 @@ def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
     _expect_pulls(env["_op"], env)
     spaces.append(env)
     copy = _unwritten(env["_op"], env)
-    copy.__doc__ = fn.__doc__
+    copy.__doc__, copy.__annotations__ = fn.__doc__, fn.__annotations__
     return copy
+
+
+def _annotations(op: Op) -> dict[str, Any]:
+    """Types as far as the row tells them; a type checker has all of them from the stubs."""
+    given = {name: "Sequence[Tensor]" if op.variadic else "Tensor" for name in op.inputs}
+    plain = {name: type(default).__name__ for name, default in op.params.items() if type(default) in _SHOWN}
+    return {**given, **plain, "return": f"tuple[{', '.join(['Tensor'] * len(op.results))}]" if op.results else "Tensor"}
 
 
 def source_of(op: Op) -> str:

@@ -409,7 +409,7 @@ class TensorMethods:
         """`hm.functional.gelu` of this tensor."""
     @property
     def grad_fn(self) -> Any:
-        """What records how the tensor was computed, as `repr` names it; None for one without history."""
+        """The function that the tensor is a result of, as `repr` names it; None for one without history."""
     def gt(self, y: _Operand, /) -> Tensor:
         """x > y as bool; false where either is nan."""
     def half(self) -> Tensor:

@@ -81,6 +81,10 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
             raise IndexError(f"TensorDataset: index {index} is outside of {len(self)} samples")
         return tuple(tensor[index] for tensor in self.tensors)
 
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{t.dtype.name}{list(t.shape[1:])}" for t in self.tensors)
+        return f"TensorDataset({len(self)} samples of {kinds})"
+
     def batch(self, indices: np.ndarray) -> tuple[Tensor, ...]:
         return tuple(xp.take(t, xp.asarray(indices, device=t.device), axis=0) for t in self.tensors)
 
@@ -107,6 +111,9 @@ class Subset(Dataset[T]):
 
     def __getitem__(self, index: int) -> T:
         return self.dataset[int(self.indices[index])]
+
+    def __repr__(self) -> str:
+        return f"Subset({len(self)} of {len(self.dataset)} samples of {type(self.dataset).__name__})"
 
     def _batch(self, indices: np.ndarray) -> Any:
         return self.dataset.batch(self.indices[indices])  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from ..core.states import check_entries
 from ..core.tensor import Tensor
-from .dataset import IterableDataset
+from .dataset import IterableDataset, Subset, TensorDataset
 from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler, restore, state_of
 
 
@@ -173,6 +173,13 @@ class DataLoader:
         if self._streams:
             raise TypeError("a DataLoader over a stream has no length")
         return len(self._source())
+
+    def __repr__(self) -> str:
+        of = repr(self.dataset) if isinstance(self.dataset, TensorDataset | Subset) else type(self.dataset).__name__
+        order = "a stream" if self._streams else repr(self._source())
+        return (
+            f"DataLoader(\n  {of},\n  {order},\n  num_workers={self.num_workers}, batches given={self._epoch.given}\n)"
+        )
 
     def _source(self) -> Any:
         """The source of the order: the stream, or the sampler of batches or of samples."""

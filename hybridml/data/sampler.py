@@ -64,6 +64,9 @@ class SequentialSampler(Sampler):
     def __len__(self) -> int:
         return len(self.data_source)
 
+    def __repr__(self) -> str:
+        return f"SequentialSampler({len(self)} samples)"
+
 
 class RandomSampler(Sampler):
     """Sampler of every index once, in an order that depends only on the seed and the number of epochs begun.
@@ -86,6 +89,9 @@ class RandomSampler(Sampler):
 
     def __len__(self) -> int:
         return len(self.data_source)
+
+    def __repr__(self) -> str:
+        return f"RandomSampler({len(self)} samples, generator={self.generator!r}, epoch={self.epoch})"
 
     def state_dict(self) -> dict[str, Any]:
         """The number of epochs begun, and the state of the generator that seeds are drawn from (None for a seed).
@@ -154,6 +160,9 @@ class BatchSampler:
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def __repr__(self) -> str:
+        return f"BatchSampler({self.sampler!r}, batch_size={self.batch_size}, drop_last={self.drop_last})"
 
     def state_dict(self) -> Any:
         """The state of the sampler; None where it has none."""

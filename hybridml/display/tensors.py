@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -63,13 +64,15 @@ def text(t: Tensor) -> str:
 
 
 def html(t: Tensor) -> str:
-    """Shape, dtype, device, a few statistics, a histogram and the values, for notebooks."""
+    """Shape, dtype, device, a few statistics, a histogram and the values, for notebooks; of a scalar its one line."""
     from .reports import render  # imported with the first page
 
     array = t._array if type(t).home is None else t.cpu()._array
-    rows = [("shape", " × ".join(map(str, t.shape)) or "scalar"), ("dtype", t.dtype.name), ("device", str(t.device))]
+    rows = [("shape", " × ".join(map(str, t.shape))), ("dtype", t.dtype.name), ("device", str(t.device))]
     if t._node is not None:
         rows.append(("requires grad", "yes"))
+    if not t.shape:
+        return f"<code>{escape(text(t))}</code>"
     if type(array) is not np.ndarray:
         return render("tensor.html.jinja", rows=rows, bars=(), body="traced value")
     bars: list[Bar] = []

@@ -9,6 +9,8 @@ from typing import Any
 
 from ..display.reports import Report, duration, size
 
+_ROUNDING = 1 << 16  # ulp; where there are more, they say nothing
+
 
 @dataclass(frozen=True)
 class Style:
@@ -42,7 +44,7 @@ class Difference:
     count: int
     absolute: float
     relative: float  # the absolute one as a part of the largest element of its array
-    ulp: int  # representable numbers in between: large where a sum has cancelled to almost nothing
+    ulp: int  # the absolute one in units of the last place of that element, rounded up
     where: str = ""  # the array with the largest difference in ulp; empty where all are equal
 
 
@@ -59,6 +61,9 @@ class Comparison(Report):
     compiles: int  # signatures compiled; more than one where the second call differs from the first
     not_restored: tuple[str, ...]  # written tensors that compare could not put back
     repeats: int
+    cached: str = ""  # the part of the program that came from the cache
+    cold_ms: float | None = None  # the first traced call with an empty cache; None: as it was
+    prints: bool = False
 
     TEMPLATE = "comparison.html.jinja"
 
@@ -69,8 +74,9 @@ class Comparison(Report):
 
     @property
     def compile_ms(self) -> float:
-        """Time that the first traced call costs beyond a steady one."""
-        return max(self.traced.first_ms - self.traced.steady_ms, 0.0)
+        """Time that the first traced call costs beyond a steady one, with an empty cache."""
+        first = self.traced.first_ms if self.cold_ms is None else self.cold_ms
+        return max(first - self.traced.steady_ms, 0.0)
 
     @property
     def distinct(self) -> bool:
@@ -112,6 +118,8 @@ class Comparison(Report):
         yield "first call", duration(eager.first_ms), duration(traced.first_ms)
         for stage, spent in traced.stages_ms.items():
             yield f"  {stage}", "", duration(spent)
+        if self.cached and self.cold_ms is not None:
+            yield "first call, empty cache", "", duration(self.cold_ms)
         yield "steady call (median)", duration(eager.steady_ms), duration(traced.steady_ms)
         yield "  half of the calls", _range(eager), _range(traced)
         yield "operations, kernels", str(eager.kernels), str(traced.kernels)
@@ -119,6 +127,8 @@ class Comparison(Report):
         yield "peak memory of a call", size(eager.peak_bytes), size(traced.peak_bytes)
 
     def _remarks(self) -> Iterator[str]:
+        if self.cached:
+            yield f"cache: {self.cached} came from the cache of an earlier run"
         if not self.distinct:
             yield "speed: the two cannot be told apart (their quartiles overlap)"
         elif self.speedup >= 1:
@@ -134,6 +144,8 @@ class Comparison(Report):
         yield f"state written: {_difference(self.state)}"
         if self.compiles > 1:
             yield f"{self.compiles} programs were compiled: a later call met another signature or other Python values"
+        if self.prints:
+            yield "it prints: single calls were measured, and only the first was heard"
         if self.not_restored:
             yield f"written and not put back, as compare could not reach it beforehand: {', '.join(self.not_restored)}"
 
@@ -148,7 +160,8 @@ def _difference(found: Difference) -> str:
     arrays = f"{found.count} array{'s' * (found.count > 1)}"
     if not found.where:
         return f"{arrays}, bit-equal"
-    return (
-        f"{arrays}, differ by at most {found.absolute:.2g}, which is {found.relative:.1e} of the largest element, "
-        f"and {found.ulp:,} ulp (in {found.where})"
-    )
+    if not math.isfinite(found.relative):
+        return f"{arrays}, differ in shape or type, or one is not finite where the other is (in {found.where})"
+    units = f", {found.ulp:,} ulp of it" if found.ulp <= _ROUNDING else ""
+    part = f"{found.relative:.1e} of the largest element"
+    return f"{arrays}, differ by at most {found.absolute:.2g}, which is {part}{units} (in {found.where})"

@@ -17,7 +17,6 @@ Finding = tuple[str, bool, str]  # (what was looked at, whether it is as it shou
 
 # Extras, by what is missing without them.
 _OPTIONAL = {
-    "safetensors": "files in safetensors format",
     "scipy": "a second source of BLAS",
     "matplotlib": "pictures in notebooks",
     "cupy": "tensors on a GPU",
@@ -65,8 +64,8 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def _versions() -> Iterable[Finding]:
-    where = os.path.dirname(os.path.abspath(__file__))
-    yield "hybridml", True, f"{sys.modules[PACKAGE].__version__} in {where}"
+    found = sys.modules[PACKAGE]
+    yield "hybridml", True, f"{found.__version__} in {os.path.dirname(os.path.abspath(found.__file__ or ''))}"
     free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     known = platform.python_implementation() == "CPython" and not free
     said = f"{platform.python_version()}{', free-threaded: not supported' * free}, {platform.platform()}"

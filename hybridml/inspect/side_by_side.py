@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import statistics
@@ -16,6 +17,7 @@ import numpy as np
 
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.runtime import cache
 from hybridml_compiler.targets.device import host_copy
 
 from ..core import pytree
@@ -31,13 +33,15 @@ _BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the cloc
 def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any) -> Comparison:
     """Runs `fn(*args, **kwargs)` eagerly and traced, and lays the two side by side.
 
-    `fn` is a function, a module or an already traced function; it is traced and compiled again, so that the first call
-    can be timed (machine code of an earlier run comes from the disk cache: an empty `HYBRIDML_CACHE_DIR` gives cold
-    times). A training step may be compared: both styles start from the same state (tensors, gradients, containers,
-    attributes and random generators that the function can reach), which is copied first and put back at the end.
+    `fn` is a function, a module or an already traced function; it is traced and compiled again, so that the first
+    call can be timed. Where the cache had code of an earlier run, `cached` says so and `cold_ms` is the first call
+    of another one with an empty cache. A training step may be compared: both styles start from the same state
+    (tensors, gradients, containers, attributes and random generators that the function can reach), which is copied
+    first and put back at the end.
 
     `repeats` steady measurements a style are taken in turns, each of calls that fill a millisecond. Peak memory is what
-    tracemalloc sees, which NumPy reports its arrays to, plus the compiled program's own arena.
+    tracemalloc sees, which NumPy reports its arrays to, plus the compiled program's own arena. Of a function that
+    prints, the first eager call is heard, and measurements are of single calls.
 
     Raises ArgumentError for fewer than two repeats, and whatever the function raises.
 
@@ -52,13 +56,17 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
     snapshot = Snapshot(**{name: plain}, arguments=args, keywords=kwargs)
     eager = _Run("eager", lambda: plain(*args, **kwargs), snapshot)
     compiled = _Run("traced", lambda: traced(*args, **kwargs), snapshot)
+    output = _Output()
     try:
-        before = snapshot.state()
-        for run in (eager, compiled):
-            run.first_call()
-            run.measure_memory()
-        eager.kernels, eager.bytes = _operations(eager)
-        _take_turns([eager, compiled], repeats)
+        with contextlib.redirect_stdout(output):
+            before = snapshot.state()
+            for run in (eager, compiled):
+                run.first_call(output)
+                run.measure_memory()
+            cached = _cached(traced)
+            cold_ms = _cold_ms(fn, args, kwargs, snapshot) if cached else compiled.first_ms
+            eager.kernels, eager.bytes = _operations(eager)
+            _take_turns([eager, compiled], repeats, 0.0 if output.writes else _BLOCK_MS)
     finally:
         snapshot.restore()
     lines, missed = _describe(traced, compiled, snapshot)
@@ -72,6 +80,9 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
         compiles=traced.cache_info().compiles,
         not_restored=missed,
         repeats=repeats,
+        cached=cached,
+        cold_ms=cold_ms,
+        prints=output.writes > 0,
     )
 
 
@@ -91,6 +102,40 @@ def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], Traced
     return name, plain, TracedFunction(plain if isinstance(plain, FunctionType | MethodType) else call, backend)
 
 
+class _Output:
+    """Standard output while functions are compared: counts what they write, and hands it on while it is `heard`."""
+
+    def __init__(self) -> None:
+        self.file, self.heard, self.writes = sys.stdout, True, 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return self.file.write(text) if self.heard else len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+def _cached(traced: TracedFunction) -> str:
+    """The part of the last program that came from the cache; empty where all was compiled."""
+    stats = traced._shown().program.executable.stats
+    if not hasattr(stats, "reuse"):  # a backend that compiles nothing
+        return ""
+    if stats.reuse is None:
+        return "the whole program"
+    return f"{stats.cached_kernels} of {stats.distinct_kernels} kernels" if stats.cached_kernels else ""
+
+
+def _cold_ms(fn: Callable[..., Any], args: Any, kwargs: Any, snapshot: Snapshot) -> float:
+    """The first call of another traced function, which finds nothing in the cache."""
+    again = both_styles(fn)[2]
+    snapshot.restore()
+    with cache.emptied():
+        start = time.perf_counter()
+        again(*args, **kwargs)
+        return (time.perf_counter() - start) * 1e3
+
+
 class _Run:
     """One style while it is measured. Every measurement starts from the snapshot."""
 
@@ -102,11 +147,12 @@ class _Run:
         self.kernels = self.bytes = self.peak = 0
         self.stages: dict[str, float] = {}
 
-    def first_call(self) -> None:
+    def first_call(self, output: _Output) -> None:
         self.snapshot.restore()
         start = time.perf_counter()
         value = self.call()
         self.first_ms = (time.perf_counter() - start) * 1e3
+        output.heard = False
         self.results = arrays_in(value)
         self.state = self.snapshot.state()
         self.call()  # the second call goes on from there, as in a program: it may need another signature
@@ -125,14 +171,14 @@ class _Run:
             if not outside:
                 tracemalloc.stop()
 
-    def sample(self) -> None:
-        """Measures the milliseconds per call, over as many calls as fill a block."""
+    def sample(self, block_ms: float) -> None:
+        """Measures the milliseconds per call, over as many calls as fill a block: at least one."""
         self.snapshot.restore()
         self.call()  # guards are checked once more after the restore has assigned attributes
         count, elapsed = 0, 0.0
         clock = time.perf_counter
         start = clock()
-        while elapsed < _BLOCK_MS:
+        while not count or elapsed < block_ms:
             more = max(1, count)  # 1, 1, 2, 4, ... calls between two looks at the clock
             for _ in range(more):
                 self.call()
@@ -147,7 +193,7 @@ class _Run:
         )  # fmt: skip
 
 
-def _take_turns(runs: list[_Run], repeats: int) -> None:
+def _take_turns(runs: list[_Run], repeats: int, block_ms: float) -> None:
     """Measures the styles by turns: what else the machine does changes with time, and both must meet the same."""
     enabled = gc.isenabled()
     gc.collect()
@@ -155,7 +201,7 @@ def _take_turns(runs: list[_Run], repeats: int) -> None:
     try:
         for _ in range(repeats):
             for run in runs:
-                run.sample()
+                run.sample(block_ms)
     finally:
         if enabled:
             gc.enable()
@@ -254,9 +300,10 @@ def difference(eager: dict[str, np.ndarray], traced: dict[str, np.ndarray]) -> D
 
 
 def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, int]:
-    """Largest difference of two arrays: absolute, as a part of the largest element, in representable numbers.
+    """Largest difference of two arrays: absolute, as a part of the largest element, in units of its last place.
 
-    NaN equals NaN, and 0.0 equals -0.0. Arrays of different shape or dtype differ by infinity.
+    Not each element's own units: of those, two roundings of a zero are a billion apart. NaN equals NaN, and 0.0 equals
+    -0.0. Arrays of different shape or dtype differ by infinity.
 
     >>> one = np.float32([1.0])
     >>> distance(one, one + 2 * np.finfo(np.float32).eps)[2]
@@ -264,6 +311,8 @@ def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, 
     """
     if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
         return math.inf, math.inf, sys.maxsize
+    if a.dtype.kind == "c":
+        a, b = (np.ascontiguousarray(x).view(x.real.dtype) for x in (a, b))
     if a.dtype.kind not in "fV":
         differ = a != b
         pairs = [(int(x), int(y)) for x, y in zip(a[differ], b[differ], strict=True)]
@@ -278,17 +327,10 @@ def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, 
     largest = max(float(np.max(np.abs(x), where=np.isfinite(x), initial=0)) for x in (a, b))
     with np.errstate(over="ignore"):
         absolute = float(np.max(np.abs(a[differ].astype(np.float64) - b[differ])))
-    return absolute, absolute / largest, int(np.max(_apart(_order(a[differ]), _order(b[differ]))))
+    return absolute, absolute / largest, math.ceil(min(absolute / _last_place(largest, a.dtype), sys.maxsize))
 
 
-def _order(values: np.ndarray) -> np.ndarray:
-    """Whole numbers in the order of the floats: neighbours differ by 1, and 0.0 and -0.0 are one."""
-    bits = values.view(f"i{values.itemsize}").astype(np.int64)
-    lowest = np.int64(np.iinfo(f"i{values.itemsize}").min)
-    return np.where(bits < 0, lowest - bits, bits)
-
-
-def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b| of int64 without overflow."""
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    return high.view(np.uint64) - low.view(np.uint64)
+def _last_place(value: float, dtype: np.dtype) -> float:
+    """The distance of a positive number from the one before it."""
+    bits = np.array(value, dtype).view(f"i{dtype.itemsize}")
+    return value - float((bits - 1).astype(bits.dtype).view(dtype))

@@ -33,7 +33,7 @@ class FunctionModule(Module):
             else:
                 setattr(self, name, value)
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:
         return type(self).function(*inputs, **named, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,16 @@ from ..core.tracebacks import shorten
 from ..tracing.capture.tracer import is_tracing
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .parameter import commit, is_parameter
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class _WithForward(Protocol[P, R]):
+    """Module, as far as a call looks at it."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
 
 Kind = Literal["parameter", "buffer", "transient", "module"]  # a transient buffer stays out of the state dict
 
@@ -79,24 +89,30 @@ class Module:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward method: define forward(self, ...)")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        hooks = self._hooks
-        if hooks is None:
-            try:
-                return self.forward(*args, **kwargs)
-            except Exception as error:
-                shorten(error)
-                raise
-        for hook in hooks["before"].values():
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*args, **kwargs)
-        for hook in hooks["after"].values():
-            changed = hook(self, args, result)
-            if changed is not None:
-                result = changed
-        return result
+    if TYPE_CHECKING:  # a call takes and returns what `forward` does
+
+        def __call__(self: _WithForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            hooks = self._hooks
+            if hooks is None:
+                try:
+                    return self.forward(*args, **kwargs)
+                except Exception as error:
+                    shorten(error)
+                    raise
+            for hook in hooks["before"].values():
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+            result = self.forward(*args, **kwargs)
+            for hook in hooks["after"].values():
+                changed = hook(self, args, result)
+                if changed is not None:
+                    result = changed
+            return result
 
     # --- attributes -------------------------------------------------------------------------------------------------
 

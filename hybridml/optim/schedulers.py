@@ -64,6 +64,12 @@ class LRScheduler:
         """Rates that are set now, one per parameter group."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
+    def __repr__(self) -> str:
+        kept = {k: v for k, v in vars(self).items() if k not in ("optimizer", "base_lrs") and not k.startswith("_")}
+        settings = [f"{name}={value!r}" for name, value in kept.items() if not _has_functions(value)]
+        rates = ", ".join(f"{rate:.6g}" for rate in self.get_last_lr())
+        return f"{type(self).__name__}({', '.join([*settings, f'epoch={self.last_epoch}', f'lr={rates}'])})"
+
     def state_dict(self) -> dict[str, Any]:
         return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
 
@@ -89,6 +95,11 @@ class LRScheduler:
                 value = rate if isinstance(rate, Tensor) else xp.asarray(rate, dtype=xp.float64)
                 writes.append((group["lr"], xp.astype(value, group["lr"].dtype)))
             commit(writes)
+
+
+def _has_functions(value: Any) -> bool:
+    """Whether a setting is functions, whose text would be an address."""
+    return any(map(callable, value if isinstance(value, list | tuple) else [value]))
 
 
 class StepLR(LRScheduler):

@@ -43,6 +43,7 @@ _ROOMS = (
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
+_FILES = {op.name: room.__name__.replace(".", "/") + ".py" for room in _ROOMS for op in room.ROWS}
 # Operations of graphs alone: no public functions, `hybridml.control_flow` and the tracer make them.
 WITH_BODIES: dict[str, Op] = {op.name: op for op in (*control.ROWS, composite.COMPOSITE)}
 
@@ -87,3 +88,8 @@ ALIASES: dict[str, str] = {
     "permute": "permute_dims",
     "transpose": "permute_dims",
 }
+
+
+def file_of(op: Op) -> str:
+    """The file that a row is written in; empty for what is not in the table."""
+    return _FILES.get(op.name, "")

@@ -334,6 +334,17 @@ def default() -> ObjectCache:
     return _default
 
 
+@contextmanager
+def emptied() -> Iterator[None]:
+    """While it lasts, the process has an empty cache, of which nothing is kept."""
+    global _default
+    before, _default = _default, ObjectCache(None)
+    try:
+        yield
+    finally:
+        _default = before
+
+
 def get(name: str) -> bytes | None:
     """The bytes under `name` in the default cache, or None."""
     return default().get(name)

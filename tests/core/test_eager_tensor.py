@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import copy
+import inspect
 import math
 import operator
 import pickle
@@ -11,6 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -365,7 +367,7 @@ def test_errors_name_the_users_line() -> None:
 
 def test_generated_source_is_readable() -> None:
     assert source_of(OPS["multiply"]).startswith("def multiply(x, y, /):")
-    assert hm.add.__doc__ == "x + y. Integers wrap; of bools: logical or, as NumPy."
+    assert (hm.add.__doc__ or "").startswith("x + y. Integers wrap; of bools: logical or, as NumPy.\n")
     assert hm.Tensor.add is hm.add
 
 
@@ -419,3 +421,10 @@ def test_what_is_made_does_not_depend_on_equal_values_before() -> None:
     for value in (1, True, 1.0, 1 + 0j, True, 1):
         assert hm.full(2, value).dtype == hm.tensor(value).dtype, value
     assert [hm.arange(stop).dtype for stop in (2, 2.0, 2)] == [hm.int64, hm.float32, hm.int64]
+
+
+def test_the_function_of_a_row_tells_its_types_and_where_it_is_written() -> None:
+    assert str(inspect.signature(hm.exp)) == "(x: 'Tensor', /) -> 'Tensor'"
+    assert "keepdims: 'bool' = False" in str(inspect.signature(hm.Tensor.sum))
+    assert (hm.exp.__doc__ or "").endswith("A row of hybridml_compiler/ops/analytic.py.")
+    assert (Path(hm.__file__).parents[1] / "hybridml_compiler/ops/analytic.py").exists()

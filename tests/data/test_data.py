@@ -292,3 +292,16 @@ def test_states_of_other_loaders_are_refused() -> None:
 def test_a_sampler_may_have_no_length() -> None:
     odd: Any = type("Odd", (hm.data.Sampler,), {"__iter__": lambda self: iter((1, 3, 5))})()
     assert list(odd) == [1, 3, 5] and len(list(DataLoader(Squares(7), 2, sampler=odd))) == 2
+
+
+def test_reprs_say_what_they_are_of() -> None:
+    data = TensorDataset(hm.ones((4, 2)), hm.arange(4))
+    assert repr(data) == "TensorDataset(4 samples of float32[2], int64[])"
+    assert repr(Subset(data, [2, 0])) == "Subset(2 of 4 samples of TensorDataset)"
+    loader = DataLoader(data, batch_size=2, shuffle=True, generator=0)
+    order = "BatchSampler(RandomSampler(4 samples, generator=0, epoch=0), batch_size=2, drop_last=False)"
+    assert [line.strip(" ,") for line in repr(loader).splitlines()] == [
+        "DataLoader(", repr(data), order, "num_workers=0, batches given=0", ")",
+    ]  # fmt: skip
+    assert "SequentialSampler(4 samples)" in repr(DataLoader(data, batch_size=None))
+    assert "list" in repr(DataLoader([1, 2]))

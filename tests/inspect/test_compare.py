@@ -159,7 +159,7 @@ def test_remarks_name_what_is_unusual() -> None:
     text = repr(comparison(compiles=2, not_restored=("captured3",), state=Difference(2, 1e-6, 1e-7, 5, "f.w")))
     assert "2 programs were compiled" in text
     assert "captured3" in text
-    assert "5 ulp (in f.w)" in text
+    assert "5 ulp of it (in f.w)" in text
 
 
 def test_repr_is_a_table() -> None:
@@ -225,7 +225,54 @@ def test_distance_counts_representable_numbers(dtype: Any) -> None:
     tiny = np.finfo(dtype).smallest_subnormal
     assert distance(np.array([tiny], dtype), np.array([-tiny], dtype)) == (2 * float(tiny), 2.0, 2)
     largest = np.finfo(dtype).max
-    assert distance(np.array([largest], dtype), np.array([-largest], dtype))[2] > 2**31 - 2**25
+    assert distance(np.array([largest], dtype), np.array([-largest], dtype))[2] >= 2**25 - 2
+
+
+def test_noise_around_zero_is_measured_by_the_largest_element() -> None:
+    from hybridml.inspect.side_by_side import distance
+
+    a, b = np.float32([1.0, 1e-9, 0.0]), np.float32([1.0, -2e-9, 1e-30])
+    assert distance(a, b)[2] == 1
+    assert distance(a[1:], b[1:])[2] > 1 << 16
+    text = repr(comparison(state=Difference(1, 3e-9, 1.5, 1 << 25, "bias.grad")))
+    assert "differ by at most 3e-09" in text and "ulp" not in text
+    assert "ulp" not in repr(comparison(state=Difference(1, math.inf, math.inf, sys.maxsize, "bias.grad")))
+
+
+def test_distance_of_complex_numbers_is_that_of_their_parts() -> None:
+    from hybridml.inspect.side_by_side import distance
+
+    a = np.complex64([1 + 1j, 2j])
+    assert distance(a, a) == (0.0, 0.0, 0)
+    assert distance(a, a + np.complex64(0.5j))[:2] == (0.5, 0.2)
+
+
+def test_a_program_from_the_cache_is_told_with_what_compiling_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_default", ObjectCache(tmp_path))
+    cold, warm = (hm.compare(chain, X, repeats=2) for _ in range(2))
+    assert (cold.cached, cold.cold_ms) == ("", cold.traced.first_ms)
+    assert warm.cached == "the whole program" and "cache: the whole program came from" in repr(warm)
+    assert "first call, empty cache" in repr(warm) and "codegen" not in warm.traced.stages_ms
+    assert cache.info().directory is not None
+    text = repr(comparison(cached="the whole program", cold_ms=400.0))
+    assert comparison(cached="1 of 2 kernels", cold_ms=400.0).compile_ms == 399.5 and "400 ms" in text
+
+
+def test_a_function_that_prints_is_called_a_few_times_and_heard_once(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = []
+
+    def says(x: hm.Tensor) -> hm.Tensor:
+        calls.append(1)
+        print("called")
+        return x * 2
+
+    found = hm.compare(says, X, repeats=3)
+    assert found.prints and "it prints" in repr(found)
+    assert capsys.readouterr().out == "called\n"
+    assert len(calls) < 60
+    assert not hm.compare(chain, X, repeats=2).prints
 
 
 def test_distance_of_special_values() -> None:

@@ -313,3 +313,10 @@ def test_an_optimizer_that_is_made_in_a_traced_function() -> None:
         first = traced(x)
     for given, found in ((x, first), (x * 2, traced(x * 2))):
         np.testing.assert_allclose(found.numpy(), fit(given).numpy(), rtol=1e-6)
+
+
+def test_the_repr_of_a_schedule_has_its_settings_and_its_rate() -> None:
+    schedule = hm.optim.StepLR(hm.optim.SGD([hm.ones((1,))], lr=1.0), step_size=1, gamma=0.5)
+    schedule.step()
+    assert repr(schedule) == "StepLR(step_size=1, gamma=0.5, epoch=1, lr=0.5)"
+    assert repr(hm.optim.LambdaLR(schedule.optimizer, lambda epoch: 1.0)) == "LambdaLR(epoch=0, lr=0.5)"

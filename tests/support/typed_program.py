@@ -120,6 +120,11 @@ def main() -> float:
     assert_type(Counter().count(x, by=2), tuple[Tensor, int])
     assert_type(hm.trace(nn.Linear(2, 3), strict=True), nn.Linear)
     assert_type(hm.trace(nn.Linear(2, 3)).weight, nn.Parameter)
+    assert_type(nn.Linear(4, 3)(x), Tensor)
+    assert_type(hm.trace(nn.ReLU())(x), Tensor)
+    assert_type(hm.where(x > 0, x, 0.0), Tensor)
+    assert_type(hm.compare(spectrum, x, repeats=2).results.ulp, int)
+    assert_type(hm.summary(nn.Linear(4, 3), x).parameters, int)
     gradient: Tensor = hm.grad(lambda t: (t * t).sum())(x)
     shape: tuple[int, ...] = gradient.shape
     assert shape == x.shape and spectrum(hm.tensor([[2.0, 0.0], [0.0, 1.0]])).tolist()[0] == 2.0

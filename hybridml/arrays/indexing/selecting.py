@@ -6,7 +6,7 @@ value; where the true elements are is computed in the program, by a running coun
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -94,6 +94,10 @@ def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor
     return OPS["sum"].fn(_condition(_tensor(x)), axis, keepdims, dtypes.int64)
 
 
+@overload
+def where(condition: Any, /) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Any, x: Any, y: Any, /) -> Tensor: ...
 def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
     """Elements of `x` where `condition` holds, else of `y`; all three broadcast. Without x and y: `nonzero(condition)`.
 

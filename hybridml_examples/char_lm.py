@@ -1,7 +1,7 @@
 """A small transformer that learns to write, character by character, eagerly and traced.
 
 The text is Python's own language reference (about 700 kB of English prose and code), which every Python installation
-carries as ``pydoc_data.topics``. ``python -m examples.char_lm``
+carries as ``pydoc_data.topics``. ``python -m hybridml_examples.char_lm``
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import statistics
 import sys
@@ -94,19 +95,18 @@ def ulps(a: float, b: float) -> int:
 
 
 def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, hm.Tensor]], total: int) -> Run:
-    """Call `step` (eager, or traced as a whole) on every batch, with a progress bar."""
-    from tqdm import tqdm
-
+    """Call `step` (eager, or traced as a whole) on every batch, with a progress bar where tqdm is installed."""
     run = Run(name, style)
     call = hm.trace(step) if style == "traced" else step
-    with tqdm(total=total, desc=f"{name:<15}{style:<7}", unit="step", file=sys.stderr) as bar:
-        for x, y in batches:
-            start = time.perf_counter()
-            loss = call(x, y).item()
-            run.seconds.append(time.perf_counter() - start)
-            run.losses.append(loss)
-            bar.update()
-            bar.set_postfix_str(f"loss {loss:.4f}", refresh=False)
+    if importlib.util.find_spec("tqdm") is not None:
+        from tqdm import tqdm
+
+        batches = tqdm(batches, total=total, desc=f"{name:<15}{style:<7}", unit="step", file=sys.stderr)
+    for x, y in batches:
+        start = time.perf_counter()
+        loss = call(x, y).item()
+        run.seconds.append(time.perf_counter() - start)
+        run.losses.append(loss)
     return run
 
 

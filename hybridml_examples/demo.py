@@ -1,33 +1,37 @@
 """The promise in one command: train real models eagerly and traced, and write one report of both side by side.
 
-``python -m examples.demo`` writes build/demo.html and prints its path. The exit status is 1 if two loss curves part by
+``python -m hybridml demo`` writes build/demo.html and prints its path. The exit status is 1 if two loss curves part by
 more than the numerics contract allows (see `training.allowed`).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from . import char_lm, digits
+from . import add_arguments, char_lm, digits
 from .report import page
 from .training import Run, compare, print_summary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the examples, write the report; 0 if all curves agree."""
-    parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
-    parser.add_argument("--epochs", type=int, default=6, help="passes over the digits (default 6)")
-    parser.add_argument("--steps", type=int, default=120, help="steps of the character model (default 120)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("build/demo.html"))
-    options = parser.parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m hybridml_examples.demo", description=__doc__)
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
 
+
+def run(options: argparse.Namespace) -> int:
+    """Run the examples with parsed arguments."""
     start = time.perf_counter()
-    runs: list[Run] = [*digits.runs(options.epochs, options.seed), *char_lm.runs(options.steps, options.seed)]
+    runs: list[Run] = char_lm.runs(options.steps, options.seed)
+    if importlib.util.find_spec("sklearn") is not None:
+        runs = [*digits.runs(options.epochs, options.seed), *runs]
+    else:
+        print("the digits are left out: they come with scikit-learn (pip install 'hybridml[demo]')", file=sys.stderr)
     pairs = [(eager, traced, compare(eager, traced)) for eager, traced in zip(runs[::2], runs[1::2], strict=True)]
     seconds = time.perf_counter() - start
 

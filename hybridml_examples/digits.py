@@ -1,6 +1,7 @@
 """Handwritten digits: a multi-layer perceptron and a small convolutional network, eagerly and traced.
 
-The data are the 1797 scanned digits (8 x 8 grey values) that come with scikit-learn. ``python -m examples.digits``
+The data are the 1797 scanned digits (8 x 8 grey values) that come with scikit-learn.
+``python -m hybridml_examples.digits``
 """
 
 from __future__ import annotations

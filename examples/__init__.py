@@ -1,1 +1,0 @@
-"""Programs that train real models on real data, eagerly and traced: ``python -m examples.demo`` runs them all."""
