@@ -16,9 +16,10 @@ from functools import partial
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
-from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime import blas, polling, sanitize, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
+from hybridml_compiler.targets.cpu.runtime.pool_block import CALLED
 from hybridml_compiler.targets.cpu.runtime.routines import symbols as routines
 
 from ...record import record
@@ -108,5 +109,6 @@ _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     *(((name,), partial(routines.symbols, name)) for name in routines.SYMBOLS),
     ((scratch.SCRATCH, scratch.READY), scratch.symbols),
     (sanitize.SYMBOLS, sanitize.symbols),
-    (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),
+    ((polling.BEGIN, polling.POLL), polling.symbols),
+    (("hml_pool", *CALLED), threads.symbols),
 )
