@@ -274,7 +274,7 @@ def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> di
 def _steps_a_poll(loop: Loop, callees: Callees) -> int:
     """A power of two; 0 where all steps together are too short for a poll."""
     step = max(sum(c.nanoseconds for plan in loop.plans for c in _callees(plan, callees) if c is not None), _LEAST_NS)
-    if isinstance(loop.length, int) and loop.length * step < POLL_NS:
+    if loop.length is not None and not is_dim(loop.length) and loop.length * step < POLL_NS:
         return 0
     return 1 << max(int(POLL_NS / step).bit_length() - 1, 0)
 

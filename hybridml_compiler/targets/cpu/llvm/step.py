@@ -50,8 +50,7 @@ def stops_of(plan: Plan, callees: Sequence[Callee | None]) -> list[Stop]:
     found: list[Stop] = []
     since = 0.0  # estimated nanoseconds since the last poll
     for launch, callee in zip(plan.launches, callees, strict=True):
-        written = launch.spec.written(len(launch.operands))
-        if any(w and place.base == "input" for w, place in zip(written, launch.operands, strict=True)):
+        if launch.overwrites:
             break
         inside = callee is not None and callee.is_long
         since += memory_cost(launch.nbytes) if callee is None else callee.nanoseconds
