@@ -15,6 +15,7 @@ from hybridml_compiler.errors import (
     ArgumentError,
     AxisError,
     CompileError,
+    DeadlineError,
     DeviceError,
     DTypeError,
     GradientError,
@@ -48,6 +49,7 @@ _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
     "compare": "hybridml.inspect.side_by_side",
+    "deadline": "hybridml.inspect.deadlines",
     "debug_nans": "hybridml.inspect.nans",
     "doctor": "hybridml.inspect.diagnosis",
     "eager": "hybridml.inspect.stances",
@@ -77,10 +79,10 @@ _FUNCTIONS = {
 }
 
 __all__ = [
-    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "DeviceError", "Generator", "GradientError",
-    "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
-    "bartlett_window", "betaln", "bfloat16", "blackman_window", "checkpoint", "cholesky_inverse", "cholesky_solve",
-    "compare", "cond", "data", "debug_nans", "dist", "distributions",
+    "ArgumentError", "AxisError", "CompileError", "DTypeError", "DeadlineError", "Device", "DeviceError", "Generator",
+    "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction",
+    "audit", "autograd", "bartlett_window", "betaln", "bfloat16", "blackman_window", "checkpoint",
+    "cholesky_inverse", "cholesky_solve", "compare", "cond", "data", "deadline", "debug_nans", "dist", "distributions",
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
     "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic",
     "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "lu_unpack",

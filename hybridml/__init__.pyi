@@ -266,6 +266,7 @@ from .core.pytree import tree_map as tree_map
 from .core.tensor import Device as Device
 from .core.tensor import Tensor as Tensor
 from .inspect.audits import audit as audit
+from .inspect.deadlines import deadline as deadline
 from .inspect.diagnosis import doctor as doctor
 from .inspect.explanation import explain as explain
 from .inspect.nans import debug_nans as debug_nans
@@ -323,6 +324,7 @@ from hybridml_compiler.errors import ArgumentError as ArgumentError
 from hybridml_compiler.errors import AxisError as AxisError
 from hybridml_compiler.errors import CompileError as CompileError
 from hybridml_compiler.errors import DTypeError as DTypeError
+from hybridml_compiler.errors import DeadlineError as DeadlineError
 from hybridml_compiler.errors import DeviceError as DeviceError
 from hybridml_compiler.errors import GradientError as GradientError
 from hybridml_compiler.errors import HybridmlError as HybridmlError

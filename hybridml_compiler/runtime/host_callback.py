@@ -73,9 +73,12 @@ def _look(found: Any) -> None:
         _kept.error = error
 
 
+CALLBACKS = (_call, _look)
+
+
 def _catch(unraisable: Any, others: Any) -> None:
-    """An error before the first line of `_call` or `_look` is kept; all else is the affair of the hook before."""
-    if unraisable.object is _call or unraisable.object is _look:
+    """An error before the first line of a callback is kept; all else is the affair of the hook before."""
+    if unraisable.object in CALLBACKS:
         _kept.error = unraisable.exc_value
     else:
         others(unraisable)

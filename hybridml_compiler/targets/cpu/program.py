@@ -21,6 +21,7 @@ from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 from hybridml_compiler.targets.cpu.runtime.pool_block import CALLED
 from hybridml_compiler.targets.cpu.runtime.routines import symbols as routines
+from hybridml_compiler.targets.cpu.runtime.thread_block import BEGIN, POLL, READY, SCRATCH
 
 from ...record import record
 from ..base import Program
@@ -107,8 +108,8 @@ _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
     ((host_callback.CALL,), host_callback.symbols),
     *(((name,), partial(routines.symbols, name)) for name in routines.SYMBOLS),
-    ((scratch.SCRATCH, scratch.READY), scratch.symbols),
+    ((SCRATCH, READY), scratch.symbols),
     (sanitize.SYMBOLS, sanitize.symbols),
-    ((polling.BEGIN, polling.POLL), polling.symbols),
+    ((BEGIN, POLL), polling.symbols),
     (("hml_pool", *CALLED), threads.symbols),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....record import record
 from ....schedule import cost
 from ....sizes.dims import Size, hint, is_dim
-from ..runtime.polling import POLL_NS
+from ..runtime.thread_block import POLL_NS
 
 _RANGE_NS = 10 * POLL_NS  # of a launch that may be stopped between its ranges
 

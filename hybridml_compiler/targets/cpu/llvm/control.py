@@ -13,9 +13,9 @@ from ....loops.ir import KernelSpec
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.launch import Copy, Plan
 from ....sizes.dims import Size, hint, is_dim
+from ..runtime.thread_block import POLL_NS
 from ..spec import CpuSpec
 from . import ir
-from ..runtime.polling import POLL_NS
 from .callee import Callee
 from .contraction.loops import i64, repeat
 from .kernel import KERNEL_TYPE

@@ -2,8 +2,8 @@
 
 `table` holds data pointers: inputs, outputs, arena, and the table of sizes where sizes come with the call. Constants
 are external symbols. The result is 0; or 1 + the number of the launch whose index check failed, and nothing after that
-launch has run, so no state has been overwritten; or `NO_MEMORY`, and nothing has run; or `STOPPED`, where a poll said so,
-and no state has been overwritten: there is none after the first launch that overwrites an input.
+launch has run, so no state has been overwritten; or `NO_MEMORY`, and nothing has run; or `STOPPED`, where a poll said
+so, and no state has been overwritten: there are no polls after the first launch that overwrites an input.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ....loops.ir import Kernel
+from ....schedule.cost import memory_cost
 from ....schedule.host_call import HostCall
 from ....schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
-from ....schedule.cost import memory_cost
 from ....sizes.dims import Size, is_dim, is_symbolic, same
 from ..program import STEP, constant_symbol
-from ..runtime.polling import BEGIN, POLL, POLL_NS
-from ..runtime.scratch import READY
 from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS, STOPPED
+from ..runtime.thread_block import BEGIN, POLL, POLL_NS, READY
 from . import ir
 from .callee import Callee
 from .ir import i64
@@ -98,7 +97,9 @@ def emit_step(
     part = None if parts == 1 else step.args[1]
     step.attributes.add("nounwind")
     b = step.build()
-    if hold and (b.checks or any(map(takes_scratch, plan.launches))):
+    stops = stops_of(plan, callees)
+    polls = hold and any(stop.after for stop in stops)
+    if polls or (hold and (b.checks or any(map(takes_scratch, plan.launches)))):
         ready = b.call(module.function(READY, ir.FunctionType(I64, [])), [])
         with b.if_then(b.icmp_signed("==", ready, i64(0)), likely=False):
             b.ret(i64(NO_MEMORY))
@@ -113,8 +114,7 @@ def emit_step(
     status = slots.pointer(BufferRef("arena")) if plan.checked else None
     if status is not None:
         b.store(i64(0), status)
-    stops = stops_of(plan, callees)
-    if hold and any(stop.after for stop in stops):
+    if polls:
         b.call(module.function(BEGIN, ir.FunctionType(VOID, [])), [])
     if blas:
         _blas(b, module, "hold")

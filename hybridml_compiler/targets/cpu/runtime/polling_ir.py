@@ -7,9 +7,8 @@ from typing import Any
 from ..llvm.native import NativeBuilder, i32, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from .polling import LOOK, LOOK_NS
-from .scratch import SCRATCH, THREAD
 from .spans import CLOCK, NOW
+from .thread_block import LOOK, LOOK_NS, SCRATCH, THREAD
 
 NEVER = (1 << 63) - 1
 

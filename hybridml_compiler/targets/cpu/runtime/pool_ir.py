@@ -9,8 +9,9 @@ and then the job line is stable.
 
 Waiting is a spin whose limit adapts (found work: doubled, had to sleep: halved; where the job came within the spin
 budget, on another core than the caller's: doubled, since spinning would have been right), then a futex: no CPU time
-while idle. A job that may be stopped (`hml_parallel_stops`) is once its caller, who polls between ranges, is told so: the
-ranges that are left are not run. Without a futex there are no workers (threads stays 1), and what would call the system is never reached.
+while idle. A job that may be stopped (`hml_parallel_stops`) is once its caller, who polls between ranges, is told so:
+the ranges that are left are not run. Without a futex there are no workers (threads stays 1), and what would call the
+system is never reached.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from typing import Any
 from ..llvm.native import NULL, NativeBuilder, Record, i32, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from .polling import POLL
 from .pool_block import FUTEX_NUMBER, LINE, MAX_RANGES, MIN_SPIN, PARALLEL, POOL, SPIN_NS
-from .scratch import SCRATCH, THREAD
+from .thread_block import POLL, SCRATCH, THREAD
 
 FUTEX_WAIT, FUTEX_WAKE, MONOTONIC = 128, 129, 1  # the first two for threads of one process
 POLLS = 500  # of the caller, until it lets others run on its core

@@ -1,7 +1,7 @@
 """Scratch memory of a thread, for kernels that want more than a stack should hold (packed panels, transformed squares).
 
 It begins with a pointer to its free part. A function takes some by moving the pointer when it is called, and moves
-it back when it returns (`IRBuilder.memory`). The other words of `THREAD` are those of polling.py. Nothing else is on the way of a kernel: whoever runs steps has asked
+it back when it returns (`IRBuilder.memory`). Nothing else is on the way of a kernel: whoever runs steps has asked
 `hml_scratch_ready` first, where running out of memory can still be told. A thread has it from then on until it ends;
 pages that are never touched exist as addresses only. See [Note: Memory of kernels].
 """
@@ -15,12 +15,10 @@ from typing import Any
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
-from hybridml_compiler.targets.cpu.structs import words
+from hybridml_compiler.targets.cpu.runtime.thread_block import READY, SCRATCH
 
-SCRATCH, READY = "hml_scratch", "hml_scratch_ready"
 # Twice the limit of a module: bodies of loops and chains have tables of pointers below the kernels that they call.
 THREAD_BYTES = 1 << 22
-THREAD = words("*free", "due", "stopped", "*job")  # at the start of the memory
 # The functions that make a key, whose value is given to a function when a thread ends, read it and set it; and whether
 # 0 is success.
 _MAKE, _GET, _SET, _ZERO = (
@@ -73,5 +71,5 @@ def _library() -> loader.Library:
 
         return scratch_ir.text(_GET, _SET, _ZERO, THREAD_BYTES)
 
-    source = jit.emitted_source("scratch", emit, "targets.cpu.runtime.scratch*")
+    source = jit.emitted_source("scratch", emit, "targets.cpu.runtime.scratch*", "targets.cpu.runtime.thread_block")
     return loader.load([jit.compile_source(source)], imports, (SCRATCH, READY), keep=[key])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..llvm.native import NativeBuilder, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from .scratch import THREAD
+from .thread_block import THREAD
 
 LINE = 64
 

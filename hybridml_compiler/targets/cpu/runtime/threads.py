@@ -91,7 +91,7 @@ def source() -> jit.Source:
 
         return pool_ir.text()
 
-    return jit.emitted_source("pool", emit, "targets.cpu.runtime.pool_*")
+    return jit.emitted_source("pool", emit, "targets.cpu.runtime.pool_*", "targets.cpu.runtime.thread_block")
 
 
 def run(function: int, argument: int, total: int, granule: int) -> None:
