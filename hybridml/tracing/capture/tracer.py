@@ -155,6 +155,8 @@ class Tracer:
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
+        self.clocks: list[Any] | None = None  # readings of clocks, in their order (see clocks.py)
+        self.begun = False  # there is an operation
         self.environment: dict[str, Any] = {}  # environment variables that were read
         self.ask: ReadValue | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
@@ -209,6 +211,7 @@ class Tracer:
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
         number = arithmetic and bool(tensors) and all(map(is_number, tensors))
+        self.begun = True
         node = ir.apply(op, [t._array for t in tensors], params, user_location(), place_var.get() or CPU)
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):

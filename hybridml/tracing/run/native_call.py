@@ -161,6 +161,8 @@ class NativeCall:
         at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
         if type(at) is not End:
             return MISS
+        for clock in at.path.early:
+            clock.take()
         if at.donation is not None:
             at.donation.offer()
         if at.draws:
