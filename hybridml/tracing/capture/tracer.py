@@ -296,7 +296,8 @@ class Tracer:
         """The proxy of a Python int, or of NumPy's int64."""
         number = self.lift_float(kind, index, value, name, scalar, double)
         self.inputs[-1].is_integer = True
-        return IntProxy(self, number, value, kind=np.int64 if double else int)
+        asks = scalar is not None and scalar.updated
+        return IntProxy(self, number, value, kind=np.int64 if double else int, asks=asks)
 
     def look_at(self, node: ir.Node) -> None:
         """Specializes the program on the inputs that this value is computed from."""
@@ -353,6 +354,10 @@ class Tracer:
         """Whether inputs are all numbers from around the function (see python_state/captured_scalars.py), or ints."""
         around = {i.node for i in self.inputs if i.kind == "scalar" or i.is_integer}
         return bool(around and nodes) and all(n in around for n in nodes)
+
+    def are_updated(self, nodes: Sequence[ir.Node]) -> bool:
+        """Whether the function itself updates one of these numbers: the next call finds another value."""
+        return any(i.scalar is not None and i.scalar.updated and i.node in nodes for i in self.inputs)
 
     def has_input(self, node: ir.Node) -> bool:
         """Whether an input is one of the traced function: bodies of control operations have others."""
