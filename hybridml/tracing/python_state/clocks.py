@@ -115,6 +115,9 @@ def _patch(clock: Callable[[], float]) -> Callable[[], Any]:
         tracer = current_tracer()
         if tracer is None or tracer.clocks is None or is_library(sys._getframe(1).f_globals.get("__name__", "")):
             return clock()
+        hook = sys.getprofile()
+        if tracer.frames and hook is not None:  # of the region, which says what it is (see side_effects.py)
+            hook(sys._getframe(1), "c_call", clock)
         what = f"reads a clock ({user_location()})"
         if tracer.strict:
             raise TraceError(f"{tracer.name} {what}; with strict=True that is an error")
