@@ -38,7 +38,7 @@ class Reading(threading.local):
         self.value: float = 0
 
     def take(self) -> None:
-        """Reads the clock."""
+        """Sets `value` to what the clock says now."""
         self.value = self.read()
 
 
