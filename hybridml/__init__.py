@@ -15,6 +15,7 @@ from hybridml_compiler.errors import (
     ArgumentError,
     AxisError,
     CompileError,
+    DeadlineError,
     DeviceError,
     DTypeError,
     GradientError,
@@ -57,6 +58,7 @@ _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
     "compare": "hybridml.inspect.side_by_side",
+    "deadline": "hybridml.inspect.deadlines",
     "debug_nans": "hybridml.inspect.nans",
     "doctor": "hybridml.inspect.diagnosis",
     "eager": "hybridml.inspect.stances",
@@ -106,19 +108,19 @@ _FUNCTIONS = {
 }
 
 __all__ = [
-    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "DeviceError", "Generator",
-    "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction",
-    "audit", "autograd", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist", "celu", "checkpoint",
-    "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d", "cosine_similarity",
-    "data", "debug_nans", "dist", "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad",
-    "errors", "explain", "fft", "fori_loop", "functional", "gelu", "get_num_threads", "grad", "hamming_window",
-    "hann_window", "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled", "istft", "jvp",
-    "kaiser_window", "layer_norm", "linalg", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map",
-    "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim", "pairwise_distance",
-    "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
-    "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special",
-    "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
-    "utils", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
+    "ArgumentError", "AxisError", "CompileError", "DTypeError", "DeadlineError", "Device", "DeviceError",
+    "Generator", "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError",
+    "TracedFunction", "audit", "autograd", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist",
+    "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d",
+    "cosine_similarity", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout", "eager",
+    "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "gelu", "get_num_threads",
+    "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled",
+    "istft", "jvp", "kaiser_window", "layer_norm", "linalg", "load", "log_softmax", "logit", "lu_unpack",
+    "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim",
+    "pairwise_distance", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn", "randn_like",
+    "random", "randperm", "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc",
+    "softmax", "special", "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map",
+    "triangular_solve", "use_deterministic", "utils", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

@@ -180,6 +180,7 @@ from .functional.gates import celu as celu
 from .functional.gates import selu as selu
 from .functional.normalization import layer_norm as layer_norm
 from .inspect.audits import audit as audit
+from .inspect.deadlines import deadline as deadline
 from .inspect.diagnosis import doctor as doctor
 from .inspect.explanation import explain as explain
 from .inspect.nans import debug_nans as debug_nans
@@ -258,6 +259,7 @@ from hybridml_compiler.errors import ArgumentError as ArgumentError
 from hybridml_compiler.errors import AxisError as AxisError
 from hybridml_compiler.errors import CompileError as CompileError
 from hybridml_compiler.errors import DTypeError as DTypeError
+from hybridml_compiler.errors import DeadlineError as DeadlineError
 from hybridml_compiler.errors import DeviceError as DeviceError
 from hybridml_compiler.errors import GradientError as GradientError
 from hybridml_compiler.errors import HybridmlError as HybridmlError

@@ -126,6 +126,14 @@ class ArgumentError(HybridmlError, ValueError):
     """An argument (not a shape) whose value the operation does not take."""
 
 
+class DeadlineError(TimeoutError):
+    """Work that went on past a deadline. Python does not run the call again to find its line, as it does for the
+    framework's other errors: that would be work past the deadline."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
+
+
 class LinAlgError(HybridmlError, np.linalg.LinAlgError):
     """A matrix that lacks the result asked for: an inverse, a Cholesky factor, eigenvalues that converge."""
 

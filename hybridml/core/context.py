@@ -37,9 +37,10 @@ FLOAT_FLAGS = (RuntimeWarning, FloatingPointError)
 _no_grad: ContextVar[bool] = ContextVar("hybridml_no_grad", default=False)
 grad_is_off = _no_grad.get
 
-# How calls of traced functions are done (see stances.py), and what results are looked for (nans.py); None: as usual.
+# How calls of traced functions are done (see stances.py), and what is looked at after each operation and program: NaNs
+# (nans.py), the clock (deadlines.py); None: as usual.
 stance_var: ContextVar[str | None] = ContextVar("hybridml_stance", default=None)
-nans_var: ContextVar[Any] = ContextVar("hybridml_nans", default=None)
+watch_var: ContextVar[Any] = ContextVar("hybridml_watch", default=None)
 
 # The device where operations without operands make their results; None: the CPU.
 place_var: ContextVar[str | None] = ContextVar("hybridml_place", default=None)

@@ -20,7 +20,7 @@ from hybridml_compiler.targets import device as devices
 from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
-from .context import at_place, current_interpreter, grad_is_off, homes, nans_var
+from .context import at_place, current_interpreter, grad_is_off, homes, watch_var
 from .eager import CONVERSIONS
 from .interpreter import Reading
 from .tensor import CPU, Device, Tensor, adopt, array_of, aval_of, leaked, wrap
@@ -96,7 +96,7 @@ class OnDevice:
         else:
             nodes = [ir.apply(op, inputs, params, device=self.device.name)]
         found = self._program(op.name, inputs, nodes)(arrays)
-        watching = nans_var.get()
+        watching = watch_var.get()
         if watching is not None:
             for array in found:
                 watching.check(op, list(map(devices.download, arrays)), devices.download(array))

@@ -14,7 +14,7 @@ from hybridml_compiler.eager.large import compute, is_small
 from hybridml_compiler.errors import HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 
-from .context import FLOAT_FLAGS, nans_var
+from .context import FLOAT_FLAGS, watch_var
 from .interpreter import Interpreter, Reading, interpreter_stack
 from .tensor import Tensor, adopt, array_of, aval_of, leaked, wrap
 
@@ -44,7 +44,7 @@ class Eager:
             found = recover(op, error, operands, params)
         results = found if op.results else (found,)
         outs = tuple([wrap(array if type(array) is _ndarray else np.asarray(array)) for array in results])
-        watching = nans_var.get()
+        watching = watch_var.get()
         if watching is not None:
             for out in outs:
                 watching.check(op, arrays, out._array)

@@ -10,6 +10,7 @@ graph.py         `fn.graph`: nodes, edges, types, source lines of what was trace
 graph_svg.py     its drawing
 fetch.py         any value inside a traced function, computed from others
 stances.py       how calls of traced functions are done inside a block
+deadlines.py     `deadline`: a block whose work ends at a time
 nans.py          `debug_nans`: the operation, line and element where a NaN is made
 summary.py       `summary`: the layers of a model, their shapes and parameters
 diagnosis.py     `doctor`: what works on this machine, and why the rest does not

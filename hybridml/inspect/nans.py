@@ -7,7 +7,7 @@ at, and where there is a NaN its graph is run again, node by node, to name the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.record import record, replace
 from hybridml_compiler.targets.device import on_host
 
 from ..core import codegen
-from ..core.context import nans_var
+from ..core.context import watch_var
 from ..core.interpreter import interpreter_stack
 
 if TYPE_CHECKING:
@@ -29,25 +30,30 @@ if TYPE_CHECKING:
 
 _lock = rlock()
 _watching = 0  # blocks that are open, in all threads
+_TESTS = {"nan": np.isnan, "inf": np.isinf}
 
 
+@record
 class Watching:
-    """Check for NaNs, the value of `nans_var`. `infinities`: looks for those as well."""
+    """The value of `watch_var`: `kinds` ("nan", "inf") that results are searched for, and a `deadline`, which is called
+    to raise if it has passed."""
 
-    def __init__(self, infinities: bool) -> None:
-        self.infinities = infinities
+    kinds: tuple[str, ...] = ()
+    deadline: Callable[[], object] | None = None
 
     def check(self, op: Op, operands: Sequence[np.ndarray], result: np.ndarray, where: str = "") -> None:
         """Raises FloatingPointError where an operation has made a NaN (or infinity) from operands that have none."""
-        message = self._found(op, operands, result)
+        if self.deadline is not None:
+            self.deadline()
+        message = self._found(op, operands, result) if self.kinds else ""
         if message:
             raise FloatingPointError(f"{message}{LOCATION}{where}" if where else with_location(message))
 
     def _found(self, op: Op, operands: Sequence[np.ndarray], result: np.ndarray) -> str:
         if op.kind == "creation" or not self._is_bad(result):
             return ""
-        for name, test in (("nan", np.isnan), *((("inf", np.isinf),) if self.infinities else ())):
-            here = test(_wide(result))
+        for name in self.kinds:
+            here = _TESTS[name](_wide(result))
             if here.any() and not any(_is_float(a) and not _clean(a, name) for a in operands):
                 index = tuple(int(k) for k in np.unravel_index(int(np.argmax(here)), result.shape))
                 made_of = ", ".join(_describe(a, result.shape, index) for a in operands)
@@ -61,11 +67,16 @@ class Watching:
         if not _is_float(array):
             return False
         wide = _wide(array)
-        return bool(np.isnan(wide).any() or (self.infinities and np.isinf(wide).any()))
+        return any(_TESTS[name](wide).any() for name in self.kinds)
 
     def call(self, program: Program, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs of a compiled program, once they have been looked at."""
         executable = program.executable
+        if self.deadline is not None:
+            self.deadline()
+        if not self.kinds:
+            plain: list[np.ndarray] = executable(arrays)
+            return plain
         shift = len(program.reads)
         donated = {k: i if i < program.lead else i + shift for k, i in program.donate.items()}
         given = list(arrays)
@@ -106,20 +117,24 @@ class debug_nans:
     __slots__ = ("_outer",)
 
     def __init__(self, on: bool = True, *, infinities: bool = False) -> None:
-        self._outer = nans_var.get()
-        _switch(Watching(infinities) if on else None)
+        self._outer = watch_var.get()
+        kinds = ("nan", "inf") if infinities else ("nan",)
+        watch(replace(self._outer or Watching(), kinds=kinds if on else ()))
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        _switch(self._outer)
+        watch(self._outer)
 
 
-def _switch(to: Watching | None) -> None:
+def watch(to: Watching | None) -> None:
+    """Sets what is looked at from now on in this thread or task; None, and an empty one: nothing."""
     global _watching
-    before = nans_var.get()
-    nans_var.set(to)
+    before = watch_var.get()
+    if to is not None and not to.kinds and to.deadline is None:
+        to = None
+    watch_var.set(to)
     with _lock:
         _watching += (to is not None) - (before is not None)
         for space in codegen.spaces:
@@ -128,7 +143,7 @@ def _switch(to: Watching | None) -> None:
 
 def _mode() -> Any:
     """Mode of the generated functions: not None where they are to take the general path, which checks."""
-    return interpreter_stack() or nans_var.get()
+    return interpreter_stack() or watch_var.get()
 
 
 def _is_float(array: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from hybridml_compiler.locks import rlock
 from hybridml_compiler.record import record
 
 from ..core import pytree
-from ..core.context import nans_var, stance_var
+from ..core.context import stance_var, watch_var
 from ..core.interpreter import interpreter_stack
 from ..core.tracebacks import shorten
 from .capture.tracer import current_tracer
@@ -163,7 +163,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                     if not entry.holds(leaves):
                         continue
                     if not entry.eager:
-                        out = self._fast_call(entry, leaves, args, kwargs) if nans_var.get() is None else MISS
+                        out = self._fast_call(entry, leaves, args, kwargs) if watch_var.get() is None else MISS
                         if out is not MISS:
                             return out
                         grown = entry.grown

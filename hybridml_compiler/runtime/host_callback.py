@@ -14,7 +14,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -32,6 +34,8 @@ Compute = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]  # operan
 _runs: dict[bytes, _Run] = {}
 
 _kept = threading.local()
+# A function that raises when the deadline has passed.
+deadline_var: ContextVar[Callable[[], object] | None] = ContextVar("hybridml_deadline", default=None)
 
 
 def reraise() -> None:
@@ -56,9 +60,25 @@ def _call(text: bytes, buffers: Any, done: Any) -> None:
         _kept.error = error
 
 
+def _look(found: Any) -> None:
+    """Lets handlers of signals run, and looks at the deadline; leaves 0 in `found` where one of them raises."""
+    try:
+        time.sleep(0)  # between two instructions inside of this block the interpreter looks for signals
+        deadline = deadline_var.get()
+        if deadline is not None:
+            deadline()
+        alone = deadline is None and threading.get_ident() != threading.main_thread().ident
+        found[0] = 2 if alone else 1
+    except BaseException as error:
+        _kept.error = error
+
+
+CALLBACKS = (_call, _look)
+
+
 def _catch(unraisable: Any, others: Any) -> None:
-    """An error before the first line of `_call` is kept; all else is the affair of the hook before."""
-    if unraisable.object is _call:
+    """An error before the first line of a callback is kept; all else is the affair of the hook before."""
+    if unraisable.object in CALLBACKS:
         _kept.error = unraisable.exc_value
     else:
         others(unraisable)
@@ -85,6 +105,7 @@ def _array(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[int], np.ndarra
 
 
 _entry = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))(_call)
+_look_entry = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int64))(_look)
 
 
 @once
@@ -94,7 +115,16 @@ def _listen() -> None:
 
 def symbols() -> dict[str, int]:
     """Addresses of the functions that generated code imports."""
+    return {CALL: _address(_entry)}
+
+
+def look() -> int:
+    """Address of `void look(ptr found)`, which native code that takes long calls now and then."""
+    return _address(_look_entry)
+
+
+def _address(entry: Any) -> int:
     _listen()
-    address = ctypes.cast(_entry, ctypes.c_void_p).value
+    address = ctypes.cast(entry, ctypes.c_void_p).value
     assert address is not None
-    return {CALL: address}
+    return address

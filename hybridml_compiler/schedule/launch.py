@@ -58,6 +58,7 @@ class Launch:
     where: tuple[str, ...] = ()
     nbytes: int = 0
     nodes: tuple[Node, ...] = ()  # that it computes, in the order of the graph
+    overwrites: bool = False  # an input
 
     @property
     def specs(self) -> tuple[KernelSpec, ...]:

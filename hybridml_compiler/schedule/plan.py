@@ -291,7 +291,9 @@ class _Planner:
         made = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.op is not None}
         nodes = tuple(sorted(made, key=self.position.__getitem__))
         where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
-        return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
+        written = [home[n] for task in tasks for n, is_written in task.roles() if is_written and n in home]
+        overwrites = any(place.base == "input" for place in written)
+        return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes, overwrites)
 
     def _region(self, kernels: Sequence[Kernel]) -> KernelSpec:
         key = "region", self.target.cores, *map(id, kernels)
@@ -343,4 +345,5 @@ def _by_number(group: Group) -> list[Node]:
 
 
 def _copy(source: BufferRef, target: BufferRef, node: Node) -> Launch:
-    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=2 * node.aval.hinted.nbytes)
+    nbytes = 2 * node.aval.hinted.nbytes
+    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=nbytes, overwrites=target.base == "input")

@@ -175,6 +175,33 @@ def training(r: random.Random, at: Path) -> tuple[Work, Work]:
     return work, check
 
 
+def looping(r: random.Random, at: Path) -> tuple[Work, Work]:
+    """Call a program with a long loop that updates what it has captured: all of it, or none of it."""
+    first, last = hm.zeros((4,)), hm.zeros((4,))
+
+    def step(x: Any, n: Any) -> Any:
+        first.add_(1)
+        y = hm.fori_loop(0, n, lambda i, y: hm.tanh(y) * 1.0001, x)
+        last.add_(1)
+        return y
+
+    traced, x = hm.trace(step), hm.ones((r.choice((4, 1000, 300_000)),))
+    for _ in range(r.randrange(3)):
+        traced(x, hm.tensor(3))
+
+    def work() -> None:
+        for _ in range(3):
+            traced(x, hm.tensor(3_000_000 // x.size))
+
+    def check() -> None:
+        np.testing.assert_array_equal(first, last)
+        got, taken = traced(x, hm.tensor(5)), first.numpy().copy()
+        same(got, step(x, hm.tensor(5)))
+        np.testing.assert_array_equal(first, taken + 1)
+
+    return work, check
+
+
 def eager(r: random.Random, at: Path) -> tuple[Work, Work]:
     """Differentiate eagerly, with compiled kernels of the library."""
     w = hm.tensor(np.ones((64, 64), np.float32), requires_grad=True)
@@ -221,7 +248,7 @@ def saving(r: random.Random, at: Path) -> tuple[Work, Work]:
     return work, check
 
 
-SUBJECTS = (fresh, fresh, several, several, running, hosted, training, eager, saving)
+SUBJECTS = (fresh, fresh, several, several, running, hosted, training, looping, eager, saving)
 
 
 def same(got: Any, want: Any) -> None:
@@ -241,7 +268,7 @@ def attacked(r: random.Random, at: Path, subject: Callable[[random.Random, Path]
     hook = sys.unraisablehook
 
     def watch(args: Any) -> None:
-        if args.object is host_callback._call:
+        if args.object in host_callback.CALLBACKS:
             hook(args)
         else:
             unraised.append(f"{args.exc_value!r} in {args.object!r}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hybridml_compiler.targets.cpu.runtime import jit, pool_block, pool_ir, threads
+from hybridml_compiler.targets.cpu.runtime import jit, polling, pool_block, pool_ir, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -277,7 +277,8 @@ def test_the_environment_sets_the_default() -> None:
 
 def test_the_serial_variant_links_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_ir, "PARALLEL", False)
-    library = loader.load([jit.compile_cached(pool_ir.text())], exports=pool_block.EXPORTS)
+    imports = {**scratch.symbols(), **polling.symbols()}
+    library = loader.load([jit.compile_cached(pool_ir.text())], imports, pool_block.EXPORTS)
     block = np.zeros(pool_block.BLOCK_BYTES // 8, np.int64)
     block[pool_block.POOL.offset("threads") // 8] = 1
     seen: list[tuple[int, int]] = []

@@ -6,6 +6,10 @@ integers again. They are computed as float64, which is exact up to 2**53: each k
 that is a Python int. Whatever else Python does with one (`range`, an index, a comparison, `%`, a key of a dict) is
 given the int itself, and the program holds for that value: code that knows nothing of this class makes a less general
 program, never a wrong one.
+
+A count that the function itself updates would be another program in each call then. So what is computed with one
+`asks`: remainders and quotients by an int are integers of the graph as well, and a comparison (`self.step % 4 == 0`) is
+a question that each call answers on its way, as one about data is.
 """
 
 from __future__ import annotations
@@ -27,13 +31,16 @@ _EXACT = 1 << 53  # of what is computed from them
 
 class IntProxy(NumberProxy):
     """`value` in this trace, `number`: the same in the graph; `bound`: of its absolute value in any call; `kind`: int,
-    or NumPy's int64.
+    or NumPy's int64; `asks`: comparisons are questions.
     """
 
-    __slots__ = ("_bound", "_kind", "_number", "_tracer", "_value")
+    __slots__ = ("_asks", "_bound", "_kind", "_number", "_tracer", "_value")
 
-    def __init__(self, tracer: Any, number: ScalarProxy, value: int, bound: int = LARGEST, kind: type = int) -> None:
+    def __init__(
+        self, tracer: Any, number: ScalarProxy, value: int, bound: int = LARGEST, kind: type = int, asks: bool = False
+    ) -> None:
         self._tracer, self._number, self._value, self._bound, self._kind = tracer, number, value, bound, kind
+        self._asks = asks
 
     def __int__(self) -> int:
         """The value, on which the program is then specialized."""
@@ -61,13 +68,14 @@ class IntProxy(NumberProxy):
                 (other._value, other._bound, other._number) if kind is IntProxy else (other, abs(other), other)
             )
             bound = self._bound * size if op is operator.mul else self._bound + size
+            asks = self._asks or (kind is IntProxy and other._asks)
             if bound <= _EXACT:
                 of = other._kind if kind is IntProxy and self._kind is int else self._kind
                 mine, other = (self._number, self._value), (real if kind is IntProxy else float(real), value)
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
                 number: Any = op(a, b)
                 number = number + 0.0 if op is operator.mul else number  # 0 * -1 is no -0.0
-                return IntProxy(self._tracer, number, op(m, n), bound, of)
+                return IntProxy(self._tracer, number, op(m, n), bound, of, asks)
         return self._applied(other, op, swapped)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
@@ -77,6 +85,27 @@ class IntProxy(NumberProxy):
             return NotImplemented
         one: Any = self._number if kind is float or kind is ScalarProxy else self._concrete()
         return op(other, one) if swapped else op(one, other)
+
+    def _reduced(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
+        """The remainder or quotient by a number of Python's, where it asks."""
+        if not self._asks or swapped or type(other) is not int or not 0 < other <= LARGEST:
+            return self._applied(other, op, swapped)
+        number: Any = self._number
+        bound = other if op is operator.mod else self._bound
+        return IntProxy(self._tracer, op(number, float(other)), op(self._value, other), bound, self._kind, True)
+
+    def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
+        """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
+        of_int = type(other) is IntProxy or (type(other) is int and abs(other) <= _EXACT)
+        if self._kind is int and of_int and (self._asks or (type(other) is IntProxy and other._asks)):
+            return op(self._number, other._number if type(other) is IntProxy else float(other))
+        return self._applied(other, op, swapped)
+
+    def __bool__(self) -> bool:
+        return bool(self._compared(0, operator.ne, False))
+
+    def __abs__(self) -> Any:
+        return abs(self._concrete())
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)
@@ -97,7 +126,7 @@ class IntProxy(NumberProxy):
 
     def __neg__(self) -> Any:
         number: Any = self._number
-        return IntProxy(self._tracer, 0.0 - number, -self._value, self._bound, self._kind)
+        return IntProxy(self._tracer, 0.0 - number, -self._value, self._bound, self._kind, self._asks)
 
     def __repr__(self) -> str:
         return repr(self._concrete()) if is_in_force(self._tracer) else f"IntProxy({self._value})"
@@ -106,32 +135,27 @@ class IntProxy(NumberProxy):
         return str(self._concrete())
 
 
-def _computed(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:
-    return lambda self, other: self._combined(other, op, swapped)
+# Methods of the class -> the operators that they do.
+_WAYS: dict[Callable[..., Any], str] = {
+    IntProxy._combined: "add sub mul",
+    IntProxy._reduced: "floordiv mod",
+    IntProxy._compared: "eq ne lt le gt ge",
+    IntProxy._applied: "pow divmod lshift rshift and_ or_ xor matmul",
+}
 
 
-def _asked(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:
-    return lambda self, other: self._applied(other, op, swapped)
-
-
-def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *args: function(self._concrete(), *args)
+def _method(way: Callable[..., Any], op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:
+    return lambda self, other: way(self, other, op, swapped)
 
 
 def _operators() -> None:
     """Adds the methods that Python looks up on the class."""
-    for name in ("add", "sub", "mul"):
-        op = getattr(operator, name)
-        setattr(IntProxy, f"__{name}__", _computed(op, False))
-        setattr(IntProxy, f"__r{name}__", _computed(op, True))
-    for name in ("pow", "floordiv", "mod", "divmod", "lshift", "rshift", "and_", "or_", "xor", "matmul"):
-        op = divmod if name == "divmod" else getattr(operator, name)
-        setattr(IntProxy, f"__{name.rstrip('_')}__", _asked(op, False))
-        setattr(IntProxy, f"__r{name.rstrip('_')}__", _asked(op, True))
-    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(IntProxy, f"__{name}__", _asked(getattr(operator, name), False))
-    for function in (bool, abs):
-        setattr(IntProxy, f"__{function.__name__}__", _of_value(function))
+    for way, names in _WAYS.items():
+        for name in names.split():
+            op = divmod if name == "divmod" else getattr(operator, name)
+            setattr(IntProxy, f"__{name.rstrip('_')}__", _method(way, op, False))
+            if way is not IntProxy._compared:
+                setattr(IntProxy, f"__r{name.rstrip('_')}__", _method(way, op, True))
 
 
 _operators()

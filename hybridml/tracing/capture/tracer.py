@@ -155,6 +155,8 @@ class Tracer:
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
+        self.clocks: list[Any] | None = None  # readings of clocks, in their order (see clocks.py)
+        self.begun = False  # there is an operation
         self.environment: dict[str, Any] = {}  # environment variables that were read
         self.ask: ReadValue | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
@@ -209,6 +211,7 @@ class Tracer:
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
         number = arithmetic and bool(tensors) and all(map(is_number, tensors))
+        self.begun = True
         node = ir.apply(op, [t._array for t in tensors], params, user_location(), place_var.get() or CPU)
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):
@@ -293,7 +296,8 @@ class Tracer:
         """The proxy of a Python int, or of NumPy's int64."""
         number = self.lift_float(kind, index, value, name, scalar, double)
         self.inputs[-1].is_integer = True
-        return IntProxy(self, number, value, kind=np.int64 if double else int)
+        asks = scalar is not None and scalar.updated
+        return IntProxy(self, number, value, kind=np.int64 if double else int, asks=asks)
 
     def look_at(self, node: ir.Node) -> None:
         """Specializes the program on the inputs that this value is computed from."""
@@ -350,6 +354,10 @@ class Tracer:
         """Whether inputs are all numbers from around the function (see python_state/captured_scalars.py), or ints."""
         around = {i.node for i in self.inputs if i.kind == "scalar" or i.is_integer}
         return bool(around and nodes) and all(n in around for n in nodes)
+
+    def are_updated(self, nodes: Sequence[ir.Node]) -> bool:
+        """Whether the function itself updates one of these numbers: the next call finds another value."""
+        return any(i.scalar is not None and i.scalar.updated and i.node in nodes for i in self.inputs)
 
     def has_input(self, node: ir.Node) -> bool:
         """Whether an input is one of the traced function: bodies of control operations have others."""

@@ -1,8 +1,9 @@
-"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`.
+"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`, clocks of `time`.
 
 For the time of a trace the modules of the code that names one of them have another object of that name, which does
 what Python's does for all but the thread that traces. There `type(x)` is what eager code would have, and `print(x)` is
-noted: every call prints, with its own values. Environment variables that anybody reads are noted, to be guarded.
+noted: every call prints, with its own values, and reads the clocks that are read. Environment variables that anybody
+reads are noted, to be guarded.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import time
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +24,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ...core.proxies.base import Proxy
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
-from . import guards
+from . import clocks, guards
 from .guard_types import ItemGuard
 from .reads import ABSENT
 
@@ -103,17 +105,28 @@ def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
 
 
 PATCHES: dict[str, Any] = {"type": _Type(), "print": _print}
-guards.PATCHES.update(map(id, PATCHES.values()))
+guards.PATCHES.update(map(id, (*PATCHES.values(), *clocks.PATCHES.values())))
 _changes = Changes()
 
 
 def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
     """A context in which these functions find patches under these names."""
     wanted = [name for name in PATCHES if name in names]
-    spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
+    read = [name for name in clocks.CLOCKS if name in names]
+    spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted or read else {}
     changes: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
     changes |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
+    changes |= {("time", name): partial(_watch_clock, vars(time), name) for name in read}
+    changes |= {(i, name): partial(_watch_clock, space, name) for i, space in spaces.items() for name in read}
     return _changes.hold(changes)
+
+
+def _watch_clock(space: dict[str, Any], name: str) -> Callable[[], object] | None:
+    """Puts the patch of a clock in its place, if the name means the clock there."""
+    if space.get(name) is not clocks.CLOCKS[name]:
+        return None
+    space[name] = clocks.PATCHES[name]
+    return partial(space.__setitem__, name, clocks.CLOCKS[name])
 
 
 def _watch_environ() -> Callable[[], object]:

@@ -29,6 +29,7 @@ from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
+from ..python_state.clocks import TimeProxy
 from ..python_state.mutations import Mutation
 from ..specialize.errors import CheckFailed, Untraceable
 from ..specialize.path_tree import PathEnd
@@ -77,7 +78,7 @@ class View:
 @record
 class Result:
     """A leaf of the returned container: "output" k, "float" k (a number, with its type), "input" (what is given, or a
-    tensor of that array), "view" k, "size" (of a symbolic dimension), "value".
+    tensor of that array), "view" k, "size" (of a symbolic dimension), "time" (of clocks), "value".
     """
 
     kind: str
@@ -101,6 +102,8 @@ class CompiledPath(PathEnd):
         `arguments`, where a call returns its own, and those that were `there` before.
         """
         self.tracer, self.effects = tracer, effects
+        self.early = [clock for clock in tracer.clocks or () if not clock.late]
+        self.late = [clock for clock in tracer.clocks or () if clock.late]
         outputs: list[Tensor] = []
         leaves: list[Any] = []
         known = {id(container): number for number, container in (*there, *arguments)}
@@ -172,6 +175,8 @@ class CompiledPath(PathEnd):
             )
         if is_dim(leaf):
             return Result("size", -1, leaf)
+        if type(leaf) is TimeProxy:
+            return Result("time", -1, leaf)
         given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
         leaf = given._number._tensor if type(given) is IntProxy else tensor_of(given)
         if not issubclass(type(leaf), Tensor):
@@ -204,6 +209,8 @@ class CompiledPath(PathEnd):
     def run(self, leaves: Sequence[Any], known: Mapping[ir.Node, np.ndarray]) -> Any:
         """Runs a call, with the values that its segments have computed. All that a call writes is written here."""
         start = time.perf_counter()
+        for clock in self.early:
+            clock.take()
         reals = [real_of(source, leaves) for source in self.inputs]
         arrays = [in_memory(array_of(r), source.order) for r, source in zip(reals, self.inputs, strict=True)]
         given = arrays.copy()
@@ -233,6 +240,8 @@ class CompiledPath(PathEnd):
             if isinstance(error, HybridmlError) and not isinstance(error, CompileError):  # ours: eager would hide it
                 raise CheckFailed from error
             raise
+        for clock in self.late:
+            clock.take()
         fresh: dict[int, Tensor] = {}
         for k, _ in self.writes:
             i = self.program.donate[k]
@@ -309,6 +318,8 @@ class CompiledPath(PathEnd):
             return r.value(wrapped(outputs[r.index]).item())
         if r.kind == "size":
             return evaluate(r.value, sizes)
+        if r.kind == "time":
+            return r.value.now()
         if r.kind == "input":
             return _tensor(reals[r.index]) if r.value else reals[r.index]
         return r.value

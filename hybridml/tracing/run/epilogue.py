@@ -25,7 +25,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         )
         for r in path.results
     ]
-    viewed = [r.kind == "view" for r in path.results]
+    kinds = [r.kind for r in path.results]
     bases = [
         (view, None if view.of_input else place[view.index], path.inputs[view.index] if view.of_input else None)
         for view in path.views
@@ -50,6 +50,8 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         return None
 
     def finish(out: Any, args: Sequence[Any]) -> Any:
+        for clock in path.late:
+            clock.take()
         tensors = (out,) if count == 1 else out or ()
         aliasing.stamp(*stamped)
         for j, order in permuted:
@@ -65,11 +67,12 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
             real._node.grad = None if at is None else tensors[at]
         views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
         values = [
-            views[value] if is_view
+            views[value] if kind == "view"
+            else value.now() if kind == "time"
             else value if at < 0
             else value(tensors[at]._array.item()) if number
             else tensors[at]
-            for (at, number, value), is_view in zip(results, viewed, strict=True)
+            for (at, number, value), kind in zip(results, kinds, strict=True)
         ]  # fmt: skip
         if single:
             return values[0]

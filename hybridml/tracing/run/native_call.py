@@ -22,7 +22,7 @@ from hybridml_compiler.locks import lock
 from hybridml_compiler.record import record
 
 from ...core.autodiff import replay
-from ...core.context import _no_grad, grad_is_off, nans_var, stance_var, switches
+from ...core.context import _no_grad, grad_is_off, stance_var, switches, watch_var
 from ...core.interpreter import interpreter_var
 from ...core.proxies.integer import LARGEST
 from ...core.tensor import Tensor, wrap
@@ -161,6 +161,8 @@ class NativeCall:
         at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
         if type(at) is not End:
             return MISS
+        for clock in at.path.early:
+            clock.take()
         if at.donation is not None:
             at.donation.offer()
         if at.draws:
@@ -312,7 +314,7 @@ class NativeCall:
                 epochs=self.epochs,
                 contexts=(
                     (_no_grad, grad_is_off()),
-                    *((variable, None) for variable in (interpreter_var, nans_var)),
+                    *((variable, None) for variable in (interpreter_var, watch_var)),
                     *(() if self.entry.silent else ((stance_var, None),)),
                 ),
                 places=self.places,

@@ -16,7 +16,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 
-from ...core.context import _no_grad, grad_is_off, nans_var, watchers
+from ...core.context import _no_grad, grad_is_off, watch_var, watchers
 from ...core.interpreter import interpreter_var
 from ...core.library import MISS, missed
 from ...core.tensor import Tensor, like
@@ -99,7 +99,7 @@ def native_of(
             arena=arena,
             sizes=sizes,
             epochs=((watchers, _NOBODY), (dtypes.default_bits, ctypes.c_int64(dtypes.default_bits.value))),
-            contexts=((interpreter_var, None), (nans_var, None), *contexts),
+            contexts=((interpreter_var, None), (watch_var, None), *contexts),
             release_gil=moved > _RELEASE_GIL_BYTES,
             keep=(executable,),
         )

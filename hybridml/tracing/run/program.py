@@ -32,7 +32,7 @@ from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
-from ...core.context import grad_is_off, nans_var
+from ...core.context import grad_is_off, watch_var
 from ...core.device_tensor import wrapped
 from ...core.source_location import here
 from ...core.tensor import Tensor
@@ -194,7 +194,7 @@ class Program:
 
     def call(self, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Runs the executable. `own`: the inputs of `whole`, for whoever looks for the node that made a NaN."""
-        watching = nans_var.get()
+        watching = watch_var.get()
         outputs: list[np.ndarray] = self.executable(arrays) if watching is None else watching.call(self, arrays, own)
         return outputs
 

@@ -184,6 +184,7 @@ class Entry:
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         printed: list[Mutation] = []
+        tracer.clocks = []
         tracer.prints = partial(_prints, tracer, printed, sys.stdout, self.watch.knows)
 
         def end(result: Any, backend: str) -> CompiledPath:

@@ -173,7 +173,8 @@ class Path:
         found = self.answers.get(node)
         if found is None:
             ends = [n for n in between([node], self.given) if n.is_input or n in self.given]
-            settled = not ends or (self.tracer.are_around(ends) and what != "a division")
+            asks = what == "a division" or (node.dtype.kind == "b" and self.tracer.are_updated(ends))
+            settled = not ends or (self.tracer.are_around(ends) and not asks)
             found = self._evaluate(node) if settled else self._ask(node, what)
             if self.observer is not None and self.observer.answer is not None:
                 other = self.observer.answer(self.observer.names(self.tracer), node, self.known)

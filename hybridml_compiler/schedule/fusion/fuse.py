@@ -230,9 +230,9 @@ def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group],
 def _order_overwrites(
     groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node], expressions: Expressions
 ) -> None:
-    """A kernel that overwrites an input runs after every other kernel that reads it, and after every check of an index;
+    """A kernel that overwrites an input runs after every other kernel that reads it, and after all that may end early;
     where it cannot, the output gets memory of its own and is copied at the end."""
-    checked = [g for g in groups if _may_fail(g)]
+    checked = [g for g in groups if _may_end(g)]
     readers: dict[Node, list[Group]] = {target: [] for target in donated.values()}
     for g in groups:
         for node in g.reads & readers.keys():
@@ -276,17 +276,18 @@ class _Paths:
             self._count()
 
 
-def _may_fail(group: Group) -> bool:
-    """Whether the kernel checks indices: state that it had overwritten before it failed would be lost."""
-    return any_fails((*group.roots, *group.inlined))
+def _may_end(group: Group) -> bool:
+    """Whether the kernel checks indices, or is a loop, which an interrupt ends: state that it had overwritten before
+    would be lost."""
+    return group.kind == "control" or any_fails((*group.roots, *group.inlined))
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
-    """Groups in order, dependencies first. Kernels that overwrite state wait for every check of an index, so that a
-    failed one leaves it whole. Of the others, those that end the use of more memory than they take come first: the
+    """Groups in order, dependencies first. Kernels that overwrite state wait for all that may end early, so that
+    this leaves it whole. Of the others, those that end the use of more memory than they take come first: the
     gradient of a weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
     commits = {g for g in groups if any(r in donated for r in g.roots)}
-    checks = {g for g in groups if _may_fail(g)}
+    checks = {g for g in groups if _may_end(g)}
     waiting = {g: len(g.after) for g in groups}
     followers: dict[Group, list[Group]] = {g: [] for g in groups}
     for g in groups:

@@ -16,10 +16,12 @@ from functools import partial
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
-from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime import blas, polling, sanitize, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
+from hybridml_compiler.targets.cpu.runtime.pool_block import CALLED
 from hybridml_compiler.targets.cpu.runtime.routines import symbols as routines
+from hybridml_compiler.targets.cpu.runtime.thread_block import BEGIN, POLL, READY, SCRATCH
 
 from ...record import record
 from ..base import Program
@@ -106,7 +108,8 @@ _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
     ((host_callback.CALL,), host_callback.symbols),
     *(((name,), partial(routines.symbols, name)) for name in routines.SYMBOLS),
-    ((scratch.SCRATCH, scratch.READY), scratch.symbols),
+    ((SCRATCH, READY), scratch.symbols),
     (sanitize.SYMBOLS, sanitize.symbols),
-    (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),
+    ((BEGIN, POLL), polling.symbols),
+    (("hml_pool", *CALLED), threads.symbols),
 )

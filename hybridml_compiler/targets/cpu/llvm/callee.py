@@ -5,6 +5,9 @@ from __future__ import annotations
 from ....record import record
 from ....schedule import cost
 from ....sizes.dims import Size, hint, is_dim
+from ..runtime.thread_block import POLL_NS
+
+_RANGE_NS = 10 * POLL_NS  # of a launch that may be stopped between its ranges
 
 
 @record
@@ -15,6 +18,7 @@ class Callee:
     nanoseconds: float  # estimated, on one core
     calls_blas: bool
     cores: int  # that the threads are expected to have
+    polls: bool = False  # whether it ends early where its call is to stop
 
     @property
     def parallel(self) -> bool:
@@ -32,4 +36,10 @@ class Callee:
     @property
     def ranges_a_thread(self) -> int:
         """Number of ranges that a thread's share is cut into: a thread that is done takes over ranges of another."""
-        return min(max(int(self.nanoseconds / (self.cores * cost.RANGE_NS)), 1), cost.RANGES_A_THREAD)
+        share = self.nanoseconds / self.cores
+        return max(min(max(int(share / cost.RANGE_NS), 1), cost.RANGES_A_THREAD), int(share / _RANGE_NS))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a launch takes long enough to be stopped before its end."""
+        return self.polls or (self.parallel and self.nanoseconds >= POLL_NS)

@@ -13,6 +13,7 @@ from ....loops.ir import KernelSpec
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.launch import Copy, Plan
 from ....sizes.dims import Size, hint, is_dim
+from ..runtime.thread_block import POLL_NS
 from ..spec import CpuSpec
 from . import ir
 from .callee import Callee
@@ -21,10 +22,11 @@ from .kernel import KERNEL_TYPE
 from .kind import Kind
 from .registry import callee_of, kind_of
 from .sizes import Sizes
-from .step import emit_step, launch_sources
+from .step import emit_step, launch_sources, polled, stops_of
 from .types import I8, I32, I64, PTR, VOID, Literal
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
+_LEAST_NS = 10.0  # of a step
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
@@ -62,6 +64,7 @@ class _Step:
         assert not plan.constants, "a body is given its constants"
         emit_step(module, plan, _callees(plan, callees), name, hold=False, parts=plan.slots)
         self.b, self.plan, self.slot = b, plan, slot
+        self.polls = any(stop.after for stop in stops_of(plan, _callees(plan, callees)))
         self.function = module.globals[name]
         self.function.linkage = "internal"  # a module exports its own name and nothing else
         self.inputs = len(plan.inputs)
@@ -72,10 +75,10 @@ class _Step:
         self.b.give(self.table, entry, pointer)
 
     def call(self, failed: ir.Block) -> None:
-        """Run it; a failed index check goes on at `failed`."""
+        """Run it; a failed index check, or a stop, goes on at `failed`."""
         arguments = [self.table] if self.slot is None else [self.table, self.slot]
         b, result = self.b, self.b.call(self.function, arguments)
-        if self.plan.checked:
+        if self.plan.checked or self.polls:
             fine = b.append_basic_block("fine")
             b.cbranch(b.icmp_unsigned("!=", result, i64(0)), failed, fine)
             b.position_at_end(fine)
@@ -119,7 +122,7 @@ def _emit_one(
         _emit_choice(b, module, name, control, callees, given, failed)
     b.branch(done)
     b.position_at_end(failed)
-    if checked:
+    if checked:  # after a stop as well: nobody reads it then
         b.store(i64(1), b.operand(function.args[0], operands))
     b.branch(done)
     b.position_at_end(done)
@@ -221,6 +224,13 @@ def _emit_loop(
         check.call(failed)
         b.cbranch(_true(b, own[-1]), run, end)
     b.position_at_end(run)
+    every = _steps_a_poll(loop, callees)
+    if every:
+        poll, go = b.append_basic_block("poll"), b.append_basic_block("go")
+        b.cbranch(b.icmp_unsigned("==", b.and_(number, i64(every - 1)), i64(every - 1)), poll, go)
+        b.position_at_end(poll)
+        b.cbranch(polled(b), failed, go)
+        b.position_at_end(go)
     at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
     for k, pointer in enumerate(now):
         body.put(n + k, pointer)
@@ -261,6 +271,22 @@ def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> di
     return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
 
 
+def _steps_a_poll(loop: Loop, callees: Callees) -> int:
+    """A power of two; 0 where all steps together are too short for a poll."""
+    step = max(sum(c.nanoseconds for plan in loop.plans for c in _callees(plan, callees) if c is not None), _LEAST_NS)
+    if loop.length is not None and not is_dim(loop.length) and loop.length * step < POLL_NS:
+        return 0
+    return 1 << max(int(POLL_NS / step).bit_length() - 1, 0)
+
+
+def _polls(control: Control, cpu: CpuSpec) -> bool:
+    """Whether it ends early where its call is to stop."""
+    callees = _callees_by_id(control, cpu, [""] * len(distinct_specs(control)))
+    if isinstance(control, Loop) and _steps_a_poll(control, callees):
+        return True
+    return any(stop.after for plan in control.plans for stop in stops_of(plan, _callees(plan, callees)))
+
+
 def _nanoseconds(control: Control) -> float:
     if not isinstance(control, Loop):
         return 0.0
@@ -276,5 +302,6 @@ CONTROL = Kind(
     range=lambda control, _: (control.slots if isinstance(control, Loop) else 1, 1),
     nanoseconds=_nanoseconds,
     calls_blas=lambda control, cpu: any(kind_of(spec).calls_blas(spec, cpu) for spec in distinct_specs(control)),
+    polls=_polls,
     parts=lambda control, _: distinct_specs(control),
 )

@@ -23,6 +23,7 @@ class Kind:
     range: Callable[[Any, CpuSpec], tuple[Size, int]] = lambda *_: (1, 1)  # iterations, and what split points divide
     nanoseconds: Callable[[Any], float] = lambda _: 0.0  # estimated, on one core
     calls_blas: Callable[[Any, CpuSpec], bool] = lambda *_: False
+    polls: Callable[[Any, CpuSpec], bool] = lambda *_: False  # whether it asks itself if it is to stop
     # Specs that it calls: `emit` and `source` take their names.
     parts: Callable[[Any, CpuSpec], Sequence[KernelSpec]] = lambda *_: ()
 

@@ -33,6 +33,7 @@ EMITTERS = (
     "schedule.*",
     "targets.cpu.runtime.jit",
     "targets.cpu.runtime.scratch",
+    "targets.cpu.runtime.thread_block",
     "targets.cpu.runtime.sanitize",
     "sizes.*",
     "dtypes",

@@ -154,10 +154,11 @@ class _Kernel(ir.Value):
         self.ftype = KERNEL_TYPE
 
 
-def in_parallel(b: ir.IRBuilder, kernel: Any, job: Sequence[Any]) -> None:
-    """Emits a launch by threads. `job`: operands, iterations, granule, ranges per thread."""
-    run = b.module.function("hml_parallel_chunks", ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I64]))
-    b.call(run, [b.module.variable("hml_pool", I8), kernel, *job])
+def in_parallel(b: ir.IRBuilder, kernel: Any, job: Sequence[Any], *, stops: bool = False) -> None:
+    """Emits a launch by threads. `job`: operands, iterations, granule, ranges per thread. `stops`: it may end early."""
+    name, words = ("hml_parallel_stops", 4) if stops else ("hml_parallel_chunks", 3)
+    run = b.module.function(name, ir.FunctionType(VOID, [PTR, PTR, PTR, *[I64] * words]))
+    b.call(run, [b.module.variable("hml_pool", I8), kernel, *job, *[_i64(1)] * stops])
 
 
 def _define(variable: ir.GlobalVariable, kind: ir.Type, values: Sequence[str]) -> None:

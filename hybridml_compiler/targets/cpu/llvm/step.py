@@ -2,22 +2,24 @@
 
 `table` holds data pointers: inputs, outputs, arena, and the table of sizes where sizes come with the call. Constants
 are external symbols. The result is 0; or 1 + the number of the launch whose index check failed, and nothing after that
-launch has run, so no state has been overwritten; or `NO_MEMORY`, and nothing has run.
+launch has run, so no state has been overwritten; or `NO_MEMORY`, and nothing has run; or `STOPPED`, where a poll said
+so, and no state has been overwritten: there are no polls after the first launch that overwrites an input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....loops.ir import Kernel
+from ....schedule.cost import memory_cost
 from ....schedule.host_call import HostCall
 from ....schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from ....sizes.dims import Size, is_dim, is_symbolic, same
 from ..program import STEP, constant_symbol
-from ..runtime.scratch import READY
-from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS
+from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS, STOPPED
+from ..runtime.thread_block import BEGIN, POLL, POLL_NS, READY
 from . import ir
 from .callee import Callee
 from .ir import i64
@@ -35,9 +37,35 @@ def takes_scratch(launch: Launch) -> bool:
     return not isinstance(launch.spec, Copy | HostCall)
 
 
+class Stop(NamedTuple):
+    """Whether a launch may end early, and whether the step polls after it, as it does where the launch may."""
+
+    inside: bool
+    after: bool
+
+
+def stops_of(plan: Plan, callees: Sequence[Callee | None]) -> list[Stop]:
+    """The stops of each launch: none from the first one on that overwrites an input."""
+    found: list[Stop] = []
+    since = 0.0  # estimated nanoseconds since the last poll
+    for launch, callee in zip(plan.launches, callees, strict=True):
+        if launch.overwrites:
+            break
+        inside = callee is not None and callee.is_long
+        since += memory_cost(launch.nbytes) if callee is None else callee.nanoseconds
+        found.append(Stop(inside, after := inside or since >= POLL_NS))
+        since *= not after
+    assert not any(callee is not None and callee.polls for callee in callees[len(found) :]), "state is written before"
+    return found + [Stop(False, False)] * (len(callees) - len(found))
+
+
 def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
     """The text of each launch, which determines its code; `callees[k]` is called by launch k."""
-    return [_launch_source(launch, callee) for launch, callee in zip(plan.launches, callees, strict=True)]
+    stops = stops_of(plan, callees)
+    return [
+        _launch_source(launch, callee) + " inside" * stop.inside + " polls" * stop.after
+        for launch, callee, stop in zip(plan.launches, callees, stops, strict=True)
+    ]
 
 
 def _launch_source(launch: Launch, callee: Callee | None) -> str:
@@ -69,7 +97,9 @@ def emit_step(
     part = None if parts == 1 else step.args[1]
     step.attributes.add("nounwind")
     b = step.build()
-    if hold and (b.checks or any(map(takes_scratch, plan.launches))):
+    stops = stops_of(plan, callees)
+    polls = hold and any(stop.after for stop in stops)
+    if polls or (hold and (b.checks or any(map(takes_scratch, plan.launches)))):
         ready = b.call(module.function(READY, ir.FunctionType(I64, [])), [])
         with b.if_then(b.icmp_signed("==", ready, i64(0)), likely=False):
             b.ret(i64(NO_MEMORY))
@@ -84,11 +114,28 @@ def emit_step(
     status = slots.pointer(BufferRef("arena")) if plan.checked else None
     if status is not None:
         b.store(i64(0), status)
+    if polls:
+        b.call(module.function(BEGIN, ir.FunctionType(VOID, [])), [])
     if blas:
         _blas(b, module, "hold")
-    for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
-        if tables is not None and callee is not None and spans is None and part is None and not launch.checked:
+
+    def leave(status: int) -> None:
+        if blas:
+            _blas(b, module, "release")
+        b.ret(i64(status))
+
+    def poll(stop: Stop) -> None:
+        if stop.after:
+            with b.if_then(polled(b), likely=False):
+                leave(STOPPED)
+
+    for number, (launch, callee, stop) in enumerate(zip(plan.launches, callees, stops, strict=True)):
+        as_row = callee is not None and spans is None and part is None and not launch.checked and not stop.inside
+        if tables is not None and callee is not None and as_row:
             if tables.launch(module.function(callee.symbol, KERNEL_TYPE), callee, launch.operands):
+                if stop.after:
+                    tables.run()
+                poll(stop)
                 continue
         if tables is not None:
             tables.run()
@@ -105,6 +152,7 @@ def emit_step(
                     nbytes = i64(launch.spec.nbytes // parts)
                     pointers = [b.gep(pointer, [b.mul(part, nbytes)], source_etype=I8) for pointer in pointers]
                 _memcpy(b, module, pointers, nbytes)
+            poll(stop)
             continue
         assert callee is not None
         function = module.function(callee.symbol, KERNEL_TYPE)
@@ -120,30 +168,32 @@ def emit_step(
             elif not callee.parallel:
                 b.call(function, [operands, i64(0), total])
             elif not is_dim(count):
-                in_parallel(b, shared, job)
+                in_parallel(b, shared, job, stops=stop.inside)
             else:
                 with b.if_else(b.icmp_signed("<", total, i64(callee.parallel_from))) as (few, many):
                     with few:
                         b.call(function, [operands, i64(0), total])
                     with many:
-                        in_parallel(b, shared, job)
+                        in_parallel(b, shared, job, stops=stop.inside)
         violated = b.violated() if hold else None
         if violated is not None:
             with b.if_then(violated, likely=False):
                 b.ret(i64(OUT_OF_BOUNDS))
+        poll(stop)
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), i64(0))
             with b.if_then(failed, likely=False):
-                if blas:
-                    _blas(b, module, "release")
-                b.ret(i64(number + 1))
+                leave(number + 1)
     if tables is not None:
         tables.run()
         tables.end()
-    if blas:
-        _blas(b, module, "release")
-    b.ret(i64(0))
+    leave(0)
+
+
+def polled(b: ir.IRBuilder) -> Any:
+    """Emits a poll; whether to stop."""
+    return b.icmp_unsigned("!=", b.call(b.module.function(POLL, ir.FunctionType(I64, [])), []), i64(0))
 
 
 def extent_of(plan: Plan, number: int, place: BufferRef) -> tuple[Size | None, str]:

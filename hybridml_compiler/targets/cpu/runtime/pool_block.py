@@ -30,6 +30,8 @@ POOL = Struct(
         "max_spin": (272, "i64"),
         "stop": (280, "i32"),
         "start": (288, "ptr"),
+        "stops": (296, "i64"),  # whether the job may be stopped between its ranges
+        "stopped": (384, "i64"),
         "states": (512, "i64"),  # of each range, on a line of its own
     }
 )
@@ -38,7 +40,8 @@ BLOCK_BYTES = POOL.offset("states") + LINE * MAX_RANGES
 SPIN_NS = 50_000  # longest wait without sleeping; one idle period burns at most this much of a core
 MIN_SPIN = 8  # polls
 
-EXPORTS = ("hml_parallel", "hml_parallel_chunks", "hml_worker", "hml_stop", "hml_try_lock", "hml_unlock", "hml_spin")
+CALLED = ("hml_parallel", "hml_parallel_chunks", "hml_parallel_stops")  # by generated code
+EXPORTS = (*CALLED, "hml_worker", "hml_stop", "hml_try_lock", "hml_unlock", "hml_spin")
 LIBC = ("syscall", "sched_yield", "sched_getcpu", "clock_gettime")
 FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}.get(platform.machine(), 0)
 PARALLEL = sys.platform == "linux" and FUTEX_NUMBER != 0 and sys.byteorder == "little"

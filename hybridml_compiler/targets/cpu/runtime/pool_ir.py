@@ -9,21 +9,26 @@ and then the job line is stable.
 
 Waiting is a spin whose limit adapts (found work: doubled, had to sleep: halved; where the job came within the spin
 budget, on another core than the caller's: doubled, since spinning would have been right), then a futex: no CPU time
-while idle. Without a futex there are no workers (threads stays 1), and what would call the system is never reached.
+while idle. A job that may be stopped (`hml_parallel_stops`) is once its caller, who polls between ranges, is told so:
+the ranges that are left are not run. Without a futex there are no workers (threads stays 1), and what would call the
+system is never reached.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..llvm.native import NULL, NativeBuilder, Record, i32, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
 from .pool_block import FUTEX_NUMBER, LINE, MAX_RANGES, MIN_SPIN, PARALLEL, POOL, SPIN_NS
+from .thread_block import POLL, SCRATCH, THREAD
 
 FUTEX_WAIT, FUTEX_WAKE, MONOTONIC = 128, 129, 1  # the first two for threads of one process
 POLLS = 500  # of the caller, until it lets others run on its core
 EVERYBODY = (1 << 31) - 1
+JOB = ("function", "argument", "total", "granule", "units")
 
 
 def futex(c: NativeBuilder, pool: Record, what: int, number: Any) -> None:
@@ -47,14 +52,21 @@ def state_of(pool: Record, i: Any) -> Any:
     return pool.at("states") + i * LINE
 
 
-def run_range(c: NativeBuilder, pool: Record, i: Any, ranges: Any) -> None:
+def run_range(c: NativeBuilder, job: Mapping[str, Any], i: Any, ranges: Any) -> None:
     """Borders are multiples of the granule, sizes differ by one granule at most."""
-    units, granule, total = pool["units"], pool["granule"], pool["total"]
+    units, granule, total = job["units"], job["granule"], job["total"]
     first, end = units * i // ranges * granule, units * (i + 1) // ranges * granule
-    c.through(pool["function"], "void", pool["argument"], first, c.least(end, total))
+    c.through(job["function"], "void", job["argument"], first, c.least(end, total))
 
 
-def work(c: NativeBuilder, pool: Record, epoch: Any, first: Any) -> Any:
+def poll(c: NativeBuilder, pool: Record) -> None:
+    """Stops the caller's own job where its call shall end."""
+    with c.if_then(pool["stops"] != 0):
+        with c.if_then(c.extern("i64", POLL) != 0, likely=False):
+            pool.at("stopped").store(1, "monotonic")
+
+
+def work(c: NativeBuilder, pool: Record, epoch: Any, first: Any, *, polls: bool = False) -> Any:
     """Claims and runs what is open of a job, from this range on; the number of ranges that it ran."""
     ranges, is_open, ran = pool.at("ranges").load(order="monotonic"), epoch << 2, c.variable(0)
     with c.each(ranges) as k:
@@ -63,9 +75,12 @@ def work(c: NativeBuilder, pool: Record, epoch: Any, first: Any) -> Any:
         state = state_of(pool, i)
         with c.if_then(state.load(order="monotonic") == is_open):
             with c.if_then(state.replace(is_open, is_open | 1, "acquire")):
-                run_range(c, pool, i, ranges)
+                with c.if_then(pool.at("stopped").load(order="monotonic") == 0, likely=True):
+                    run_range(c, {name: pool[name] for name in JOB}, i, ranges)
                 state.store(is_open | 2, "release")
                 ran.value += 1
+                if polls:
+                    poll(c, pool)
     return ran.value
 
 
@@ -80,6 +95,7 @@ def first_of(c: NativeBuilder, pool: Record, who: Any) -> Any:
 def hml_worker(c: NativeBuilder, pool: Record, who: Any) -> None:
     """A worker's life. The stop word is read after the epoch: hml_stop writes it first, so that no order of events
     loses it."""
+    c.extern("ptr", SCRATCH).struct(THREAD)["job"] = pool.at("stopped")
     most, epoch_at = pool["max_spin"], pool.at("epoch")
     limit, last = c.variable(most), c.variable(epoch_at.load(order="acquire"))
     with c.loop():
@@ -114,23 +130,25 @@ def sleep(c: NativeBuilder, pool: Record, epoch: Any, limit: Any, most: Any) -> 
     return c.least(c.greatest(wish, MIN_SPIN), most)
 
 
-@native("void", POOL, "ptr", "ptr", "i64", "i64", "i64")
-def hml_parallel_chunks(
-    c: NativeBuilder, pool: Record, function: Any, argument: Any, total: Any, granule: Any, per: Any
+@native("void", POOL, "ptr", "ptr", "i64", "i64", "i64", "i64")
+def hml_parallel_stops(
+    c: NativeBuilder, pool: Record, function: Any, argument: Any, total: Any, granule: Any, per: Any, stops: Any
 ) -> None:
     """function(argument, first, end) over [0, total), `per` ranges a participant: several balance uneven work, and a
-    neighbour that takes a core. Returns when all are done. Nested and second callers: alone."""
+    neighbour that takes a core. Returns when all are done, or where the job `stops`, when it is to stop. Nested and
+    second callers: alone."""
     alone, busy = c.label("alone"), pool.at("busy")
     c.unless((pool.at("threads").load(order="monotonic") > 1) & c.icmp_signed(">", total, granule), alone)
     c.unless(busy.replace(i32(0), i32(1), "acquire"), alone)
     # First job of the process, or since a fork or a change of the count.
     with c.if_then(pool.at("threads").load(order="monotonic") != pool["started"], likely=False):
         c.through(pool["start"], "void")
-    granule = c.select(c.icmp_signed(">", granule, 0), granule, 1)
-    units = (total + granule - 1) // granule
-    ranges = c.least(c.least(units, pool.at("threads").load(order="monotonic") * per), MAX_RANGES)
-    pool["function"], pool["argument"] = function, argument
-    pool["total"], pool["granule"], pool["units"] = total, granule, units
+    job = job_of(c, function, argument, total, granule)
+    ranges = c.least(c.least(job["units"], pool.at("threads").load(order="monotonic") * per), MAX_RANGES)
+    for name, value in job.items():
+        pool[name] = value
+    pool["stops"] = stops
+    pool.at("stopped").store(0, "monotonic")
     pool.at("ranges").store(ranges, "monotonic")
     epoch = pool.at("epoch").load(order="monotonic") + 1
     is_open = epoch << 2
@@ -141,16 +159,37 @@ def hml_parallel_chunks(
         pool.at("cpu").store(own_cpu(c), "monotonic")
         pool.at("posted").store(nanoseconds(c, c.local("i64", 2)), "monotonic")
         futex(c, pool, FUTEX_WAKE, ranges - 1)
-    work(c, pool, epoch, 0)
+    work(c, pool, epoch, 0, polls=True)
     with c.each(ranges) as i:  # all are claimed now
-        wait_for(c, state_of(pool, i), is_open | 2)
+        wait_for(c, pool, state_of(pool, i), is_open | 2)
     busy.store(i32(0), "release")
     c.ret_void()
     c.place(alone)
-    c.through(function, "void", argument, 0, total)
+    with c.if_then(stops == 0):
+        c.through(function, "void", argument, 0, total)
+        c.ret_void()
+    job = job_of(c, function, argument, total, granule)
+    ranges = c.least(job["units"], per * pool.at("threads").load(order="monotonic"))
+    with c.each(ranges) as i:
+        with c.if_then(c.extern("i64", POLL) != 0, likely=False):
+            c.ret_void()
+        run_range(c, job, i, ranges)
 
 
-def wait_for(c: NativeBuilder, state: Any, done: Any) -> None:
+def job_of(c: NativeBuilder, function: Any, argument: Any, total: Any, granule: Any) -> dict[str, Any]:
+    granule = c.select(c.icmp_signed(">", granule, 0), granule, 1)
+    return dict(zip(JOB, (function, argument, total, granule, (total + granule - 1) // granule), strict=True))
+
+
+@native("void", POOL, "ptr", "ptr", "i64", "i64", "i64")
+def hml_parallel_chunks(
+    c: NativeBuilder, pool: Record, function: Any, argument: Any, total: Any, granule: Any, per: Any
+) -> None:
+    """The same of a job that nothing stops."""
+    hml_parallel_stops(c, pool, function, argument, total, granule, per, 0)
+
+
+def wait_for(c: NativeBuilder, pool: Record, state: Any, done: Any) -> None:
     polls = c.variable(0)
     with c.loop():
         c.break_if(state.load(order="acquire") == done)
@@ -158,6 +197,7 @@ def wait_for(c: NativeBuilder, state: Any, done: Any) -> None:
         if PARALLEL:
             with c.if_then(polls.value > POLLS):  # the worker may be queued behind us on this very core
                 c.extern("i32", "sched_yield")
+                poll(c, pool)
         c.pause()
 
 
@@ -194,7 +234,9 @@ def hml_spin(c: NativeBuilder, word: Any, count: Any) -> None:
         c.pause()
 
 
-FUNCTIONS = (hml_parallel, hml_parallel_chunks, hml_worker, hml_stop, hml_try_lock, hml_unlock, hml_spin)
+FUNCTIONS = (
+    hml_parallel, hml_parallel_chunks, hml_parallel_stops, hml_worker, hml_stop, hml_try_lock, hml_unlock, hml_spin,
+)  # fmt: skip
 
 
 def text() -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.runtime.thread_block import READY, SCRATCH
 
-SCRATCH, READY = "hml_scratch", "hml_scratch_ready"
 # Twice the limit of a module: bodies of loops and chains have tables of pointers below the kernels that they call.
 THREAD_BYTES = 1 << 22
 # The functions that make a key, whose value is given to a function when a thread ends, read it and set it; and whether
@@ -71,5 +71,5 @@ def _library() -> loader.Library:
 
         return scratch_ir.text(_GET, _SET, _ZERO, THREAD_BYTES)
 
-    source = jit.emitted_source("scratch", emit, "targets.cpu.runtime.scratch*")
+    source = jit.emitted_source("scratch", emit, "targets.cpu.runtime.scratch*", "targets.cpu.runtime.thread_block")
     return loader.load([jit.compile_source(source)], imports, (SCRATCH, READY), keep=[key])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..llvm.native import NativeBuilder, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
+from .thread_block import THREAD
 
 LINE = 64
 
@@ -23,7 +24,10 @@ def text(get: str, put: str, zero_is_success: bool, nbytes: int) -> str:
         c.ret_if(hml_scratch(c) != 0, 1)
         made = c.extern("ptr", "malloc", nbytes + 2 * LINE)
         c.ret_if(made == 0, 0)
-        made.store(c.word(made + (2 * LINE - 1)) & -LINE)  # its free part, behind this word
+        thread = made.struct(THREAD)
+        for name in THREAD.names[1:]:
+            thread[name] = 0
+        made.store(c.word(made + (2 * LINE - 1)) & -LINE)  # its free part, behind these words
         status = c.extern("i32", put, c.symbol("hml_scratch_key").load(), made)
         c.ret_if((status == 0) if zero_is_success else (status != 0), 1)
         c.extern("void", "free", made)

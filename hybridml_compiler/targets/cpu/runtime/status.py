@@ -5,7 +5,7 @@ from __future__ import annotations
 from hybridml_compiler.runtime import host_callback
 from hybridml_compiler.targets.cpu.runtime import sanitize, scratch
 
-NO_MEMORY, OUT_OF_BOUNDS = -1, -2
+NO_MEMORY, OUT_OF_BOUNDS, STOPPED = -1, -2, -3
 
 
 def reraise(status: int) -> None:
@@ -16,3 +16,5 @@ def reraise(status: int) -> None:
     if status == OUT_OF_BOUNDS:
         sanitize.complain()
     host_callback.reraise()
+    if status == STOPPED:  # somebody's `sys.unraisablehook` was told of the interrupt in the place of ours
+        raise KeyboardInterrupt

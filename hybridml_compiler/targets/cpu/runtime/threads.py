@@ -24,9 +24,9 @@ from ....errors import warn
 from ....once import once
 from ....runtime import stacks
 from ..spec import cores
-from . import jit, scratch
+from . import jit, polling, scratch
 from .linking import loader
-from .pool_block import BLOCK_BYTES, EXPORTS, LIBC, LINE, MIN_SPIN, PARALLEL, POOL, SPIN_NS
+from .pool_block import BLOCK_BYTES, CALLED, EXPORTS, LIBC, LINE, MIN_SPIN, PARALLEL, POOL, SPIN_NS
 
 PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
 
@@ -75,10 +75,11 @@ def symbols() -> dict[str, int]:
     i64 ranges)`, which steps call, runs `void fn(ptr arg, i64 lo, i64 hi)` over [0, total), so many ranges per thread
     with borders at multiples of `granule`; a thread that is done takes over ranges of another. It is one direct call
     with one thread, with total <= granule, nested, or while another thread's job runs. `hml_parallel`, which `run`
-    calls, has one range per thread.
+    calls, has one range per thread. `hml_parallel_stops` takes another word, whether the job is to end early where
+    `hml_poll` says so.
     """
     pool = _pool()
-    code = {name: pool.library.address(name) for name in ("hml_parallel", "hml_parallel_chunks")}
+    code = {name: pool.library.address(name) for name in CALLED}
     return code | {"hml_pool": pool.block}
 
 
@@ -90,7 +91,7 @@ def source() -> jit.Source:
 
         return pool_ir.text()
 
-    return jit.emitted_source("pool", emit, "targets.cpu.runtime.pool_*")
+    return jit.emitted_source("pool", emit, "targets.cpu.runtime.pool_*", "targets.cpu.runtime.thread_block")
 
 
 def run(function: int, argument: int, total: int, granule: int) -> None:
@@ -123,9 +124,9 @@ class Pool:
     """The control block, the code on it and the worker threads. One per process; the busy word is its lock."""
 
     def __init__(self, threads: int) -> None:
-        scratch.symbols()  # which workers have no errors to raise for
         libc = ctypes.CDLL(None) if PARALLEL else None
         imports = {name: loader.address_of(getattr(libc, name)) for name in LIBC} if libc else {}
+        imports |= {**scratch.symbols(), **polling.symbols()}  # which workers have no errors to raise for
         self.library = loader.load([jit.compile_source(source())], imports, EXPORTS)
         address = self.library.address
         self.parallel = ctypes.CFUNCTYPE(None, _POOL, _FN, _FN, _INT, _INT)(address("hml_parallel"))
