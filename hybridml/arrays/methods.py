@@ -243,7 +243,9 @@ for _name, _value in _MORE.items():
 def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
     kernel: Any = op.eager if isinstance(op.eager, np.ufunc) else None
 
-    def update(self: Tensor, other: Any) -> Tensor:
+    def update(self: Tensor, other: Any, alpha: Any = None) -> Tensor:
+        if alpha is not None:
+            other = _times(name, other, alpha)
         if kernel is not None and interpreter_stack() is None and type(self) is Tensor and type(other) is Tensor:
             a, b = self._array, other._array
             fits = a.dtype is b.dtype and (op.complex_eager is None or a.dtype.kind != "c")
@@ -273,27 +275,21 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
     return update
 
 
+def _times(name: str, other: Any, alpha: Any) -> Any:
+    """The operand of `add_` and `sub_` with PyTorch's factor."""
+    if name not in ("add_", "sub_"):
+        raise TypeError(f"{name}() got an unexpected keyword argument 'alpha'")
+    return other if alpha == 1 else other * alpha
+
+
 for _name, _row in {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "pow": "pow",
     "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
     "rshift": "bitwise_right_shift", "matmul": "matmul",
 }.items():  # fmt: skip
     setattr(Tensor, f"__i{_name}__", _in_place(OPS[_row], f"__i{_name}__"))
-for _name, _row in {"mul_": "multiply", "div_": "divide", "pow_": "pow"}.items():
+for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide", "pow_": "pow"}.items():
     setattr(Tensor, _name, _in_place(OPS[_row], _name))
-
-
-def _scaled(name: str, update: Callable[[Tensor, Any], Tensor]) -> None:
-    def scaled(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-        return update(self, other if alpha == 1 else other * alpha)
-
-    scaled.__name__ = name
-    scaled.__doc__ = f"{update.__doc__[:-1]}, of `alpha` times the operand."  # type: ignore[index]
-    method(scaled)
-
-
-for _name, _row in {"add_": "add", "sub_": "subtract"}.items():
-    _scaled(_name, _in_place(OPS[_row], _name))
 
 
 @method

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -46,7 +46,7 @@ from .eager import recover
 from .interpreter import interpreter_stack
 from .library import MISS
 from .source_location import outer, users
-from .spellings import MARK, UNSET, other_names, respelled
+from .spellings import MARK, UNSET, is_name, other_names, renaming, respelled
 from .tensor import Tensor
 from .tracebacks import shorten
 
@@ -134,6 +134,7 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
     fn = types.FunctionType(waiting, env, op.name, defaults + (UNSET,) * len(others))
     if others:
         env["_defaults"] = {p: _default(op, p) for p in params}
+        env |= {f"_default_of_{p}": default for p, default in env["_defaults"].items()}
     setattr(fn, MARK, others)
 
     def write() -> types.FunctionType:
@@ -254,17 +255,15 @@ def _shown(op: Op, p: str) -> str:
     return "_UNSET" if _is_needed(op, p) else repr(op.params[p])
 
 
-def _respelling(op: Op, others: Iterable[str]) -> list[str]:
+def _respelling(op: Op, others: Mapping[str, str]) -> list[str]:
     """Source that takes calls by other names of parameters, and those that lack one which would have been needed."""
     if not others:
         return []
     params = _parameters(op)
-    needed = [f"{p} is _UNSET" for p in params if _is_needed(op, p)]
     by_name = ", ".join(f"{name}={name}" for name in others)
-    return [
-        f"    if {' or '.join([*(f'{name} is not _UNSET' for name in others), *needed])}:",
-        *_inner(_again(f"_respelled(_fn, {_tuple(op.inputs)}, {_dict(params)}, _defaults, {by_name})")),
-    ]
+    general = _again(f"_respelled(_fn, {_tuple(op.inputs)}, {_dict(params)}, _defaults, {by_name})")
+    named = [(other, own, is_name(op.name, other, own)) for other, own in others.items()]
+    return renaming(named, [p for p in params if _is_needed(op, p)], general, "_UNSET", "_default_of_")
 
 
 def _keyed(op: Op, p: str) -> str:

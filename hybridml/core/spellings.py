@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +63,8 @@ _CREATION = (
 _BESIDE = {"add": "alpha", "subtract": "alpha"} | dict.fromkeys(_CREATION, "requires_grad")
 _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that mean another number by another name
 
-# Functions that PyTorch's names of arguments call: what they return is PyTorch's, as values with their indices.
+# Functions that return what PyTorch's do when they are called by one of its names, as values with their indices.
+IN_MANNER = ("add", "max", "median", "min", "sort", "std", "subtract", "var")
 _MANNER = ("dim", "alpha")
 pytorchs: dict[str, Callable[..., Any]] = {}
 
@@ -118,13 +120,43 @@ def respelled(
     return result.detach().requires_grad_() if is_leaf else result  # not the operand itself
 
 
+def renaming(
+    others: Sequence[tuple[str, str, bool]], needed: Sequence[str], general: Sequence[str], unset: str, default: str
+) -> list[str]:
+    """Source that takes values of other names, (other, own, whether it is no more than a name) each, as those of own.
+
+    `general`: source of the call that asks for more, or is wrong. `needed`: parameters that must be given. `unset` and
+    `default`, with the own name after it, are the source of UNSET and of a default value.
+    """
+    free = [
+        f"({other} is {unset} or {own} is {default}{own})" if is_name else f"{other} is {unset}"
+        for other, own, is_name in others
+    ]
+    given = [
+        f"({' or '.join([f'{p} is not {unset}', *(f'{o} is not {unset}' for o, own, _ in others if own == p)])})"
+        for p in needed
+    ]
+    asked = [*(f"{other} is not {unset}" for other, _, _ in others), *(f"{p} is {unset}" for p in needed)]
+    lines = [f"    if {' or '.join(asked)}:", f"        if not ({' and '.join([*free, *given])}):"]
+    lines += [f"        {line}" for line in general]
+    for other, own, is_name in others:
+        lines += [f"        if {other} is not {unset}:", f"            {own} = {other}"] if is_name else []
+    return lines
+
+
+def is_name(function: str, other: str, own: str) -> bool:
+    """Whether another name of a parameter says no more than its own."""
+    in_manner = function in IN_MANNER and other in _MANNER
+    return not in_manner and other != own and other not in _MEANINGS
+
+
 class _Form(NamedTuple):
     """The numbers of parameters that decide about the text of a door, and those that have a default for its sake."""
 
     inputs: int
     places: int  # parameters that may be given by position, inputs among them
     keywords: int
-    others: int
+    others: tuple[tuple[int, bool], ...]  # place of the own parameter, whether it is no more than a name
     needed: tuple[int, ...]
 
 
@@ -132,14 +164,17 @@ class _Form(NamedTuple):
 def _door(form: _Form) -> types.CodeType:
     """Code that calls `_fn` if no other name is given and nothing is missing, else `_again`."""
     names = [f"p{k}" for k in range(form.places + form.keywords)]
-    others = [f"o{k}" for k in range(form.others)]
+    others = [f"o{k}" for k in range(len(form.others))]
     places, keywords = names[: form.places], names[form.places :]
     signature = [*places[: form.inputs], *["/"] * bool(form.inputs), *places[form.inputs :], *others]
     signature += ["*", *keywords] if keywords else []
-    test = " and ".join([*(f"{o} is '_unset'" for o in others), *(f"{names[k]} is not '_unset'" for k in form.needed)])
     call = ", ".join([*places, *(f"{k}={k}" for k in keywords)])
-    source = f"def door({', '.join(signature)}):\n    if {test}:\n        return '_fn'({call})\n    return '_again'("
-    source += f"{''.join(f'{p}, ' for p in [*names, *others])})"
+    of = [(o, names[own] if own >= 0 else o, is_name) for o, (own, is_name) in zip(others, form.others, strict=True)]
+    general = [f"    return _again({''.join(f'{p}, ' for p in [*names, *others])})"]
+    lines = renaming(of, [names[k] for k in form.needed], general, "_unset", "_default_")
+    source = "\n".join([f"def door({', '.join(signature)}):", *lines, f"    return _fn({call})"])
+    # Names of globals become constants: the function that gets this code keeps its own globals.
+    source = re.sub(r"(?<=[ (])(_unset|_fn|_again|_default_p\d+)\b", r"'\1'", source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # of a constant that is called: it stands for a function
         module = compile(source, f"{_FILE}>", "exec")
@@ -214,10 +249,12 @@ def _put_door(
             shorten(error)
             raise
 
-    form = _Form(inputs, count, len(names) - count, len(others), needed)
-    door = _door(form)
+    own = {name: k for k, name in enumerate(names)}
+    of = tuple((own.get(mine, -1), is_name(fn.__name__, other, mine)) for other, mine in others.items())
+    door = _door(_Form(inputs, count, len(names) - count, of, needed))
     keywords = tuple(f"p{k}" for k in range(count, len(names)))
-    constants = {"_unset": UNSET, "_fn": original, "_again": again, keywords: names[count:]}
+    constants: dict[Any, Any] = {f"_default_p{own[name]}": default for name, default in by_name.items()}
+    constants |= {"_unset": UNSET, "_fn": original, "_again": again, keywords: names[count:]}
     fn.__code__ = door.replace(
         co_name=fn.__name__, co_qualname=fn.__qualname__, co_filename=f"{_FILE} {fn.__name__}>",
         co_varnames=(*names[:count], *others, *names[count:]),

@@ -15,6 +15,7 @@ from typing import Any
 from ... import arrays as xp
 from ...arrays.searching.orders import Chosen
 from ...core import ops
+from ...core.context import grad_is_off
 from ...core.spellings import pytorchs, renamed
 from ...core.tensor import Tensor
 
@@ -25,14 +26,26 @@ def _at(x: Tensor, indices: Tensor, dim: int) -> Tensor:
     return ops.take_along_axis(x, indices, dim) if x.ndim else x
 
 
-def _extreme(index_of: Callable[..., Tensor], x: Tensor, /, dim: int, keepdim: bool = False) -> Chosen:
-    """Values and their indices, the axis of size 1 or left out."""
-    indices = index_of(x, dim) if x.ndim else xp.zeros((), dtype=xp.int64)
+def _extreme(
+    value_of: Callable[..., Tensor] | None,
+    index_of: Callable[..., Tensor],
+    x: Tensor,
+    /,
+    dim: int,
+    keepdim: bool = False,
+) -> Chosen:
+    """Values and their indices, the axis of size 1 or left out. A gradient goes to the element of the index."""
+    if not x.ndim:
+        return Chosen(x, xp.zeros((), dtype=xp.int64))
+    if value_of is not None and (x._node is None or grad_is_off()):
+        return Chosen(value_of(x, dim, keepdim), index_of(x, dim, keepdim))
+    indices = index_of(x, dim, True)
     found = Chosen(_at(x, indices, dim), indices)
-    return found if keepdim or not x.ndim else Chosen(*(xp.squeeze(t, dim) for t in found))
+    return found if keepdim else Chosen(*(xp.squeeze(t, dim) for t in found))
 
 
-def _middle(x: Tensor, dim: int) -> Tensor:
+def _middle(x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The index of the lower one of two in the middle; the axis stays."""
     shape = tuple(1 if k == dim % x.ndim else n for k, n in enumerate(x.shape))
     middle = xp.full(shape, (x.shape[dim] - 1) // 2)
     return ops.take_along_axis(xp.argsort(x, axis=dim), middle, dim)
@@ -53,9 +66,9 @@ def _scaled(of: Callable[..., Tensor], x: Any, y: Any, /, alpha: Any) -> Tensor:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": partial(_scaled, ops.add),
-    "max": partial(_extreme, lambda x, dim: ops.argmax(x, axis=dim, keepdims=True)),
-    "median": partial(_extreme, _middle),
-    "min": partial(_extreme, lambda x, dim: ops.argmin(x, axis=dim, keepdims=True)),
+    "max": partial(_extreme, ops.max, ops.argmax),
+    "median": partial(_extreme, None, _middle),
+    "min": partial(_extreme, ops.min, ops.argmin),
     "sort": _sort,
     "std": partial(_spread, xp.std),
     "subtract": partial(_scaled, ops.subtract),
