@@ -377,7 +377,7 @@ def ceil(x: _Operand, /) -> Tensor:
     """Smallest integer not below x."""
 def cholesky(x: _Operand, /) -> Tensor:
     """The lower triangular L with L L^H = (x + x^H) / 2, which is x for a Hermitian matrix."""
-def chunk(x: Tensor, chunks: builtins.int, /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
+def chunk(x: Tensor, /, chunks: builtins.int, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size (the last may be smaller)."""
 def clamp(x: _Operand, low: _Operand, high: _Operand, /) -> Tensor:
     """minimum(maximum(x, low), high)."""
@@ -782,7 +782,7 @@ def sort(x: Tensor, /, *, dim: builtins.int, descending: builtins.bool = ..., st
 @overload
 def sort(x: Tensor, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`."""
-def split(x: Tensor, split_size_or_sections: Any, /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
+def split(x: Tensor, /, split_size_or_sections: Any = ..., axis: builtins.int = 0, *, dim: builtins.int = ..., split_size: Any = ...) -> builtins.tuple[Tensor, ...]:
     """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes."""
 def sqrt(x: _Operand, /) -> Tensor:
     """Square root, exactly rounded; nan below 0."""

@@ -24,7 +24,7 @@ from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
 from ..core.tensor import Device, Tensor, method, place_of, wrap
 from .creation import asarray, list_operand
-from .shaping import manipulation, repeating
+from .shaping import manipulation
 
 assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
 _ndarray = np.ndarray
@@ -176,12 +176,6 @@ def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 @method
-def unsqueeze(self: Tensor, axis: int) -> Tensor:
-    """The tensor with an axis of size 1 at `axis`."""
-    return manipulation.expand_dims(self, axis)
-
-
-@method
 def expand(self: Tensor, *sizes: Any) -> Tensor:
     """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
     wanted = tuple(_sizes("expand", sizes, None))
@@ -197,35 +191,14 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     return _broadcast.fn(self, other.shape)
 
 
-@method
-def split(self: Tensor, split_size_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """Pieces along an axis, see `hm.split`."""
-    return manipulation.split(self, split_size_or_sections, axis=axis)
-
-
-@method
-def chunk(self: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces along an axis."""
-    return manipulation.chunk(self, chunks, axis=axis)
-
-
-@method
-def unbind(self: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
-    return manipulation.unstack(self, axis=axis)
-
-
-@method
-def repeat(self: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times along an axis, see `hm.repeat`. The axis is given by name: of `x.repeat(2, 1)`
-    PyTorch tiles, and NumPy repeats along axis 1.
-    """
-    return repeating.repeat(self, repeats, axis)
-
-
 for _name in ("expand_dims", "moveaxis", "swapaxes", "tile", "roll", "unflatten", "unfold", "unstack"):
     setattr(Tensor, _name, getattr(manipulation, _name))
 
 _MORE: dict[str, Any] = {
+    "chunk": manipulation.chunk,
+    "split": manipulation.split,
+    "unbind": manipulation.unstack,
+    "unsqueeze": manipulation.expand_dims,
     "view": reshape,  # a traced program has no strides: both share memory where they can
     "clip": manipulation.clip,
     "clamp": manipulation.clip,

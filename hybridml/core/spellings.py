@@ -52,6 +52,7 @@ OF_FUNCTION: dict[str, dict[str, str]] = {
     "flip": {"dims": "axis"},
     "normal": {"loc": "mean", "scale": "std"},
     "roll": {"dims": "axis", "shifts": "shift"},
+    "split": {"split_size": "split_size_or_sections"},
     "transpose": {"dims": "axes"},
     "tril": {"diagonal": "k"},
     "triu": {"diagonal": "k"},

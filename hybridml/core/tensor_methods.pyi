@@ -96,8 +96,8 @@ class TensorMethods:
         """Inverse hyperbolic cosine; nan below 1."""
     def add(self, y: _Operand, /, *, alpha: _Operand = ...) -> Tensor:
         """x + y."""
-    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """`add` in place, of `alpha` times the operand."""
+    def add_(self, other: Any, alpha: Any = None) -> Tensor:
+        """`add` in place."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """``beta * input + alpha * (batch1 @ batch2).sum(0)``: (b, n, m) by (b, m, p), added up."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
@@ -215,8 +215,8 @@ class TensorMethods:
         """`hm.linalg.cholesky` of this tensor."""
     def choose(self, *args: Any, **kwargs: Any) -> Any:
         """`np.choose` of this tensor, with its parameters."""
-    def chunk(self, chunks: builtins.int, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
-        """At most `chunks` pieces along an axis."""
+    def chunk(self, /, chunks: builtins.int, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
+        """At most `chunks` pieces of equal size (the last may be smaller)."""
     def clamp(self, /, min: Any = None, max: Any = None, *, a_min: Any = ..., a_max: Any = ...) -> Tensor:
         """x limited to min..max; either bound may be missing, a number or a tensor."""
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
@@ -315,7 +315,7 @@ class TensorMethods:
         """`hm.linalg.dist` of this tensor."""
     def div(self, y: _Operand, /) -> Tensor:
         """x / y in floating point."""
-    def div_(self, other: Any) -> Tensor:
+    def div_(self, other: Any, alpha: Any = None) -> Tensor:
         """`divide` in place."""
     def divide(self, y: _Operand, /) -> Tensor:
         """x / y in floating point."""
@@ -615,7 +615,7 @@ class TensorMethods:
         """`sort` along the first axis."""
     def mul(self, y: _Operand, /) -> Tensor:
         """x * y."""
-    def mul_(self, other: Any) -> Tensor:
+    def mul_(self, other: Any, alpha: Any = None) -> Tensor:
         """`multiply` in place."""
     def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
         """Positions in rows of probabilities: (k,) or (n, k) -> int64 (num_samples,) or (n, num_samples)."""
@@ -685,7 +685,7 @@ class TensorMethods:
         """+x, a copy."""
     def pow(self, y: _Operand, /) -> Tensor:
         """x ** y."""
-    def pow_(self, other: Any) -> Tensor:
+    def pow_(self, other: Any, alpha: Any = None) -> Tensor:
         """`pow` in place."""
     def power(self, y: _Operand, /) -> Tensor:
         """x ** y."""
@@ -816,8 +816,8 @@ class TensorMethods:
     @overload
     def sort(self, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
         """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`."""
-    def split(self, split_size_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
-        """Pieces along an axis, see `hm.split`."""
+    def split(self, /, split_size_or_sections: Any = ..., axis: builtins.int = 0, *, dim: builtins.int = ..., split_size: Any = ...) -> builtins.tuple[Tensor, ...]:
+        """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes."""
     def sqrt(self, /) -> Tensor:
         """Square root, exactly rounded; nan below 0."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -839,8 +839,8 @@ class TensorMethods:
         """Bytes from one element to the next per axis."""
     def sub(self, y: _Operand, /, *, alpha: _Operand = ...) -> Tensor:
         """x - y."""
-    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """`subtract` in place, of `alpha` times the operand."""
+    def sub_(self, other: Any, alpha: Any = None) -> Tensor:
+        """`subtract` in place."""
     def subtract(self, y: _Operand, /, *, alpha: _Operand = ...) -> Tensor:
         """x - y."""
     def sum(self, /, axis: _Axis = None, keepdims: builtins.bool = False, dtype: npt.DTypeLike | None = None, *, dim: _Axis = ..., keepdim: builtins.bool = ...) -> Tensor:
@@ -902,7 +902,8 @@ class TensorMethods:
         """The tensor cast to `dtype`; without one the name of its dtype."""
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor cast to the dtype of another one."""
-    def unbind(self, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]: ...
+    def unbind(self, /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
+        """The slices of x along an axis, without that axis."""
     def unflatten(self, axis: builtins.int = ..., sizes: Sequence[builtins.int] = ..., *, dim: builtins.int = ...) -> Tensor:
         """x with one axis as several of `sizes`, of which one may be -1: what is left."""
     def unfold(self, axis: builtins.int = ..., size: builtins.int = ..., step: builtins.int = 1, *, dim: builtins.int = ...) -> Tensor:
@@ -914,8 +915,8 @@ class TensorMethods:
     def unique_consecutive(self, return_inverse: builtins.bool = False, return_counts: builtins.bool = False) -> Any:
         """The flattened x without elements that equal the one before; with `return_inverse` which of the result
         each element is, with `return_counts` how many each stands for."""
-    def unsqueeze(self, axis: builtins.int = ..., *, dim: builtins.int = ...) -> Tensor:
-        """The tensor with an axis of size 1 at `axis`."""
+    def unsqueeze(self, /, axis: builtins.int | Sequence[builtins.int] = 0, *, dim: builtins.int | Sequence[builtins.int] = ...) -> Tensor:
+        """x with axes of size 1 at the given places of the result."""
     def unstack(self, /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
         """The slices of x along an axis, without that axis."""
     def var(self, /, axis: _Axis = None, correction: builtins.float = 0.0, keepdims: builtins.bool = False, *, dim: _Axis = ..., ddof: builtins.float = ..., unbiased: builtins.bool = ..., keepdim: builtins.bool = ...) -> Tensor:

@@ -151,7 +151,7 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x[(*lead, k)] for k in range(x.shape[axis]))
 
 
-def split(x: Tensor, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: Tensor, /, split_size_or_sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes. Sizes as PyTorch.
 
     Raises ShapeError where listed sizes do not add up.
@@ -181,7 +181,7 @@ def split(x: Tensor, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Ten
     return tuple(pieces)
 
 
-def chunk(x: Tensor, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size (the last may be smaller).
 
     Source: PyTorch. Raises ArgumentError for a number below 1.
