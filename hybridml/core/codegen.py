@@ -196,7 +196,8 @@ def _has_native_calls(op: Op) -> bool:
     reorders = op.reorders and op.kind != "scatter"  # scatters combine in the order of their indices
     if op.results or op.is_view or reorders or isinstance(op.eager, np.ufunc):
         return False
-    return is_plain_elementwise(op) or op.kind in _NATIVE_KINDS or op.routine is not None
+    with_params = op.kind == "elementwise" and bool(op.params)
+    return is_plain_elementwise(op) or with_params or op.kind in _NATIVE_KINDS or op.routine is not None
 
 
 def _forward(op: Op) -> list[str]:

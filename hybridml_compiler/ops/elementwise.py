@@ -197,8 +197,8 @@ negative = elementwise(
     operator="neg",
     complex_kernels=True,
 )  # fmt: skip
-positive = elementwise(
-    "positive", np.positive, (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number", operator="pos",
+positive = elementwise(  # NumPy's own takes four times the time of a copy of a slice
+    "positive", lambda x: x.copy("K"), (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number", operator="pos",
     complex_kernels=True,
 )  # fmt: skip
 
