@@ -136,9 +136,10 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "__version__"})
+    return sorted({*__all__, *_BUILTINS, "__version__"})
 
 
 _more = {name: getattr(polynomials, name) for name in polynomials.__all__} | _functions.names | _hardware.names
 globals().update(arrays.names | _more)
-__all__ += [*arrays.names, *_more]
+_BUILTINS = ("bool", "compile", "complex", "float", "int")  # `from hybridml import *` leaves these as they are
+__all__ += sorted({*arrays.names, *_more} - {*_BUILTINS})
