@@ -62,6 +62,7 @@ _CREATION = (
 )  # fmt: skip
 # Parameters beside their own: what is done with them is PyTorch's manner (see `pytorchs`), or asks for a gradient.
 _BESIDE = {"add": "alpha", "subtract": "alpha"} | dict.fromkeys(_CREATION, "requires_grad")
+_RENAMED = frozenset([*OTHER_NAMES, *(own for table in OF_FUNCTION.values() for own in table.values())])
 _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that mean another number by another name
 
 # Functions that return what PyTorch's do when they are called by one of its names, as values with their indices.
@@ -192,7 +193,10 @@ def accept(namespace: Mapping[str, Any], names: Iterable[str]) -> None:
 
 def parameters_of(fn: Callable[..., Any]) -> tuple[str, ...]:
     """Names of a function's parameters, behind its decorators, without `*args` and `**kwargs`."""
-    code = inspect.unwrap(fn).__code__
+    inner: Any = fn
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
+    code = inner.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
@@ -210,29 +214,39 @@ def accepts_other_names(fn: Callable[..., Any]) -> None:
     takes any number of arguments, stays as it is.
     """
     inner: Any = fn
-    if accepted(fn):
-        return
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
     if not isinstance(inner, types.FunctionType):
         return
     code = inner.__code__
-    names = parameters_of(inner)
-    others = other_names(inner.__name__, names)
-    if not others or code.co_freevars or code.co_flags & _VARIABLE:
+    has_names = inner.__name__ in _BESIDE or not _RENAMED.isdisjoint(code.co_varnames)
+    if not has_names or code.co_freevars or code.co_flags & _VARIABLE or accepted(fn):
         return
-    original = types.FunctionType(code, inner.__globals__, inner.__name__, inner.__defaults__)
+    others = other_names(inner.__name__, parameters_of(inner))
+    if not others:
+        return
+    original: Any = types.FunctionType(code, inner.__globals__, inner.__name__, inner.__defaults__)
     original.__kwdefaults__ = inner.__kwdefaults__
     functools.update_wrapper(original, inner)
     del original.__dict__["__wrapped__"]
-    _put_door(inner, original, names, others)
+    inner.__defaults__ = inner.__kwdefaults__ = None
+    inner.__code__ = _with(_unopened.__code__, inner, {_OPEN: functools.partial(_put_door, inner, original, others)})
+    inner.__dict__ |= {"__wrapped__": original, MARK: others}  # whose signature and source are shown
 
 
-def _put_door(
-    fn: types.FunctionType, original: types.FunctionType, names: Sequence[str], others: Mapping[str, str]
-) -> None:
-    code = original.__code__
-    count, inputs = code.co_argcount, code.co_posonlyargcount
+_OPEN = "opens the door"  # stands for what does
+
+
+def _unopened(*args: Any, **kwargs: Any) -> Any:
+    """Stands for a function before its first call, which writes the door: all at once would take 10 ms at import."""
+    opened: Any = "opens the door"
+    return opened()(*args, **kwargs)
+
+
+def _put_door(fn: types.FunctionType, original: types.FunctionType, others: Mapping[str, str]) -> Callable[..., Any]:
+    """The function, with the code of its door."""
+    names = parameters_of(original)
+    count, inputs = original.__code__.co_argcount, original.__code__.co_posonlyargcount
     given = original.__defaults__ or ()
     # Parameters without a default, from the first one on that may be given by another name, get one.
     first = min((names.index(own) for own in others.values() if own in names), default=count)
@@ -256,14 +270,18 @@ def _put_door(
     keywords = tuple(f"p{k}" for k in range(count, len(names)))
     constants: dict[Any, Any] = {f"_default_p{own[name]}": default for name, default in by_name.items()}
     constants |= {"_unset": UNSET, "_fn": original, "_again": again, keywords: names[count:]}
-    fn.__code__ = door.replace(
+    fn.__defaults__ = (*defaults, *[UNSET] * len(others))  # before the code, which another thread may run at once
+    fn.__kwdefaults__ = original.__kwdefaults__
+    fn.__code__ = _with(door, fn, constants).replace(co_varnames=(*names[:count], *others, *names[count:]))
+    return fn
+
+
+def _with(code: types.CodeType, fn: types.FunctionType, constants: Mapping[Any, Any]) -> types.CodeType:
+    """The code by the name of a function, with constants in the place of those that stand for them."""
+    return code.replace(
         co_name=fn.__name__, co_qualname=fn.__qualname__, co_filename=f"{_FILE} {fn.__name__}>",
-        co_varnames=(*names[:count], *others, *names[count:]),
-        co_consts=tuple(_replaced(c, constants) for c in door.co_consts),
+        co_consts=tuple(_replaced(c, constants) for c in code.co_consts),
     )  # fmt: skip
-    fn.__defaults__ = (*defaults, *[UNSET] * len(others))
-    fn.__wrapped__ = original  # type: ignore[attr-defined]  # whose signature and source are shown
-    setattr(fn, MARK, others)
 
 
 def _replaced(constant: Any, by: Mapping[Any, Any]) -> Any:
