@@ -14,6 +14,7 @@ from ..python_state.libraries import is_library
 _INSTEAD = {
     "asks": "Return the tensor and read it after the call, or use tensor operations",
     "cannot": "Move that line out of the traced function; hm.trace(strict=True) raises its error",
+    "computes": "Read the clock before the call, and pass the time as an argument",
     "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
