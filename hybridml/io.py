@@ -144,7 +144,10 @@ def load(path: str | os.PathLike[str], map_location: Any = None, *, weights_only
     {'w': Tensor([1., 1.])}
     """
     place = Device("cpu" if map_location is None else map_location).type
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:  # without the frames of pathlib
+        raise type(error)(error.errno, f"load: {error.strerror}", os.fspath(path)) from None
     arrays = _decode(data, path)
     notes = _notes(data[8 : 8 + int.from_bytes(data[:8], "little")], path)
     if CHECKSUM in notes and notes[CHECKSUM] != _checksum(arrays, notes):
