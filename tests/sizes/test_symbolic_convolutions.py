@@ -147,3 +147,18 @@ def test_one_program_sums_the_gradient_over_any_number_of_images(name: str) -> N
     with collecting(Guards()):
         graph = gradient(N, CASES[name])
     check(graph, "gradient of weights")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_those_of_a_program_for_the_number_of_images(name: str) -> None:
+    with collecting(Guards()):
+        graph = forward(N, CASES[name])
+    executable, compared = compiled(graph), 0
+    for images in (2, 7, 33):
+        arrays, exact = arrays_for(graph, images), compile(at_sizes(graph, {"n": images}))
+        (call,) = calls(exact)
+        found = own_algorithm(call, host_spec())
+        if found is not None and found[0].name == CASES[name]["by"]:
+            np.testing.assert_array_equal(executable(arrays)[0], exact(arrays)[0])
+            compared += 1
+    assert compared, "programs for given numbers go another way"
