@@ -142,6 +142,22 @@ def test_gradients_from_outside_are_those_of_eager_code() -> None:
     assert traced.cache_info().compiles == 2, traced.retraces
 
 
+def test_every_second_image() -> None:
+    rng = np.random.default_rng(10)
+    weight = hm.tensor(rng.standard_normal((4, 3, 3, 3)).astype("f4"))
+
+    def convolved(x: hm.Tensor) -> hm.Tensor:
+        return F.conv2d(x[::2], weight)
+
+    traced = hm.trace(convolved)
+    for n in (8, 12, 5, 9):
+        x = batch(rng, n, (3, 7, 7))[0].requires_grad_()
+        compare([traced(x)], [convolved(x)], f"{n} images")
+        found, expected = (hm.autograd.grad(f(x).sum(), [x]) for f in (traced, convolved))
+        compare(found, expected, f"{n} images")
+    assert traced.cache_info().compiles == 2, traced.retraces
+
+
 @pytest.mark.parametrize("axis", ["image", "channels"])
 def test_other_sizes_are_compiled_for_themselves(axis: str) -> None:
     rng = np.random.default_rng(8)

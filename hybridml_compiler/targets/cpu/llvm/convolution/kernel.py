@@ -11,7 +11,7 @@ from .....once import once
 from .....record import record, replace
 from .....schedule import cost
 from .....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
-from .....sizes.dims import is_dim
+from .....sizes.dims import hint, is_dim
 from ...kernels.conv_depthwise import depthwise_tiling_of
 from ...kernels.conv_depthwise_nchw import planes_of
 from ...kernels.conv_tiling import Machine, Tiling, can_pass, tiling_of
@@ -166,6 +166,14 @@ def _machine(cpu: CpuSpec) -> Machine:
     return Machine(cpu.vector_bits // 8, cpu.registers, cpu.cores, features)
 
 
+def _nanoseconds(convolution: Convolution) -> float:
+    """Estimated time on one core. That of a gradient of weights says whether threads share its units, for any number of
+    images: it is the time of `IMAGES` at least."""
+    images = convolution.channels
+    likely = replace(convolution, channels=max(hint(images), IMAGES)) if is_dim(images) else convolution
+    return likely.flops * cost.FLOP_NS
+
+
 def _chosen(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Plan]:
     found = own_algorithm(convolution, cpu)
     assert found is not None, convolution
@@ -176,7 +184,7 @@ CONVOLUTION = CallKind(
     emit=emit_convolution,
     source=convolution_source,
     range=lambda convolution, cpu: (convolution_plan(convolution, cpu).units(convolution), 1),
-    nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
+    nanoseconds=_nanoseconds,
     parts=lambda convolution, cpu: convolution_plan(convolution, cpu).parts(convolution),
     computes=has_convolution,
     takes_epilogue=finishes,
