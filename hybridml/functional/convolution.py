@@ -8,6 +8,7 @@ its channels.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -345,7 +346,11 @@ def _folded_depth(x: Tensor, count: int, taps: int, stride: int, dilation: int, 
 
 
 def _plane(kernels: Tensor, dims: int) -> Tensor:
-    """Weights (groups, o, c, ...) with one to three axes as (kh, kw, groups, c, o), with a depth among the channels."""
+    """Weights (groups, o, c, ...) with one to three axes as (kh, kw, groups, c, o), with a depth among the channels.
+
+    Their sizes are numbers in a trace as well: a kernel for any number of channels would be far slower.
+    """
+    kernels = kernels.reshape([operator.index(n) for n in kernels.shape])
     if dims == 1:
         kernels = kernels[:, :, :, None]
     if dims == 3:

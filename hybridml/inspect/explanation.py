@@ -84,6 +84,7 @@ def _explained(
     kernels = list(_kernels(entry, path))
     info = traced.cache_info()
     sized = entry.sized
+    symbols = () if sized is None else sized.pattern.describe(arguments) if arguments else sized.pattern.places
     why = f"it {'; it '.join(sorted(traced._reported))}" if entry.eager else ""
     return Explanation(
         name=traced._name,
@@ -97,7 +98,7 @@ def _explained(
         captured=tuple(_captured(entry, path)),
         effects=tuple(_effect(effect) for effect in path.effects),
         retraces=traced.retraces,
-        symbols=() if sized is None else tuple(sized.pattern.describe(arguments)) or tuple(sized.pattern.places),
+        symbols=tuple(symbols),
         sizes=() if sized is None else tuple(SizeLine(str(g), g.where) for g in sized.guards.list),
         kernels=tuple(kernel for kernel, _ in kernels),
         lines=tuple(_lines(kernels)),

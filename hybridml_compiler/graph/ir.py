@@ -26,7 +26,7 @@ from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..record import record
-from ..sizes.dims import Dim, is_dim, known, structural, symbols_of
+from ..sizes.dims import Dim, known, structural, symbols_of
 from ..sizes.values import has_dims
 from ..walk import postorder
 from ..weak import WeakValues
@@ -183,7 +183,6 @@ def _text(params: Mapping[str, Any]) -> str:
 
 
 _SAYS_WHERE = ("transfer", "control")  # kinds whose rows infer the device of a result
-_KNOWN_SIZES = ("convolution",)  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
 PLAIN: set[type] = {bool, int, float, str, type(None), tuple}  # and dtypes, and bodies: their repr says all of them
 _known: dict[Any, _Inferred] = {}
@@ -224,9 +223,6 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     """`_inferred` where sizes come with the call: the decisions of the row are guards of the program
     (sizes/dims.py)."""
     with structural(False):
-        if op.kind in _KNOWN_SIZES:
-            sizes = [n for a in avals for n in a.shape]
-            list(map(operator.index, filter(is_dim, sizes)))
         canonical = op.canonical_params(avals, params)
         out = op.infer_from(avals, canonical)
         shape = tuple([known(n) for n in out.shape])

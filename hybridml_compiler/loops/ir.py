@@ -168,6 +168,11 @@ class KernelSpec:
         """Whether a table of sizes follows its operands."""
         return False
 
+    @property
+    def symbols(self) -> Sequence[str]:
+        """The symbols of its sizes, whose values are in that table."""
+        return ()
+
     def status_at(self, operands: int) -> int:
         """Position of the status word among so many operands: after all of them."""
         return operands

@@ -13,6 +13,7 @@ learning", 2016; the rules of JAX's `conv_general_dilated` are the same):
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
+from ..sizes.dims import is_dim
 from . import movement
 from .contraction import matmul
 from .indexing import Index, Load, Scalar, all_of
@@ -65,6 +67,17 @@ def _canon(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any, channels_
     return {**params, "channels_first": bool(channels_first)}
 
 
+def _numbers(x: Shape, w: Shape) -> tuple[int, Shape, Shape]:
+    """(batch, shape of x, shape of w): kernels are made for given sizes, all but the number of images.
+
+    That is the batch, or the channels of a gradient of weights; either may come with the call.
+    """
+    n, *image, c = x
+    channels = operator.index(c) if is_dim(n) else c
+    kernel = [size if axis == 3 else operator.index(size) for axis, size in enumerate(w)]
+    return n, (n, *map(operator.index, image), channels), tuple(kernel)
+
+
 def _spatial(x: Shape, w: Shape, stride: Sequence[int], padding: Widths, dilation: Sequence[int]) -> tuple[int, ...]:
     padded = [n + low + high for n, (low, high) in zip(x[1:3], padding, strict=True)]
     return tuple(map(positions, padded, w[:2], stride, dilation))
@@ -77,13 +90,14 @@ def _infer(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any, channels_
             "groups and c"
         )
     (*steps,), widths, (*dilations,) = _params(stride, padding, dilation)
-    size = _spatial(x.shape, w.shape, steps, widths, dilations)
+    batch, image, kernel = _numbers(x.shape, w.shape)
+    size = _spatial(image, kernel, steps, widths, dilations)
     if min(size) < 1 or 0 in w.shape[:2]:
         raise ShapeError(
             f"convolution: a kernel of {w.shape[:2]} with dilation {tuple(dilations)} does not fit into {x} with "
             f"padding {widths}; pad more or use a smaller kernel"
         )
-    shape = (x.shape[0], *size, w.shape[2], w.shape[4])
+    shape = (batch, *size, kernel[2], kernel[4])
     return Aval(tuple(shape[k] for k in _EXCHANGED) if channels_first else shape, x.dtype)
 
 

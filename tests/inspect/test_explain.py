@@ -91,6 +91,7 @@ def test_sizes() -> None:
     found = f.explain(hm.ones((7, 2)))
     assert found.symbols == ("size of axis 0 of x",) and all(">=" in s.condition or s for s in found.sizes)
     assert f.cache_info().compiles == 2
+    assert f.explain().symbols == ("n",), "of the last call, whose arguments are gone"
 
 
 def test_plain_functions_and_modules() -> None:

@@ -309,6 +309,20 @@ def test_gradients_of_a_call_that_is_recorded() -> None:
 # ---------------------------------------------------------------- decisions
 
 
+def test_a_batch_as_large_as_a_bias_has_no_program_of_its_own() -> None:
+    layer = nn.Linear(6, 5)
+
+    def loss(x: hm.Tensor) -> list[hm.Tensor]:
+        return hm.autograd.grad((layer(x) ** 2).sum(), [layer.weight, layer.bias])
+
+    traced = hm.trace(loss)
+    for n in (4, 5, 6, 30):
+        x = normal(n, 6)
+        for got, expected in zip(traced(x), loss(x), strict=True):
+            np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+    assert traced.cache_info().compiles == 2, traced.retraces
+
+
 def test_branches_on_a_size_are_guards() -> None:
     def f(x: hm.Tensor) -> hm.Tensor:
         return x * 2 if x.shape[0] > 10 else x + 1

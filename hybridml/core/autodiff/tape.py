@@ -29,6 +29,7 @@ import numpy as np
 from hybridml_compiler.eager.large import materialized
 from hybridml_compiler.errors import DeviceError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import collector
 
 from ..context import _no_grad, at_place, clock, current_interpreter, grad_is_off, homes, switches
 from ..shared import accumulating
@@ -267,7 +268,8 @@ def run(
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
     the stamp `since` are leaves. Nothing outside is changed.
     """
-    several = bool(homes)  # devices: the history may cross them
+    # The history may cross devices; sizes may be symbols.
+    aside = _pulled_beside if homes else _pulled_in_rank if collector.get() is not None else None
     found: dict[int, tuple[Any, Tensor]] = {}
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
@@ -312,7 +314,7 @@ def run(
                     "backward through a history that an earlier backward has freed; "
                     "pass retain_graph=True to the earlier call, or compute the result again"
                 )
-            contributions = _pulled_beside(g, node) if several else node[pull](g, node)
+            contributions = node[pull](g, node) if aside is None else aside(g, node)
             if not retain and node[of_result] is not None:  # a node of several results is gone with the last of them
                 del node[head:]
     finally:
@@ -323,6 +325,17 @@ def _pulled_beside(g: Any, node: Node) -> Any:
     """The contributions of a node; what its rules create is on the device of the cotangent."""
     first = next(iter(g.values())) if type(g) is dict else g
     return at_place(place_of(first) or CPU.type, partial(node[_PULL], g, node))
+
+
+def _pulled_in_rank(g: Any, node: Node) -> Any:
+    """The contributions of a node, each with the number of axes of its input: Python compares the first sizes of two
+    shapes before their lengths, and a symbol compared with a number is a question."""
+    found = []
+    for p, c in node[_PULL](g, node):
+        shape = p[_SHAPE] if type(p) is list else p.shape
+        fits = shape is None or len(c._array.shape) == len(shape)
+        found.append((p, c if fits else unbroadcast(c, shape)))
+    return found
 
 
 def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:

@@ -246,7 +246,9 @@ class Entry:
             with decisions(tracer.guards):
                 compiled = tracer.run(trace)
                 if self.sized is not None:
-                    compiled.program.needed()  # what a gradient decides is decided now
+                    # What a gradient and the order of results in memory decide is decided now.
+                    compiled.program.needed()
+                    _ = compiled.program.whole
         finally:
             tracer.ask = None
             names.forget()

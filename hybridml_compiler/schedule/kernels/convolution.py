@@ -10,7 +10,8 @@ from ... import dtypes
 from ...graph.facts import moved
 from ...graph.ir import Node
 from ...loops.ir import KernelSpec
-from ...record import record
+from ...record import record, replace
+from ...sizes.dims import hint, is_dim, is_symbolic, symbols_of
 from .. import cost
 from ..lowering.expressions import strides_of
 
@@ -56,13 +57,27 @@ class Convolution(KernelSpec):
         channels, pixels = self.groups * self.features, self.out_size[0] * self.out_size[1]
         return (self.batch * channels, pixels) if self.channels_first else (self.batch * pixels, channels)
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether the number of images comes with the call: the batch, or the channels of a gradient of weights."""
+        return is_symbolic((self.batch, self.channels))
+
+    @property
+    def symbols(self) -> list[str]:
+        return sorted(map(str, symbols_of(self.batch, self.channels)))
+
+    def with_images(self, images: int) -> Convolution:
+        """The convolution of so many images, if their number comes with the call."""
+        batch, channels = (images if is_dim(n) else n for n in (self.batch, self.channels))
+        return replace(self, batch=batch, channels=channels) if self.symbolic else self
+
     def in_parts(self, count: int) -> Convolution:
         return self
 
     @property
     def flops(self) -> float:
-        taps = self.kernel[0] * self.kernel[1] * self.channels
-        return 2.0 * self.batch * self.out_size[0] * self.out_size[1] * self.groups * self.features * taps
+        taps = self.kernel[0] * self.kernel[1] * hint(self.channels)
+        return 2.0 * hint(self.batch) * self.out_size[0] * self.out_size[1] * self.groups * self.features * taps
 
     def __str__(self) -> str:
         (kh, kw), (h, w), (oh, ow) = self.kernel, self.size, self.out_size
@@ -110,8 +125,6 @@ def convolution_of(
     """
     if not (node.dtype.kind == "f" or node.dtype is dtypes.int32) or node.aval.size == 0:
         return None
-    if any(n.aval.symbolic for n in (node, *node.inputs)):
-        return None
 
     def placed(operand: Node) -> tuple[Node, int, tuple[int, ...]] | None:
         if narrow:
@@ -123,6 +136,8 @@ def convolution_of(
     if a is None or w is None or 0 in (*left.shape, *right.shape):
         return None
     n, *size, groups, channels = left.shape
+    if is_symbolic((*size, groups, *right.shape[:3], right.shape[4], a[1], *a[2], w[1], *w[2])):
+        return None
     (top, _), (low, _) = node.params["padding"]
     first = node.params["channels_first"]
     height, width = node.shape[3:] if first else node.shape[1:3]
@@ -154,8 +169,11 @@ def reads_narrow(node: Node) -> bool:
     """Whether its operands are read as they are stored, through casts, which depends on the convolution alone.
 
     In bfloat16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over pixels,
-    and no two of these are adjacent in memory. That is computed in float32, and so are small groups.
+    and no two of these are adjacent in memory. That is computed in float32, and so are small groups. Where the number
+    of images comes with the call, operands are cast first.
     """
+    if any(n.aval.symbolic for n in node.inputs):
+        return False
     stored = [_unmoved(x).dtype for x in node.inputs]
     kinds = [x.kind for x in stored if x.itemsize < node.dtype.itemsize]
     kh, kw, groups, channels, features = node.inputs[1].shape

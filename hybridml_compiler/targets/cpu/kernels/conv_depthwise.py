@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ....record import record
 from ....schedule.kernels.convolution import Convolution, Pair
+from ....sizes.dims import Size
 from .conv_tiling import PACKED_MOST, Machine
 from .plan import Plan
 
@@ -50,7 +51,7 @@ class DepthwiseTiling(Plan):
     lines: int  # rows of pixels of a unit
     turned: int  # rows of the image that a unit turns
 
-    def units(self, convolution: Convolution) -> int:
+    def units(self, convolution: Convolution) -> Size:
         return convolution.batch * -(-convolution.out_size[0] // self.lines)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ....record import record
 from ....schedule.kernels.convolution import Convolution
+from ....sizes.dims import Size
 from .conv_tiling import Machine
 from .plan import Plan
 
@@ -25,7 +26,7 @@ class Planes(Plan):
     rows: int  # of a tile
     starts: tuple[int, ...]  # of vectors, pixels in a row
 
-    def units(self, convolution: Convolution) -> int:
+    def units(self, convolution: Convolution) -> Size:
         return convolution.batch * convolution.groups
 
 

@@ -14,8 +14,9 @@ from dataclasses import field
 from ....record import record, replace
 from ....schedule import cost
 from ....schedule.kernels.convolution import Convolution, Pretranspose, Strided
+from ....sizes.dims import Size
 from .low_precision import BYTES, FLOATS, PAIRS, Format, format_of, shifted
-from .plan import NOTHING, Amount, Plan
+from .plan import NOTHING, Amount, Plan, parts_of
 
 # Weights that the tiles of a unit read one after the other stay in half of the L2 of AVX-512 machines.
 UNIT_BYTES = 1 << 19
@@ -63,17 +64,16 @@ class Tiling(Plan):
             return self.unit_panels * self.columns, width * self.unit_panels * self.columns
         return features, (1 if convolution.passing else height) * width * features
 
-    def cuts(self, convolution: Convolution) -> tuple[int, int, int, int]:
+    def cuts(self, convolution: Convolution) -> tuple[int, Size, int, int]:
         """Number of units that the panels, the blocks of images, the rows and the tiles of a row are cut into."""
-        blocks = -(-convolution.batch // self.images)
         return (
             -(-self.panels // self.unit_panels),
-            -(-blocks // self.unit_blocks),
+            parts_of(parts_of(convolution.batch, self.images), self.unit_blocks),
             -(-convolution.out_size[0] // self.unit_rows),
             -(-self.tiles // self.unit_tiles),
         )
 
-    def units(self, convolution: Convolution) -> int:
+    def units(self, convolution: Convolution) -> Size:
         return convolution.groups * math.prod(self.cuts(convolution))
 
     def parts(self, convolution: Convolution) -> list[Pretranspose]:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from ....record import record, replace
 from ....schedule.kernels.convolution import Convolution, Pretranspose, Strided
+from ....sizes.dims import Size
 from .conv_depthwise import Run, runs_of
 from .conv_tiling import Machine
 from .gemm_blocking import MAX_ROWS, tile_shape
-from .plan import Plan
+from .plan import Plan, parts_of
 
 # Pixels of a block. 64 to 512 are equal (8x64x56x56, 3x3: 113 GF/s), but for a first layer, whose features fill four
 # vectors: 128 of them and the channels are what L1 holds (AlexNet's: 107 GF/s against 98 with 256).
@@ -53,10 +54,10 @@ class WeightBlocking(Plan):
     def columns(self) -> int:
         return self.lanes * self.vectors
 
-    def blocks(self, convolution: Convolution) -> tuple[int, int, int]:
+    def blocks(self, convolution: Convolution) -> tuple[Size, int, int]:
         """Numbers of blocks of images, of the rows of an image, and of the pixels of a row."""
         height, width = convolution.kernel
-        return -(-convolution.channels // self.images), -(-height // self.lines), -(-width // self.pixels)
+        return parts_of(convolution.channels, self.images), -(-height // self.lines), -(-width // self.pixels)
 
     def units(self, convolution: Convolution) -> int:
         groups = convolution.groups if self.group is None else 1

@@ -19,8 +19,9 @@ from ....loops.ir import KernelSpec
 from ....once import once
 from ....record import record
 from ....schedule.kernels.convolution import Convolution, Pair, Pretranspose
+from ....sizes.dims import Size
 from .conv_tiling import Machine
-from .plan import NOTHING, Amount, Plan
+from .plan import NOTHING, Amount, Plan, parts_of
 
 # Where the polynomials are evaluated, and at infinity (Barabasz et al., "Error analysis and improving the accuracy of
 # Winograd convolution for deep neural networks", 2020: a point with its negative reciprocal). With -1/2 in the place of
@@ -62,8 +63,8 @@ class Winograd(Plan):
         """Numbers of a transformed square."""
         return self.size * self.size
 
-    def units(self, convolution: Convolution) -> int:
-        return -(-convolution.batch * squares(convolution)[0] // self.lines) * self.panel_parts
+    def units(self, convolution: Convolution) -> Size:
+        return parts_of(convolution.batch * squares(convolution)[0], self.lines) * self.panel_parts
 
     def parts(self, convolution: Convolution) -> list[KernelSpec]:
         """The transforms of a square, and what turns one."""

@@ -18,6 +18,14 @@ class Amount(NamedTuple):
 
 
 NOTHING = Amount(0, 0)
+# The number of images that kernels for any number are planned for: of tiles of several images as many fill them, and
+# threads have enough units.
+IMAGES = 32
+
+
+def parts_of(extent: Size, size: int) -> Size:
+    """Number of parts of this size, or less, that an extent is cut into."""
+    return (extent + size - 1) // size
 
 
 @record

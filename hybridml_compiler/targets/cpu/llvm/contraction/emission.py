@@ -8,9 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from .....record import record
+from .....sizes.dims import Size
 from ...kernels.plan import Plan
 from .. import ir
 from ..kernel import KERNEL_TYPE
+from ..sizes import Sizes
 from ..types import PTR, VOID
 from .loops import i64, repeat
 from .vectors import Vectors
@@ -24,6 +26,10 @@ AS_EMITTED = ("nounwind", "noinline", "optnone")
 class _Call(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
+    @property
+    def symbolic(self) -> bool: ...
+    @property
+    def symbols(self) -> Sequence[str]: ...
 
 
 C = TypeVar("C", bound=_Call)
@@ -33,7 +39,7 @@ P = TypeVar("P", bound=Plan)
 @record(frozen=False, eq=False)
 class Emission(Generic[C, P]):
     """The emission of one kernel, of a call as it is planned. Its buffers are the operands, and the result or what an
-    epilogue reads and writes, `count` of them.
+    epilogue reads and writes, `count` of them; then the table of sizes, of a call with sizes that come with it.
 
     `symbols`: names of the functions of the plan's parts. `optimized`: whether the function has loops of its own,
     beside those around calls.
@@ -54,6 +60,11 @@ class Emission(Generic[C, P]):
         self.table, self.lo, self.hi = self.function.args
         self.b = self.function.build()
         self.v = Vectors(self.b, self.call.dtype, self.plan.lanes)
+        self.sizes = Sizes(self.b, self.buffer(self.count), self.call.symbols) if self.call.symbolic else None
+
+    def size(self, size: Size) -> Any:
+        """A size as a value; one that comes with the call is computed where it is first asked for, before all loops."""
+        return i64(size) if self.sizes is None else self.sizes.value(size)
 
     def emit(self) -> ir.Function:
         raise NotImplementedError
@@ -76,7 +87,8 @@ class Emission(Generic[C, P]):
 
     def own_table(self) -> None:
         """From now on, the table is a copy, of this call, in which buffers may be replaced."""
-        pointers, self.table = self.buffers(self.count), self.b.memory(PTR, self.count)
+        count = self.count + self.call.symbolic
+        pointers, self.table = self.buffers(count), self.b.memory(PTR, count)
         for k, pointer in enumerate(pointers):
             self.replace_buffer(k, pointer)
 

@@ -68,9 +68,10 @@ def offset(b: ir.IRBuilder, *terms: tuple[Any, int]) -> Any:
     return found
 
 
-def divide(b: ir.IRBuilder, x: Any, by: int) -> tuple[Any, Any]:
-    """Quotient and remainder."""
-    return b.udiv(x, i64(by)), b.urem(x, i64(by))
+def divide(b: ir.IRBuilder, x: Any, by: Any) -> tuple[Any, Any]:
+    """Quotient and remainder by a number or a value."""
+    divisor = i64(by) if isinstance(by, int) else by
+    return b.udiv(x, divisor), b.urem(x, divisor)
 
 
 def ceiling(b: ir.IRBuilder, x: Any, by: int) -> Any:

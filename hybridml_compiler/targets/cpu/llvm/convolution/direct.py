@@ -13,8 +13,10 @@ from typing import Any
 
 from .....record import record
 from .....schedule.kernels.convolution import Convolution
+from .....sizes.dims import is_dim, same
 from ...kernels.conv_tiling import Tiling, panel_size, word_rows, words_of
 from ...kernels.low_precision import shifted
+from ...kernels.plan import parts_of
 from .. import ir
 from ..contraction.emission import Emission, Range
 from ..contraction.loops import divide, greatest, i64, least, loop, offset, repeat, share
@@ -83,15 +85,18 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         x = v.element(x, i64(c.a.offset))
         b.store(constant(0, c.dtype), self.zero)
         panel_parts, block_parts, row_parts, tile_parts = g.cuts(c)
+        self.batch, self.whole = self.size(c.batch), self.size(c.batch // g.images)  # images, and blocks without a rest
+        blocks, block_count = self.size(block_parts), self.size(parts_of(c.batch, g.images))
+        units = self.size(block_parts * row_parts * tile_parts)  # of a panel part
 
         def unit(index: Any) -> None:
-            weights, place = divide(b, index, block_parts * row_parts * tile_parts)
+            weights, place = divide(b, index, units)
             group, part = divide(b, weights, panel_parts)
             panels = self._range(part, g.unit_panels, g.panels)
             self.weights = v.at(w, (group, g.panels * self.panel_size), (self.panel.first, g.columns))
             block, place = divide(b, place, row_parts * tile_parts)
             row, tile = divide(b, place, tile_parts)
-            images = self._range(block, g.unit_blocks, -(-c.batch // g.images))
+            images = share(b, block, blocks, block_count)
             rows = self._range(row, g.unit_rows, c.out_size[0])
             tiles = self._range(tile, g.unit_tiles, g.tiles)
             x_group = v.at(x, (group, c.a.strides[3]))
@@ -103,12 +108,13 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         return share(self.b, part, i64(-(-extent // size)), i64(extent))
 
     def _block(self, x: Any, y: Any, group: Any, block: Any, rows: Range, tiles: Range, panels: Range) -> None:
-        """Some rows of the images of one block; the last block may have fewer images."""
+        """Some rows of the images of one block. The last block may have fewer images: where their number comes with the
+        call, they are computed one by one."""
         b, c, g = self.b, self.call, self.plan
-        image = b.mul(block, i64(g.images))
-        x_image = self.v.at(x, (image, c.a.strides[0]))
+        first = b.mul(block, i64(g.images))
+        x_first = self.v.at(x, (first, c.a.strides[0]))
 
-        def over_rows(images: int) -> None:
+        def over_rows(images: int, image: Any = first, x_image: Any = x_first) -> None:
             def one(row: Any) -> None:
                 self._row(x_image, y, group, image, row, images, tiles, panels)
                 for k in range(images):
@@ -117,14 +123,17 @@ class DirectConvolution(Emission[Convolution, Tiling]):
             repeat(b, *rows, 1, one)
 
         rest = c.batch % g.images
-        if not rest:
+        if same(rest, 0):
             over_rows(g.images)
             return
-        with b.if_else(b.icmp_signed("<", block, i64(c.batch // g.images))) as (whole, partial):
+        with b.if_else(b.icmp_signed("<", block, self.whole)) as (whole, partial):
             with whole:
                 over_rows(g.images)
             with partial:
-                over_rows(rest)
+                if is_dim(rest):
+                    repeat(b, first, self.batch, 1, lambda n: over_rows(1, n, self.v.at(x, (n, c.a.strides[0]))))
+                else:
+                    over_rows(rest)
 
     def _pixels(self, tiles: Range) -> Range:
         """The pixels of some tiles of a row."""

@@ -11,12 +11,13 @@ from .....once import once
 from .....record import record, replace
 from .....schedule import cost
 from .....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
+from .....sizes.dims import hint, is_dim
 from ...kernels.conv_depthwise import depthwise_tiling_of
 from ...kernels.conv_depthwise_nchw import planes_of
 from ...kernels.conv_tiling import Machine, Tiling, can_pass, tiling_of
 from ...kernels.conv_weights_blocking import weight_blocking_of
 from ...kernels.conv_winograd import winograd_of
-from ...kernels.plan import Amount, Plan
+from ...kernels.plan import IMAGES, Amount, Plan
 from ...spec import CpuSpec
 from .. import ir
 from ..contraction.emission import Emission
@@ -35,16 +36,18 @@ Preparation = Callable[[ir.Module, str, Convolution, Any, Sequence[str]], ir.Fun
 
 @record
 class Algorithm:
-    """`accepts(convolution, machine)` gives a plan, whose repr says all of it, or None."""
+    """`accepts(convolution, machine)` gives a plan, whose repr says all of it, or None. Its images are the batch, or
+    the `channels` of a gradient of weights: their number may come with the call."""
 
     name: str
     accepts: Callable[[Convolution, Machine], Plan | None]
     emission: type[Emission[Any, Any]]
+    images: str = "batch"
     finishes: bool = True  # then it takes an epilogue as well
     prepares: tuple[Preparation | None, Preparation | None] = (None, None)  # the image and the weights
 
 
-GRADIENT = Algorithm("gradient of weights", weight_blocking_of, WeightGradient, finishes=False)
+GRADIENT = Algorithm("gradient of weights", weight_blocking_of, WeightGradient, "channels", finishes=False)
 DEPTHWISE = Algorithm("depthwise", depthwise_tiling_of, Depthwise)
 PLANES = Algorithm("planes", planes_of, DepthwisePlanes)
 WINOGRAD = Algorithm("winograd", winograd_of, WinogradConvolution, prepares=(None, emit_winograd_weights))
@@ -57,13 +60,19 @@ def own_algorithm(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Pl
     if not cpu.registers:
         return None
     for algorithm in _algorithms(convolution):
-        plan = algorithm.accepts(convolution, _machine(cpu))
+        plan = algorithm.accepts(convolution.with_images(IMAGES), _machine(cpu))
         if plan is not None:
             return algorithm, plan
     return None
 
 
-def _algorithms(convolution: Convolution) -> tuple[Algorithm, ...]:
+def _algorithms(convolution: Convolution) -> list[Algorithm]:
+    """The algorithms to ask, in order: of those for its dtype and layout, the ones that take its symbolic sizes."""
+    symbolic = {name for name in ("batch", "channels") if is_dim(getattr(convolution, name))}
+    return [algorithm for algorithm in _of_layout(convolution) if symbolic <= {algorithm.images}]
+
+
+def _of_layout(convolution: Convolution) -> tuple[Algorithm, ...]:
     floats, first = convolution.dtype.kind == "f", convolution.channels_first
     if convolution.stored is not None or (first and not floats):
         return (DIRECT,)
@@ -143,7 +152,7 @@ def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts:
     algorithm, plan = _chosen(operand.convolution, module.cpu)
     prepare = algorithm.prepares[isinstance(operand, Weights)]
     assert prepare is not None
-    return prepare(module, name, operand.convolution, plan, parts)
+    return prepare(module, name, operand.convolution.with_images(IMAGES), plan, parts)  # it reads no images
 
 
 def operand_source(operand: Weights | Pixels, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:
@@ -157,6 +166,14 @@ def _machine(cpu: CpuSpec) -> Machine:
     return Machine(cpu.vector_bits // 8, cpu.registers, cpu.cores, features)
 
 
+def _nanoseconds(convolution: Convolution) -> float:
+    """Estimated time on one core. That of a gradient of weights says whether threads share its units, for any number of
+    images: it is the time of `IMAGES` at least."""
+    images = convolution.channels
+    likely = replace(convolution, channels=max(hint(images), IMAGES)) if is_dim(images) else convolution
+    return likely.flops * cost.FLOP_NS
+
+
 def _chosen(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Plan]:
     found = own_algorithm(convolution, cpu)
     assert found is not None, convolution
@@ -167,7 +184,7 @@ CONVOLUTION = CallKind(
     emit=emit_convolution,
     source=convolution_source,
     range=lambda convolution, cpu: (convolution_plan(convolution, cpu).units(convolution), 1),
-    nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
+    nanoseconds=_nanoseconds,
     parts=lambda convolution, cpu: convolution_plan(convolution, cpu).parts(convolution),
     computes=has_convolution,
     takes_epilogue=finishes,

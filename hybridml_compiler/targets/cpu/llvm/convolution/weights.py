@@ -34,6 +34,7 @@ class WeightGradient(Emission[Convolution, WeightBlocking]):
             self.call = features_of_groups(self.call)
         c, g = self.call, self.plan
         self.blocks = g.blocks(c)
+        self.images, self.block_count = self.size(c.channels), self.size(math.prod(self.blocks))
         if g.turned:
             self.turn = self.module.function(self.symbols[0], TURN_TYPE)
             self.turned = self.memory(g.images * g.gradient_steps(c)[0])
@@ -56,11 +57,11 @@ class WeightGradient(Emission[Convolution, WeightBlocking]):
             rest, column = divide(b, index, self.blocks[2])
             image, line = divide(b, rest, self.blocks[1])
             images, lines, pixels = (
-                (start, least(b, b.add(start, i64(size)), i64(extent)))
+                (start, least(b, b.add(start, i64(size)), extent))
                 for start, size, extent in (
-                    (b.mul(image, i64(g.images)), g.images, c.channels),
-                    (b.mul(line, i64(g.lines)), g.lines, c.kernel[0]),
-                    (b.mul(column, i64(g.pixels)), g.pixels, c.kernel[1]),
+                    (b.mul(image, i64(g.images)), g.images, self.images),
+                    (b.mul(line, i64(g.lines)), g.lines, i64(c.kernel[0])),
+                    (b.mul(column, i64(g.pixels)), g.pixels, i64(c.kernel[1])),
                 )
             )
             first = b.icmp_signed("==", index, i64(0))
@@ -68,7 +69,7 @@ class WeightGradient(Emission[Convolution, WeightBlocking]):
                 b.store(i64(-1), self.present)
             repeat(b, low, high, 1, lambda unit: self._unit(unit, images, lines, pixels, first))
 
-        repeat(b, i64(0), i64(math.prod(self.blocks)), 1, block)
+        repeat(b, i64(0), self.block_count, 1, block)
 
     def _unit(self, index: Any, images: Range, lines: Range, pixels: Range, first: Any) -> None:
         """The taps of a tile follow each other, so that its features and channels of a block stay in L1."""

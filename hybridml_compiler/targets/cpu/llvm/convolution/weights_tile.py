@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
+from .....sizes.dims import is_dim
 from ...kernels.conv_depthwise import Run
 from ...kernels.conv_weights_blocking import WeightBlocking
 from .. import ir
@@ -38,9 +39,9 @@ class WeightTile(MicroKernel):
             zip((image, c.dilation[0] * height, c.dilation[1] * width), g.gradient_steps(c), strict=True)
         )
         self.ahead: tuple[int, int] | None = None
-        blocks = g.blocks(c)
-        if max(blocks) > 1:
-            axis = max(k for k, count in enumerate(blocks) if count > 1)
+        cut = [axis for axis, count in enumerate(g.blocks(c)) if is_dim(count) or count > 1]
+        if cut:
+            axis = cut[-1]
             size, (of_x, of_gradient) = (g.images, g.lines, g.pixels)[axis], self.steps[axis]
             self.ahead = size * of_x, 0 if g.turned else size * of_gradient
         live = self.args[6]

@@ -237,12 +237,13 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         b, v, c, g = self.b, self.v, self.call, self.plan
         x, weights, y = self.buffers(3)
         x = v.element(x, i64(c.a.offset))
+        height = self.size(c.batch * self.down)  # rows of squares of all images
         repeat(b, i64(0), i64(c.channels), g.lanes, lambda k: v.store(v.zero, v.element(self.zeros, k)))
 
         def unit(index: Any) -> None:
             block, part = divide(b, index, g.panel_parts)
             line = b.mul(block, i64(g.lines))
-            lines = (line, least(b, b.add(line, i64(g.lines)), i64(c.batch * self.down)))
+            lines = (line, least(b, b.add(line, i64(g.lines)), height))
             panels = share(b, part, i64(g.panel_parts), i64(panels_of(c, g)))
             repeat(b, *lines, 1, lambda at: self._line_forward(x, at, b.sub(at, line)))
             count = b.mul(b.sub(lines[1], lines[0]), i64(self.across))

@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 from .....loops.ir import Kernel
 from .....record import record
 from .....schedule.kernels.gemm import Product
-from .....sizes.dims import Size, is_dim
 from ...kernels.gemm_blocking import Blocking
 from ...kernels.low_precision import FLOATS, Format, in_place, shifted
 from .. import ir
 from ..contraction.emission import Emission, Range
 from ..contraction.loops import ceiling, divide, greatest, i64, least, repeat, share
 from ..contraction.words import Words
-from ..sizes import Sizes
 from .operands import ComputedRows, PackedPanels, PackedRows, Panels, Rows, batch_offset
 from .tile import Tile, emit_tile
 
@@ -45,8 +43,8 @@ class BlockedProduct(Emission[Product, Blocking]):
     """The emission of one function: the operands, and the micro-kernels by their numbers of rows and of vectors.
 
     `how`: the words of operands that are stored narrower. `ahead`: operands of the epilogue that are fetched while a
-    tile is computed. Behind the buffers is the table of sizes, of a product whose rows come with the call; if the
-    result passes, the epilogue is given a copy of them, with that of the result replaced.
+    tile is computed. If the result
+    passes, the epilogue is given a copy of them, with that of the result replaced.
     """
 
     how: Format = FLOATS
@@ -58,10 +56,8 @@ class BlockedProduct(Emission[Product, Blocking]):
         super().__post_init__()
         p, g, how = self.call, self.plan, self.how
         self.symbolic = p.symbolic
-        if self.symbolic:
-            self.sizes = Sizes(self.b, self.buffer(self.count), p.symbols)
-            for size in (p.m, g.large, g.tiles, g.row_blocks):
-                self.sizes.value(size)
+        for size in (p.m, g.large, g.tiles, g.row_blocks):
+            self.size(size)
         self.tail = g.tail < g.vectors
         self.partial = p.n % (g.lanes if self.tail else g.columns) != 0  # the last panel
         of_a, of_b = p.stored or (p.dtype, p.dtype)
@@ -93,9 +89,6 @@ class BlockedProduct(Emission[Product, Blocking]):
     def _rests(self) -> list[int]:
         """Heights of the tiles of the rows that are left: their bits, the highest first."""
         return [1 << bit for bit in reversed(range((self.plan.rows - 1).bit_length()))]
-
-    def size(self, size: Size) -> Any:
-        return self.sizes.value(size) if is_dim(size) else i64(size)
 
     def _tile(self, rows: int, vectors: int, starts: bool, packed: bool) -> ir.Function:
         p, g = self.call, self.plan
