@@ -32,7 +32,7 @@ def failing(x: hm.Tensor, k: int) -> hm.Tensor:
 
 
 CASES: list[tuple[Callable[..., Any], str, str]] = [
-    (clock, "changes perf_counter", "pass what it reads as an argument"),
+    (clock, "computes with the time", "Do that after the call, with what the function returns"),
     (value, "asks", "Return the tensor and read it after the call"),
     (container, "returns a dict that has tensors as keys", "Return tensors, numbers"),
     (failing, "cannot be traced", "Move that line out of the traced function"),

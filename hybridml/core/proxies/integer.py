@@ -81,7 +81,7 @@ class IntProxy(NumberProxy):
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""
         kind = type(other)
-        if issubclass(kind, Tensor):
+        if issubclass(kind, Tensor) or getattr(kind, "is_late", False):
             return NotImplemented
         one: Any = self._number if kind is float or kind is ScalarProxy else self._concrete()
         return op(other, one) if swapped else op(one, other)
@@ -129,10 +129,10 @@ class IntProxy(NumberProxy):
         return IntProxy(self._tracer, 0.0 - number, -self._value, self._bound, self._kind, self._asks)
 
     def __repr__(self) -> str:
-        return repr(self._concrete()) if is_in_force(self._tracer) else f"IntProxy({self._value})"
+        return self._said(repr, False) if is_in_force(self._tracer) else f"IntProxy({self._value})"
 
     def __str__(self) -> str:
-        return str(self._concrete())
+        return self._said(str, False)
 
 
 # Methods of the class -> the operators that they do.
