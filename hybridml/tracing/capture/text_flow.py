@@ -13,7 +13,7 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from ..python_state.bytecode import instructions
+from ..python_state.bytecode import instructions, running
 
 OnlyKept = Callable[[str], bool]  # whether code does nothing with what has a name but to put something there
 _FARTHEST = 400  # instructions that one statement may have before the text
@@ -47,7 +47,7 @@ def is_told(frame: FrameType, root: CodeType | None, only_kept: OnlyKept, format
     `formats`: a number is formatted; otherwise it is converted to a string."""
     code = frame.f_code
     found = list(instructions(code))
-    at = next((k for k, i in enumerate(found) if i.offset == frame.f_lasti), None)
+    at = running(found, frame.f_lasti)
     if at is None or "locals" in code.co_names or any(_is_users(frame.f_globals.get(name)) for name in _CALLED):
         return False
     returns = code is root and all(f.f_code is not root for f in _behind(frame))

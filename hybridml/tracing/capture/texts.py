@@ -1,7 +1,7 @@
 """Texts of numbers that come with the call: `print(f"loss {loss.item():.3f}")`.
 
-Python joins strings itself, so in a trace the text of a number is one private character, which stands for it wherever
-the string only goes where each call can fill it in (see text_flow.py): into a list, an attribute, `print`, the result.
+Python joins strings itself, so in a trace the text of a number is two characters that no text has, which stand for it
+wherever the string only goes where each call can fill it in (see text_flow.py): into a list, an attribute, `print`, the result.
 Anywhere else the number is asked for, and the program is specialized on it.
 """
 
@@ -20,14 +20,15 @@ from ..python_state.recorded import Recorder
 from .text_flow import is_told
 from .tracer import current_tracer
 
-_FIRST, _MOST = 0x10F000, 0xFFD  # of the characters that Unicode leaves to anybody
-_MARK = re.compile(f"([{chr(_FIRST)}-{chr(_FIRST + _MOST)}])")
+_BEGIN = "\U0010ffff"  # that is no character
+_FIRST, _MOST = 0x100000, 0xFFFD  # of the characters that Unicode leaves to anybody
+_MARK = re.compile(f"{_BEGIN}([{chr(_FIRST)}-{chr(_FIRST + _MOST)}])")
 
 Text = tuple[Callable[[Any], str], Any]  # what makes it, and the number
 
 
 def _text_of(number: Any, op: Callable[[Any], str], formats: bool) -> str | None:
-    """The character for a text; None where it must be known."""
+    """What stands for a text; None where it must be known."""
     tracer = current_tracer()
     if tracer is None or tracer.only_kept is None or tracer.frames or len(tracer.texts) > _MOST:
         return None
@@ -36,7 +37,7 @@ def _text_of(number: Any, op: Callable[[Any], str], formats: bool) -> str | None
         return None
     op(number.__class__(0))  # raises for a specification that no such number takes
     tracer.texts.append((op, number))
-    return chr(_FIRST + len(tracer.texts) - 1)
+    return _BEGIN + chr(_FIRST + len(tracer.texts) - 1)
 
 
 NumberProxy.text_of = staticmethod(_text_of)

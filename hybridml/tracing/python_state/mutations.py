@@ -43,7 +43,7 @@ from .recorded import Recorder
 from .scalar_source import Slot
 from .side_effects import SideEffects, Undone
 
-_FLAGS = (bool, type(None), str)  # of a few values each: a state that comes again, where a number is another each time
+_FLAGS = (bool, type(None), str)
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 _APPENDS = frozenset(("append", "extend"))
 _CHANGES = _APPENDS | {
@@ -170,7 +170,7 @@ def _item(
         is_item = isinstance(owner, dict) and id(owner) not in watch.owners and not watch.are_variables(owner)
         container = watch.name_of(owner) if is_item else ""
         item = owner if is_item else None
-        before = before if was is ABSENT or type(owner[key]) in _FLAGS else ()
+        before = before if was is ABSENT or _comes_again(watch, owner[key]) else ()
         found = _assigned(watch, str(key), (id(owner), real), owner[key], put, take_back, before, container)
         return replace(found, container=item)
     return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
@@ -191,7 +191,7 @@ def _other(watch: Watch, guard: Guard) -> Mutation:
         now, take_back = guard.renewed(), partial(guard.put, guard.assigned)
         if now is None:
             return Mutation(guard.name, _line(watch, guard.name), None, lambda _: guard.drop(), take_back, False)
-        before = [guard] if type(now.assigned) in _FLAGS else ()
+        before = [guard] if _comes_again(watch, now.assigned) else ()
         return _assigned(watch, guard.name, (id(guard.owner), guard.key), now.assigned, guard.put, take_back, before)
     name = watch.name_of(guard.owner) if isinstance(guard, ElementsGuard | LayoutGuard) else guard.name
     return _whole(watch, name, guard)
@@ -235,6 +235,13 @@ def of_recorder(watch: Watch, recorder: Recorder) -> Mutation:
     before = (recorder.before,) if recorder.adds_keys else ()
     repeats = not recorder.reads and is_plain(done)
     return Mutation(name, _line(watch, name), done, recorder.repeat, None, repeats, before=before)
+
+
+def _comes_again(watch: Watch, value: Any) -> bool:
+    """Whether an assigned value is one of a few that code has, such as a mode, where a count is another each time."""
+    if type(value) is str:
+        return any(type(const) is str and const == value for code in watch.codes for const in code.co_consts)
+    return type(value) in _FLAGS
 
 
 def is_plain(value: Any) -> bool:
