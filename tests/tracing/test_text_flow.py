@@ -22,7 +22,7 @@ TOLD = [
     'return "{:.2f} {}".format(x, 1)',
     'return "%s!" % x',
     't = f"{x}"\nreturn f"{t} {t}"',
-    'with open("/dev/null") as file:\n    print(f"{x}", file=file)',
+    'with open("/dev/null", "w") as file:\n    print(f"{x}", file=file)',
     'try:\n    print(f"{x}", self.n)\nexcept ValueError:\n    pass',
     'if self.n == 1: print(f"{x}")\nelse: print("b")',
     'a, b = f"{x}", 1\nprint(a)',

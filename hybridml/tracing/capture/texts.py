@@ -1,8 +1,8 @@
 """Texts of numbers that come with the call: `print(f"loss {loss.item():.3f}")`.
 
 Python joins strings itself, so in a trace the text of a number is two characters that no text has, which stand for it
-wherever the string only goes where each call can fill it in (see text_flow.py): into a list, an attribute, `print`, the result.
-Anywhere else the number is asked for, and the program is specialized on it.
+wherever the string only goes where each call can fill it in (see text_flow.py): into a list, an attribute, `print`, the
+result. Anywhere else the number is asked for, and the program is specialized on it.
 """
 
 from __future__ import annotations
