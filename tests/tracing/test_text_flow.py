@@ -19,6 +19,7 @@ TOLD = [
     'line = f"{x}"\nprint(line)\nself.log.append({"line": line})\nreturn line',
     't = ""\nfor i in range(2):\n    t += f"{i}: {x}"\nreturn t',
     'r = []\nr.append(f"{x}")\nr2 = {"a": 1}\nr2["z"] = f"{x}"\nreturn r, r2',
+    'return [*y, f"{x}"], {**{"a": y}, "b": f"{x}"}',
     'return "{:.2f} {}".format(x, 1)',
     'return "%s!" % x',
     't = f"{x}"\nreturn f"{t} {t}"',

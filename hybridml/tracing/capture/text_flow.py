@@ -155,6 +155,11 @@ class _Flow:
             raise _Unknown
         return [_TEXT if _TEXT in items else _OTHER]
 
+    def _extend(self, i: dis.Instruction, take: _Take, makes: bool) -> list[_Item]:
+        """Puts the top value into a container that is being built, `[*x, y]` or `{**x, "y": y}`."""
+        first, *between, item = take((i.arg or 0) + 1)
+        return [item if item is _TEXT else first, *between]
+
     def _binary(self, i: dis.Instruction, take: _Take, makes: bool) -> list[_Item]:
         left, right = take(2)
         if makes:
@@ -260,6 +265,7 @@ _STEPS: dict[str, _Step] = {
         _Flow._swap: "SWAP",
         _Flow._format: "FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC CONVERT_VALUE",
         _Flow._build: " ".join(_HOLDS),
+        _Flow._extend: "LIST_APPEND LIST_EXTEND DICT_UPDATE",
         _Flow._binary: "BINARY_OP BINARY_SUBSCR",
         _Flow._store: "STORE_FAST STORE_DEREF STORE_GLOBAL STORE_NAME",
         _Flow._store_attribute: "STORE_ATTR",
