@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
@@ -27,8 +28,11 @@ TOLD = [
     'try:\n    print(f"{x}", self.n)\nexcept ValueError:\n    pass',
     'if self.n == 1: print(f"{x}")\nelse: print("b")',
     'a, b = f"{x}", 1\nprint(a)',
+    'logging.info(f"{x}", self.n)\nself.logger.warning(f"{x}")',
 ]
 SEEN = [
+    'self.info(f"{x}")',
+    '(lambda print: lambda: print(f"{x}"))(print)()',
     'self.other.append(f"{x}")',
     'self.note(f"{x}")',
     'line = f"{x}"\nreturn len(line)',
@@ -70,14 +74,18 @@ class Box:
         self.log: list[Any] = []
         self.other: list[Any] = []
 
+        self.logger = logging.getLogger("test")
+
     def note(self, text: str) -> None:
         pass
+
+    info = note
 
 
 @pytest.mark.parametrize(("body", "told"), [*((body, True) for body in TOLD), *((body, False) for body in SEEN)])
 def test_where_a_text_goes(body: str, told: bool) -> None:
     """In calls that Python has not specialised, and in those that it has."""
-    space: dict[str, Any] = {}
+    space: dict[str, Any] = {"logging": logging}
     exec("def f(self, x, y):\n" + "".join(f"    {line}\n" for line in body.split("\n")), space)
     for _ in range(30):
         number = Number()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, FrameType
@@ -19,18 +20,20 @@ OnlyKept = Callable[[str], bool]  # whether code does nothing with what has a na
 _FARTHEST = 400  # instructions that one statement may have before the text
 _CONVERTED = re.compile(r"![rsa]|%-?\d|%[^s%]")  # in a format: a text that is made may be padded, or looked at
 _APPENDS = ("append", "appendleft")
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 _CALLED = ("print", "str", "repr", "format")
 
 
 class _Item(NamedTuple):
-    """A value on the stack: a "const", the "global", "fast" variable or "attr" of a name (of the item `of`), "text"
-    (it, or a container of it), "other"."""
+    """A value on the stack: a "const", the "global", "fast", "deref" variable or "attr" of a name (of the item `of`),
+    "text" (it, or a container of it), "other"."""
 
     kind: str
     name: object = None
     of: _Item | None = None
 
 
+_KINDS = {"CONST": "const", "SMALL_INT": "const", "FAST": "fast", "DEREF": "deref"}  # of what is loaded, by its opcode
 _TEXT, _HELD, _OTHER = _Item("text"), _Item("held"), _Item("other")  # held: a container that is followed by now
 
 
@@ -51,7 +54,24 @@ def is_told(frame: FrameType, root: CodeType | None, only_kept: OnlyKept, format
     if at is None or "locals" in code.co_names or any(_is_users(frame.f_globals.get(name)) for name in _CALLED):
         return False
     returns = code is root and all(f.f_code is not root for f in _behind(frame))
-    return _Flow(found, returns, only_kept, formats).follows(at)
+    return _Flow(found, returns, only_kept, formats, partial(_is_logger, frame)).follows(at)
+
+
+def _is_logger(frame: FrameType, item: _Item | None) -> bool:
+    """Whether a value is a logger, or the module of them: they hand on what they are told."""
+    logging, value = sys.modules.get("logging"), _value(frame, item)
+    if logging is None:
+        return False
+    return value is logging or type(value) in (logging.Logger, logging.RootLogger, logging.LoggerAdapter)
+
+
+def _value(frame: FrameType, item: _Item | None) -> object:
+    """The value of a variable, or of an attribute that an object itself has; None for any other."""
+    if item is None or item.kind not in ("fast", "deref", "global", "attr"):
+        return None
+    if item.kind == "attr":
+        return getattr(_value(frame, item.of), "__dict__", {}).get(item.name)
+    return (frame.f_globals if item.kind == "global" else frame.f_locals).get(str(item.name))
 
 
 def _is_users(value: object) -> bool:
@@ -69,8 +89,12 @@ def _behind(frame: FrameType) -> Iterator[FrameType]:
 class _Flow:
     """The ways of a string through one code object."""
 
-    def __init__(self, found: list[dis.Instruction], returns: bool, only_kept: OnlyKept, formats: bool) -> None:
+    def __init__(
+        self, found: list[dis.Instruction], returns: bool, only_kept: OnlyKept, formats: bool,
+        is_logger: Callable[[_Item | None], bool],
+    ) -> None:  # fmt: skip
         self.found, self.returns, self.only_kept, self.formats = found, returns, only_kept, formats
+        self.is_logger = is_logger
         self.locals: set[object] = set()  # variables that hold it
 
     def follows(self, at: int) -> bool:
@@ -112,7 +136,7 @@ class _Flow:
         return []
 
     def _load(self, i: dis.Instruction, take: _Take, makes: bool) -> list[_Item]:
-        kind = "const" if i.opname in ("LOAD_CONST", "LOAD_SMALL_INT") else "fast" if "FAST" in i.opname else "global"
+        kind = next((kind for part, kind in _KINDS.items() if part in i.opname), "global")
         if kind == "fast" and i.argval in self.locals and not makes:
             return [_TEXT]
         item = _Item(kind, i.argval)
@@ -207,7 +231,7 @@ class _Flow:
                 raise _Unknown
         elif _TEXT in items and not is_global and name in _APPENDS and of is not None:
             self._put_into(of)
-        elif _TEXT in items and not (is_global and name == "print"):
+        elif _TEXT in items and not (is_global and name == "print") and not (name in _LEVELS and self.is_logger(of)):
             raise _Unknown
         return [_OTHER]
 
@@ -219,7 +243,7 @@ class _Flow:
             return
         if container.kind == "fast":
             self._held(container.name)
-        elif container.kind not in ("attr", "global") or not self.only_kept(str(container.name)):
+        elif container.kind not in ("attr", "global", "deref") or not self.only_kept(str(container.name)):
             raise _Unknown
 
     def _held(self, name: object) -> None:

@@ -16,7 +16,7 @@ import time
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from hybridml_compiler.in_force import Changes
@@ -31,6 +31,9 @@ from .guard_types import ItemGuard
 from .reads import ABSENT
 
 _OF_A_TRACE = (Traced, Proxy)
+# Methods of loggers -> the level that they say something at; 0: it is asked for.
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "exception": 40, "critical": 50, "log": 50,
+          "isEnabledFor": 0, "getEffectiveLevel": 0}  # fmt: skip
 
 
 class _Type:
@@ -87,6 +90,29 @@ def _print(*args: Any, **kwargs: Any) -> None:
         tracer.prints(args, kwargs)
 
 
+@lru_cache
+def _of_loggers() -> tuple[Any, Any]:
+    """`logging.Logger._log`, which is called for a message that the level lets through, and what a trace has there."""
+    import logging  # 2 ms
+
+    log: Any = logging.Logger._log
+
+    def patch(logger: Any, *args: Any, **kwargs: Any) -> None:
+        tracer = current_tracer()
+        if tracer is None or tracer.logs is None:
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            log(logger, *args, **kwargs)
+        else:
+            tracer.logs(logger, *args, **kwargs)
+
+    return log, patch
+
+
+def takes_logs(logger: Any) -> bool:
+    """Whether what a logger says in a trace is noted."""
+    return type(logger)._log is _of_loggers()[1]
+
+
 _variables: Any = vars(os.environ)["_data"]
 _encode_key: Any = os.environ.encodekey
 _READING = os._Environ.__getitem__.__code__
@@ -123,6 +149,8 @@ def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Ab
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted or replaced else {}
     changes: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
     changes |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
+    if "logging" in sys.modules and not LEVELS.keys().isdisjoint(names):
+        changes["logging"] = _watch_loggers
     for module, name in replaced:
         change = partial(_replace, module, name)
         changes |= {(i, name): partial(change, space) for i, space in (*spaces.items(), (module, vars(module)))}
@@ -136,6 +164,12 @@ def _replace(module: types.ModuleType, name: str, space: dict[str, Any]) -> Call
         return None
     space[name] = made[name]
     return partial(space.__setitem__, name, functions[name])
+
+
+def _watch_loggers() -> Callable[[], object]:
+    logger: Any = sys.modules["logging"].Logger
+    log, logger._log = _of_loggers()
+    return partial(setattr, logger, "_log", log)
 
 
 def _watch_environ() -> Callable[[], object]:

@@ -36,7 +36,7 @@ from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
 from ..python_state.mutations import PLAIN, Mutation, find, is_plain, of_recorder, only_kept
 from ..python_state.names import Names, arguments, changed
-from ..python_state.prints import note_print
+from ..python_state.prints import Output
 from ..python_state.promoted_ints import Integers
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
@@ -197,13 +197,13 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
-        printed: list[Mutation] = []
+        output = Output(tracer, self.watch.knows)
         tracer.clocks = []
         tracer.only_kept = partial(only_kept, self.watch)
-        tracer.prints = partial(note_print, tracer, printed, sys.stdout, self.watch.knows)
+        tracer.prints, tracer.logs = output.print, output.log
 
         def end(result: Any, backend: str) -> CompiledPath:
-            effects = [*printed, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
+            effects = [*output.said, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
             if not hidden.found and observer is None:
                 self._record(effects)
             if any(issubclass(type(key), Tensor) for key in keys_of(result)):
@@ -298,7 +298,8 @@ class Entry:
             arrays = self.seen.only_inputs(self.watch, captured, (digest(compiled.program.graph), asked, values))
         self.watch.read_by_numpy(arrays)
         self._guard(compiled)
-        self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in hidden.levels.values()]
+        loggers = (hidden.levels | output.loggers).values()
+        self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in loggers]
         self.watch.free += variables_read(tracer)
         self.draws |= bool(compiled.draws)
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
