@@ -15,8 +15,8 @@ _INSTEAD = {
     "asks": "Return the tensor and read it after the call, or use tensor operations; text of a number is made in every "
     "call where an f-string is only printed, kept or returned",
     "cannot": "Move that line out of the traced function; hm.trace(strict=True) raises its error",
-    "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes; a tensor "
-    "may be updated in place: `average.mul_(0.9).add_(x)`",
+    "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes; a "
+    "tensor may be updated in place: `average.mul_(0.9).add_(x)`",
     "computes": "Do that after the call, with what the function returns",
     "logs": "Give the logger plain values, tensors without history and no exception",
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
