@@ -27,6 +27,10 @@ class Again:
     """Kind of a container's second occurrence (see `Structure`)."""
 
 
+class Made:
+    """Kind of a leaf that is made of others, by the function in `keys` (see `graft`)."""
+
+
 LEAF = Structure(None, (), ())
 
 
@@ -87,6 +91,20 @@ def _attributes(tree: Any) -> dict[str, Any]:
     return vars(tree) if hasattr(tree, "__dict__") else {}
 
 
+def graft(s: Structure, leaves: Iterator[Any], parts: Callable[[Any], Any], found: list[Any]) -> Structure:
+    """The structure in which leaves are made of their parts, where `parts(leaf)` is a function and its arguments and
+    not None; `found` gets the leaves of this one."""
+    if s.kind is not None:
+        return s._replace(children=tuple([graft(child, leaves, parts, found) for child in s.children]))
+    leaf = next(leaves)
+    made = parts(leaf)
+    if made is None:
+        found.append(leaf)
+        return LEAF
+    op, operands = made
+    return Structure(Made, (op,), tuple([graft(LEAF, iter((x,)), parts, found) for x in operands]))
+
+
 def containers(tree: Any) -> dict[int, Any]:
     """The containers of a tree by the numbers that `flatten` gives them."""
     found: dict[int, Any] = {}  # by id, in this order
@@ -119,6 +137,8 @@ def _build(s: Structure, leaves: Any, made: dict[int, Any], numbers: Iterator[in
         if s.keys[0] not in made:
             raise ArgumentError("a container that contains itself has no copy if it is no list or dict; pass its parts")
         return made[s.keys[0]]
+    if kind is Made:
+        return s.keys[0](*[_build(child, leaves, made, numbers) for child in s.children])
     number = next(numbers)
     if kind is list or kind is dict:  # there before what it holds, which it may be part of
         built: Any = kind()

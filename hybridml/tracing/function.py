@@ -113,6 +113,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._lock = rlock()
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
+        self._states = 0  # programs for calls that find one state of Python and leave another
         self._reported: set[str] = set()
         self._retraces: list[str] = []
         self._changes: Counter[str] = Counter()  # what was another value -> how often
@@ -422,10 +423,14 @@ class TracedFunction(Introspection, Generic[P, R]):
         if self._families is not None:
             self._families.traced(key, entry)
         self._direct = None
-        once = sorted({str(effect) for effect in path.effects if not effect.repeats})
-        if once:
+        once = [effect for effect in path.effects if not effect.repeats]
+        if all(effect.before for effect in once) and (self._states < MOST_OTHERS or not once):
+            self._states += bool(once)
+            entry.watch.keep([guard for effect in once for guard in effect.before])
+        else:
             entry.eager = True
-            self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
+            names = ", ".join(sorted({str(effect) for effect in once}))
+            self._report_eager(f"changes {names}, which compiled calls cannot do: its calls run eagerly")
         self._compiles += 1
         self._last, entry.last = entry, path
         return path, known
@@ -530,6 +535,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._integers.clear()
             self._last = self._direct = None
             self._reported.clear()
+            self._states = 0
 
 
 def _other(ask: ValueBranch, what: str) -> str:

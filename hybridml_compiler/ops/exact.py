@@ -1,7 +1,8 @@
-"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's powers. NumPy computes them."""
+"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's `math`. NumPy computes them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, ShapeError
 from . import samples
-from .op import Op, Sample
+from .op import REQUIRED, Op, Sample
 from .samples import fails, floats
 from .shapes import broadcast
 
@@ -135,4 +136,34 @@ python_power = Op(
     doc="x ** y of Python's floats, in their last bit (`pow` is faster) and in their errors. Without derivatives.",
 )
 
-ROWS = (gcd, lcm, ldexp, frexp, python_power)
+
+def _python_math(x: np.ndarray, *, name: str) -> np.ndarray:
+    function = getattr(math, name)
+    try:
+        return np.asarray(np.frompyfunc(lambda a: function(float(a)), 1, 1)(x), x.dtype)
+    except (ArithmeticError, ValueError) as error:
+        raise ArgumentError(f"python_math: {name} has no value ({error})") from None
+
+
+python_math = Op(
+    "python_math",
+    "opaque",
+    public=False,
+    inputs=("x",),
+    params={"name": REQUIRED},
+    infer=lambda x, *, name: Aval(x.shape, x.dtype, x.weak),
+    fails=True,
+    eager=_python_math,
+    vjp=(None,),
+    memory_order="operands",
+    samples=lambda rng: (Sample((floats(rng, (3,), (0.5, 2.0)),), {"name": name}, False) for name in ("cos", "log")),
+    error_samples=lambda: (
+        fails(ArgumentError, "python_math: sqrt has no value", -np.ones(2), name="sqrt"),
+        fails(DTypeError, "python_math: takes real numbers", np.zeros(2, "c8"), name="cos"),
+    ),
+    accepts="float",
+    unify=(0,),
+    doc="A function of Python's `math`, of floats, in its last bit and in its errors. Without derivatives.",
+)
+
+ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math)

@@ -240,7 +240,7 @@ def generators() -> Made:
     return lambda x: x * next(numbers), calls(), lambda: next(numbers)
 
 
-@eager
+@compiled
 def counts_by_number() -> Made:
     counts: dict[Any, int] = {}
 
@@ -262,7 +262,7 @@ def objects_that_hold() -> Made:
     return f, calls(), lambda: thing.value and thing.value.value
 
 
-@eager
+@compiled
 def cached_tensors() -> Made:
     thing = Thing(T([2.0]))
     return lambda x: x * thing.kept, calls(), lambda: sorted(vars(thing))

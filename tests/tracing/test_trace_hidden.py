@@ -169,9 +169,62 @@ def test_loggers_that_are_silent_stay_compiled(trace: Any) -> None:
 
     assert [f(hm.ones(1)).item() for _ in range(3)] == [1.0] * 3 and f.cache_info().compiles == 1
     logs = TestCase().assertLogs("test", logging.INFO)
-    with logs as found, pytest.warns(UserWarning, match=r"logging.info .*run eagerly"):
+    with logs as found:
         assert [f(hm.ones(1)).item() for _ in range(3)] == [2.0] * 3
     assert [record.getMessage() for record in found.records] == ["now here"] * 3
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.n, self.log = 0, logging.LoggerAdapter(LOG)
+
+    def step(self, x: hm.Tensor) -> hm.Tensor:
+        self.n += 1
+        LOG.info("loss %.3f of %s at %d", x.sum().item(), x, self.n)
+        LOG.debug("not %s", x)
+        self.log.warning(f"mean {x.mean().item():.2f}", extra={"mean": x.mean().item()})
+        return x * self.n
+
+
+def test_loggers_say_in_every_call_what_they_do_eagerly(trace: Any) -> None:
+    def run(style: Any) -> Any:
+        trainer = Trainer()
+        call = style(trainer.step)
+        with TestCase().assertLogs("test", logging.INFO) as found:
+            for k in range(4):
+                call(hm.tensor([1.0, k]))
+            LOG.setLevel(logging.ERROR)
+            call(hm.tensor([5.0, 5.0]))
+        said = [(r.levelname, r.funcName, r.lineno, r.getMessage()) for r in found.records]
+        return (said, [r.mean for r in found.records if hasattr(r, "mean")]), call
+
+    expected, (said, traced) = run(lambda fn: fn)[0], run(trace)
+    assert said == expected and len(said[0]) == 8
+    assert traced.cache_info().compiles == 2  # and one for the other level
+
+
+def test_messages_with_exceptions_run_eagerly(trace: Any) -> None:
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        try:
+            raise KeyError(1)
+        except KeyError:
+            LOG.exception("no")
+        return x * 2
+
+    with TestCase().assertLogs("test") as found, pytest.warns(UserWarning, match="logs in a way .*run eagerly"):
+        assert [f(hm.ones(1)).item() for _ in range(3)] == [2.0] * 3
+    assert [record.exc_info is not None for record in found.records] == [True] * 3
+
+
+def test_strict_calls_a_message_an_error() -> None:
+    @hm.trace(strict=True)
+    def f(x: hm.Tensor) -> hm.Tensor:
+        LOG.error("here")
+        return x
+
+    with TestCase().assertNoLogs("test"), pytest.raises(hm.TraceError, match=r"f logs .*strict=True"):
+        f(hm.ones(1))
 
 
 def test_code_that_could_print_but_does_not(trace: Any) -> None:

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import io
+import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -292,16 +293,16 @@ class Counts(Program):
 
 
 class Formats(Program):
-    silent = False  # a text needs the number
-
     def step(self, x: Any, y: Any) -> Any:
         loss = self.train(x, y)
+        self.count += 1
         print(f"loss {loss.item():.2f}")
+        self.seen.append(f"step {self.count}: {loss:.1f}")
         return loss
 
 
 class Switches(Program):
-    silent = False
+    programs = 2  # before the first call it was training
 
     def step(self, x: Any, y: Any) -> Any:
         self.model.train()
@@ -312,8 +313,6 @@ class Switches(Program):
 
 
 class Window(Program):
-    silent = False
-
     def setup(self) -> None:
         self.last: collections.deque[float] = collections.deque(maxlen=3)
 
@@ -327,21 +326,98 @@ class Window(Program):
 
 
 class Totals(Program):
-    silent = False
+    programs = 2  # the first call adds keys
 
     def setup(self) -> None:
         self.totals = collections.Counter[str]()
         self.log: dict[str, Any] = {"n": 0, "losses": []}
+        self.history = collections.defaultdict[str, list[Any]](list)
 
     def step(self, x: Any, y: Any) -> Any:
         loss = self.train(x, y)
         self.totals["steps"] += 1
         self.log["n"] += 1
         self.log["losses"].append(loss.item())
+        self.log.setdefault("tensors", []).append(loss.detach())
+        for name in ("a", "b"):
+            self.history[name].append(loss.item())
+        self.history["c"] += [loss.item(), len(x)]
         return loss
 
     def state(self) -> Any:
-        return self.totals["steps"], self.log["n"], self.log["losses"]
+        return dict(self.totals), self.log, dict(self.history)
+
+
+class Metrics(Program):
+    """Entries that every step assigns, from a helper."""
+
+    def setup(self) -> None:
+        self.metrics: dict[str, Any] = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def record(self, **values: Any) -> None:
+        self.metrics.update(values)
+        for name, value in values.items():
+            self.metrics[f"last {name}"] = value
+        self.rows.append({**values, "text": f"{values['loss']:.2f}"})
+
+    def step(self, x: Any, y: Any) -> Any:
+        loss = self.train(x, y)
+        self.record(loss=loss.item(), size=len(x))
+        return loss
+
+    def state(self) -> Any:
+        return self.metrics, self.rows
+
+
+class Cosine(Program):
+    """A schedule by hand."""
+
+    programs = 3  # warm-up, then cosine
+
+    def step(self, x: Any, y: Any) -> Any:
+        self.count += 1
+        rate = 0.01 * min(self.count**-0.5, self.count * 4**-1.5)
+        rate *= 0.5 * (1 + math.cos(math.pi * self.count / 100)) * math.exp(-abs(self.count - 5) / 10)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        epoch, batch = divmod(self.count, 4)
+        self.seen.append(round(math.exp(self.train(x, y).item()), 3))
+        return epoch + batch / 4, math.log(self.count, 2), math.sqrt(self.count), round(rate, 5)
+
+
+class Inherited(Program):
+    """A counter that starts in the class."""
+
+    programs = 2
+    steps = 0
+
+    def step(self, x: Any, y: Any) -> Any:
+        self.steps += 1
+        return self.train(x, y) / self.steps
+
+    def state(self) -> Any:
+        return self.steps
+
+
+class Best(Program):
+    """The best weights so far, and whether the last step gave them."""
+
+    programs = 6
+
+    def setup(self) -> None:
+        self.best, self.weights, self.improved = float("inf"), {}, None  # type: float, dict[str, Any], bool | None
+
+    def step(self, x: Any, y: Any) -> Any:
+        loss = self.train(x, y)
+        self.improved = False
+        if loss.item() < self.best:
+            self.best, self.improved = loss.item(), True
+            self.weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        return loss
+
+    def state(self) -> Any:
+        return self.best, self.weights, self.improved
 
 
 def close(got: Any, want: Any) -> None:

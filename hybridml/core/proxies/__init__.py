@@ -3,5 +3,6 @@
 base.py     what all proxies have in common, and what all numbers have
 scalar.py   a Python float that is an input, or that `item()` has given
 integer.py  a Python int that is an input
+late.py     a number that Python computes when the call ends
 array.py    a NumPy array among the arguments
 """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +20,7 @@ class Proxy:
 
     __slots__ = ()
     _tensor: Any = None
+    _container: Any = None  # the copy of a container that it stands for, if it stands for one
     _kind: Any
 
     @property
@@ -46,6 +49,10 @@ class NumberProxy(Proxy):
     """A number: what only Python can do with one asks for its value, and the program is specialized on that."""
 
     __slots__ = ()
+    is_late: ClassVar[bool] = False  # computed when the call ends (see late.py)
+    # (number, what makes a text of its value, whether that is `format`) -> what stands for the text in a trace, or None
+    # where it must be known. Set by tracing/capture/texts.py.
+    text_of: ClassVar[Callable[[Any, Callable[[Any], str], bool], str | None]] = staticmethod(lambda *_: None)
 
     def _concrete(self) -> Any:
         """The value, of the type that it has in eager code."""
@@ -61,7 +68,12 @@ class NumberProxy(Proxy):
         return hash(self._concrete())
 
     def __format__(self, spec: str) -> str:
-        return format(self._concrete(), spec)
+        return self._said(partial(_formatted, spec), True)
+
+    def _said(self, op: Callable[[Any], str], formats: bool) -> str:
+        """The text that `op` makes of the value, or what stands for it."""
+        text = type(self).text_of(self, op, formats)
+        return op(self._concrete()) if text is None else text
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(self._concrete(), digits)
@@ -89,6 +101,10 @@ class NumberProxy(Proxy):
         if not hasattr(self._kind, name):
             raise AttributeError(f"'{self._kind.__name__}' object has no attribute {name!r}")
         return getattr(self._concrete(), name)
+
+
+def _formatted(spec: str, value: Any) -> str:
+    return format(value, spec)
 
 
 def plain_key(key: Any) -> Any:

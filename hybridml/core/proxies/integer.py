@@ -54,7 +54,12 @@ class IntProxy(NumberProxy):
         self._tracer.look_at(self._number._tensor._array)
         return self._value
 
-    __index__ = __trunc__ = __floor__ = __ceil__ = __int__
+    __index__ = __int__
+
+    def __trunc__(self) -> Any:
+        return self if self._kind is int else int(self)
+
+    __floor__ = __ceil__ = __trunc__
 
     def _concrete(self) -> Any:
         """The value, of the type that it has in eager code."""
@@ -81,7 +86,7 @@ class IntProxy(NumberProxy):
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""
         kind = type(other)
-        if issubclass(kind, Tensor):
+        if issubclass(kind, Tensor) or getattr(kind, "is_late", False):
             return NotImplemented
         one: Any = self._number if kind is float or kind is ScalarProxy else self._concrete()
         return op(other, one) if swapped else op(one, other)
@@ -105,7 +110,14 @@ class IntProxy(NumberProxy):
         return bool(self._compared(0, operator.ne, False))
 
     def __abs__(self) -> Any:
-        return abs(self._concrete())
+        number: Any = self._number
+        return IntProxy(self._tracer, abs(number), abs(self._value), self._bound, self._kind, self._asks)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)
@@ -129,10 +141,10 @@ class IntProxy(NumberProxy):
         return IntProxy(self._tracer, 0.0 - number, -self._value, self._bound, self._kind, self._asks)
 
     def __repr__(self) -> str:
-        return repr(self._concrete()) if is_in_force(self._tracer) else f"IntProxy({self._value})"
+        return self._said(repr, False) if is_in_force(self._tracer) else f"IntProxy({self._value})"
 
     def __str__(self) -> str:
-        return str(self._concrete())
+        return self._said(str, False)
 
 
 # Methods of the class -> the operators that they do.
@@ -140,7 +152,7 @@ _WAYS: dict[Callable[..., Any], str] = {
     IntProxy._combined: "add sub mul",
     IntProxy._reduced: "floordiv mod",
     IntProxy._compared: "eq ne lt le gt ge",
-    IntProxy._applied: "pow divmod lshift rshift and_ or_ xor matmul",
+    IntProxy._applied: "pow lshift rshift and_ or_ xor matmul",
 }
 
 
@@ -152,7 +164,7 @@ def _operators() -> None:
     """Adds the methods that Python looks up on the class."""
     for way, names in _WAYS.items():
         for name in names.split():
-            op = divmod if name == "divmod" else getattr(operator, name)
+            op = getattr(operator, name)
             setattr(IntProxy, f"__{name.rstrip('_')}__", _method(way, op, False))
             if way is not IntProxy._compared:
                 setattr(IntProxy, f"__r{name.rstrip('_')}__", _method(way, op, True))

@@ -60,10 +60,10 @@ class ScalarProxy(NumberProxy):
         return bool(operator.mod(self, 1) == 0.0)
 
     def __repr__(self) -> str:
-        return repr(self._concrete()) if current_interpreter() is not None else repr(self._tensor)
+        return self._said(repr, False) if current_interpreter() is not None else repr(self._tensor)
 
     def __str__(self) -> str:
-        return str(self._concrete()) if current_interpreter() is not None else repr(self._tensor)
+        return self._said(str, False) if current_interpreter() is not None else repr(self._tensor)
 
     def __floor__(self) -> int:
         return int(operator.floordiv(self, 1))
@@ -108,6 +108,8 @@ def _computed(method: str, op: Op) -> Method:
     slot, swapped = getattr(Tensor, method), method[:3] == "__r"
 
     def computed(self: ScalarProxy, other: Any) -> Any:
+        if getattr(type(other), "is_late", False):
+            return NotImplemented
         if type(other) is not ScalarProxy and isinstance(other, complex | np.generic):  # with rules of their own
             return op(other, self._concrete()) if swapped else op(self._concrete(), other)
         return _number(slot(self._tensor, other))
@@ -121,7 +123,7 @@ def _compared(method: str, op: Op) -> Method:
 
     def compared(self: ScalarProxy, other: Any) -> Any:
         out = computed(self, other)
-        if type(out) is not ScalarProxy:
+        if type(out) is not ScalarProxy:  # NotImplemented, too
             return out
         double = any(isinstance(x, np.float64) for x in (self, other))
         return np.bool_(bool(out)) if double else bool(out)

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 
 from hybridml_compiler.errors import user_frame
 
-from ..python_state.bytecode import instructions
+from ..python_state.bytecode import instructions, running
 
 # What straight code takes off the stack; what it puts there is that and its effect.
 _TAKES = {
@@ -51,7 +51,7 @@ def _behind(frame: FrameType) -> Iterator[FrameType]:
 def _returns(code: CodeType, call: int) -> bool:
     """Whether the call at this place is one of `float`, and what it gives is returned."""
     found = list(instructions(code))
-    at = next((k for k, i in enumerate(found) if i.offset == call), None)
+    at = running(found, call)
     if at is None or not any(_calls(found[k : at + 1]) for k in range(at)):
         return False
     above = 0  # items on the stack above the float

@@ -13,6 +13,8 @@ promoted_ints.py        ints, and numbers in attributes, that become inputs at t
 updated_scalars.py      numbers that the function itself updates: counters, sums of losses
 scalar_source.py        where a captured number comes from
 mutations.py            variables that a function assigns, containers that it changes
+recorded.py             containers that a function fills: stand-ins that note what is done to them
+prints.py               `print`, which every call does with its own values
 side_effects.py         what no guard sees: random numbers, iterators, clocks, output
 numpy_random.py         NumPy's generators, before and after somebody imports them
 builtin_patches.py      names of Python that ask what a trace cannot answer by itself

@@ -1,4 +1,4 @@
-"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`, clocks of `time`.
+"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`, `time`, `math`.
 
 For the time of a trace the modules of the code that names one of them have another object of that name, which does
 what Python's does for all but the thread that traces. There `type(x)` is what eager code would have, and `print(x)` is
@@ -9,19 +9,21 @@ reads are noted, to be guarded.
 from __future__ import annotations
 
 import builtins
+import math
 import os
 import sys
 import time
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.proxies.base import Proxy
+from ..capture import python_math
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
 from . import clocks, guards
@@ -29,6 +31,9 @@ from .guard_types import ItemGuard
 from .reads import ABSENT
 
 _OF_A_TRACE = (Traced, Proxy)
+# Methods of loggers -> the level that they say something at; 0: it is asked for.
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "exception": 40, "critical": 50, "log": 50,
+          "isEnabledFor": 0, "getEffectiveLevel": 0}  # fmt: skip
 
 
 class _Type:
@@ -85,6 +90,29 @@ def _print(*args: Any, **kwargs: Any) -> None:
         tracer.prints(args, kwargs)
 
 
+@lru_cache
+def _of_loggers() -> tuple[Any, Any]:
+    """`logging.Logger._log`, which is called for a message that the level lets through, and what a trace has there."""
+    import logging  # 2 ms
+
+    log: Any = logging.Logger._log
+
+    def patch(logger: Any, *args: Any, **kwargs: Any) -> None:
+        tracer = current_tracer()
+        if tracer is None or tracer.logs is None:
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            log(logger, *args, **kwargs)
+        else:
+            tracer.logs(logger, *args, **kwargs)
+
+    return log, patch
+
+
+def takes_logs(logger: Any) -> bool:
+    """Whether what a logger says in a trace is noted."""
+    return type(logger)._log is _of_loggers()[1]
+
+
 _variables: Any = vars(os.environ)["_data"]
 _encode_key: Any = os.environ.encodekey
 _READING = os._Environ.__getitem__.__code__
@@ -105,28 +133,43 @@ def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
 
 
 PATCHES: dict[str, Any] = {"type": _Type(), "print": _print}
-guards.PATCHES.update(map(id, (*PATCHES.values(), *clocks.PATCHES.values())))
+# Modules -> functions of theirs, and what a trace has in the places of these.
+_OF_MODULES: dict[types.ModuleType, tuple[dict[str, Any], dict[str, Any]]] = {
+    time: (clocks.CLOCKS, clocks.PATCHES),
+    math: (python_math.FUNCTIONS, python_math.PATCHES),
+}
+guards.PATCHES.update(map(id, (*PATCHES.values(), *clocks.PATCHES.values(), *python_math.PATCHES.values())))
 _changes = Changes()
 
 
 def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
     """A context in which these functions find patches under these names."""
     wanted = [name for name in PATCHES if name in names]
-    read = [name for name in clocks.CLOCKS if name in names]
-    spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted or read else {}
+    replaced = [(module, name) for module, (found, _) in _OF_MODULES.items() for name in found if name in names]
+    spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted or replaced else {}
     changes: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
     changes |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
-    changes |= {("time", name): partial(_watch_clock, vars(time), name) for name in read}
-    changes |= {(i, name): partial(_watch_clock, space, name) for i, space in spaces.items() for name in read}
+    if "logging" in sys.modules and not LEVELS.keys().isdisjoint(names):
+        changes["logging"] = _watch_loggers
+    for module, name in replaced:
+        change = partial(_replace, module, name)
+        changes |= {(i, name): partial(change, space) for i, space in (*spaces.items(), (module, vars(module)))}
     return _changes.hold(changes)
 
 
-def _watch_clock(space: dict[str, Any], name: str) -> Callable[[], object] | None:
-    """Puts the patch of a clock in its place, if the name means the clock there."""
-    if space.get(name) is not clocks.CLOCKS[name]:
+def _replace(module: types.ModuleType, name: str, space: dict[str, Any]) -> Callable[[], object] | None:
+    """Puts the patch of a module's function in its place, if the name means the function there."""
+    functions, made = _OF_MODULES[module]
+    if space.get(name) is not functions[name]:
         return None
-    space[name] = clocks.PATCHES[name]
-    return partial(space.__setitem__, name, clocks.CLOCKS[name])
+    space[name] = made[name]
+    return partial(space.__setitem__, name, functions[name])
+
+
+def _watch_loggers() -> Callable[[], object]:
+    logger: Any = sys.modules["logging"].Logger
+    log, logger._log = _of_loggers()
+    return partial(setattr, logger, "_log", log)
 
 
 def _watch_environ() -> Callable[[], object]:

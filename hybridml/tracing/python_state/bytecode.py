@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType
 
 _LOCAL = re.compile(r"(?:LOAD|STORE)_FAST(?:_BORROW|_CHECK)?")  # LOAD_FAST_BORROW_LOAD_FAST_BORROW holds two
@@ -18,3 +18,9 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
             continue
         for opname, name in zip(names, i.argval, strict=True):
             yield i._replace(opname=opname, opcode=dis.opmap[opname], arg=0, argval=name)
+
+
+def running(found: Sequence[dis.Instruction], offset: int) -> int | None:
+    """The index of the instruction that runs at an offset: Python 3.11 does some calls in what prepares them."""
+    at = next((k for k, i in enumerate(found) if i.offset == offset), None)
+    return at + 1 if at is not None and found[at].opname == "PRECALL" else at

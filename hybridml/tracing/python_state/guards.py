@@ -23,7 +23,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import chain
 from operator import attrgetter, methodcaller
@@ -165,7 +165,7 @@ class Watch:
                     kept.append(guard)
                 elif isinstance(guard, AttributesGuard):  # they are given once: the next call finds them
                     kept.append(AttributesGuard(guard.owner))
-                elif isinstance(guard, LengthGuard) or not of_owner:
+                elif isinstance(guard, LengthGuard | ContentsGuard) or not of_owner:
                     self.moving.append(guard)
             guards[:] = kept
         self.moving += [guard for guard in self._arrays if not guard.holds()]
@@ -181,6 +181,12 @@ class Watch:
             return True
         is_put = issubclass(type(now), Proxy) and now is not guard.value  # a body of a loop may find one there
         return is_put or (type(guard.key) is str and (id(guard.owner), guard.key) in self.assigned) or not guard.holds()
+
+    def keep(self, guards: Sequence[Guard]) -> None:
+        """Guards again what a trace has changed: its program is for calls that find what it has found."""
+        kept = set(map(id, guards))
+        self.moving = [guard for guard in self.moving if id(guard) not in kept]
+        self.free += guards
 
     def read_by_numpy(self, inputs: Container[int]) -> None:
         """Guards the elements of arrays that code names, since NumPy may read them, but for those that are `inputs` and
@@ -317,7 +323,8 @@ class Watch:
         self._pending += [(value, False) for value in values]
 
     def _loosen(self, values: Iterable[Any]) -> None:
-        self.loose.update(id(value) for value in values if type(value) in (types.FunctionType, dict, list))
+        kinds = (types.FunctionType, list, deque)
+        self.loose.update(id(v) for v in values if type(v) in kinds or issubclass(type(v), dict))
 
     def _add(self, guard: Guard, quiet: bool = False) -> None:
         (self.quiet if quiet else self.free).append(guard)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import is_not
 from typing import Any
@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import describe_line
-from hybridml_compiler.record import record
+from hybridml_compiler.record import record, replace
 
 from ...core import pytree
 from ...core.proxies.base import plain_key
 from ...core.tensor import Tensor
 from .bytecode import instructions
+from .classes import announced, class_of
 from .guard_types import (
     AttributeGuard,
     ContentsGuard,
@@ -36,10 +37,13 @@ from .guard_types import (
     LengthGuard,
 )
 from .guards import Watch
+from .mutation_epoch import attributes_changed
 from .reads import ABSENT, put_keys
+from .recorded import Recorder
 from .scalar_source import Slot
 from .side_effects import SideEffects, Undone
 
+_FLAGS = (bool, type(None), str)
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 _APPENDS = frozenset(("append", "extend"))
 _CHANGES = _APPENDS | {
@@ -60,6 +64,8 @@ class Mutation:
     repeats: bool  # compiled calls can do it
     slot: Slot | None = None  # that is assigned
     array: np.ndarray | None = None  # whose elements it writes
+    container: Any = None  # that it changes, if it is one
+    before: Sequence[Guard] = ()  # guards of what it has found, where a call that finds it again can do it
 
     def __str__(self) -> str:
         return f"{self.name} ({self.where})" if self.where else self.name
@@ -100,7 +106,7 @@ def _by_container(guards: Iterable[Guard]) -> Iterable[tuple[Any, list[Guard]]]:
 
 def _assigned(
     watch: Watch, name: str, slot: Slot, value: Any, put: Callable[[Any], None], take_back: Callable[[], None] | None,
-    container: str = "",
+    before: Sequence[Guard], container: str = "",
 ) -> Mutation:  # fmt: skip
     """The assignment of a name, or of an item of a container, repeated by calls where the code does nothing else with
     it."""
@@ -108,7 +114,7 @@ def _assigned(
     only_stored = bool(found) and all(use.kind == ("item" if container else "store") for use in found)
     repeats = only_stored and not watch.reflects() and is_plain(value)
     where = found[0].where if container and found else _line(watch, name)
-    return Mutation(name, where, value, put, take_back, repeats, slot)
+    return Mutation(name, where, value, put, take_back, repeats, slot, before=before)
 
 
 def _entries(
@@ -119,25 +125,31 @@ def _entries(
     if whole is not None:
         yield _whole(watch, watch.name_of(owner), whole)
         return
-    yield from (_item(watch, owner, guard.key, guard.value) for guard in guards if isinstance(guard, ItemGuard))
-    if any(isinstance(guard, LengthGuard) for guard in guards):
+    yield from (_item(watch, owner, guard.key, guard.value, guard) for guard in guards if isinstance(guard, ItemGuard))
+    lengths = [guard for guard in guards if isinstance(guard, LengthGuard)]
+    if lengths:
         known = watch.keys_of(owner)
         for key in list(owner):
             # Python itself gives a class `__annotations__` and the like
             if key not in known and (isinstance(owner, dict) or key[:2] != "__"):
-                yield _item(watch, owner, key, ABSENT)
+                yield _item(watch, owner, key, ABSENT, *lengths)
     for guard in guards:
         if isinstance(guard, KeysGuard):
             yield from _order(watch, owner, guard)
 
 
-def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
+def _item(
+    watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any, *before: Guard
+) -> Mutation:
     """Mutation of a dict's entry: a global variable, an attribute (of a class, too), or a key."""
 
     real = plain_key(key)  # a number of the trace: its value is known since it has been hashed
+    is_announced = id(owner) in watch.owners and announced(class_of(watch.owners[id(owner)])) is not None
 
     def put(value: Any) -> None:
         if isinstance(owner, dict):
+            if is_announced and type(value) in _FLAGS and dict.get(owner, real, ABSENT) is not value:
+                attributes_changed()
             owner[real] = value
         else:
             type.__setattr__(watch.class_of(owner), key, value)
@@ -157,7 +169,10 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
     if key in owner:
         is_item = isinstance(owner, dict) and id(owner) not in watch.owners and not watch.are_variables(owner)
         container = watch.name_of(owner) if is_item else ""
-        return _assigned(watch, str(key), (id(owner), real), owner[key], put, take_back, container)
+        item = owner if is_item else None
+        before = before if was is ABSENT or _comes_again(watch, owner[key]) else ()
+        found = _assigned(watch, str(key), (id(owner), real), owner[key], put, take_back, before, container)
+        return replace(found, container=item)
     return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
 
 
@@ -176,7 +191,8 @@ def _other(watch: Watch, guard: Guard) -> Mutation:
         now, take_back = guard.renewed(), partial(guard.put, guard.assigned)
         if now is None:
             return Mutation(guard.name, _line(watch, guard.name), None, lambda _: guard.drop(), take_back, False)
-        return _assigned(watch, guard.name, (id(guard.owner), guard.key), now.assigned, guard.put, take_back)
+        before = [guard] if _comes_again(watch, now.assigned) else ()
+        return _assigned(watch, guard.name, (id(guard.owner), guard.key), now.assigned, guard.put, take_back, before)
     name = watch.name_of(guard.owner) if isinstance(guard, ElementsGuard | LayoutGuard) else guard.name
     return _whole(watch, name, guard)
 
@@ -201,7 +217,7 @@ def _container(watch: Watch, c: Any, changed: list[Guard]) -> Mutation:
             (c.update if isinstance(c, set) else c.extend)(values)
 
         before = watch.items_of(c)
-        return Mutation(name, _line(watch, name), list(c), put, lambda: put(before), False)
+        return Mutation(name, _line(watch, name), list(c), put, lambda: put(before), False, container=c)
     found = list(uses(watch.codes, name))
     only_grows = bool(found) and all(use.kind == "append" for use in found)
     added = c[was:]
@@ -209,7 +225,23 @@ def _container(watch: Watch, c: Any, changed: list[Guard]) -> Mutation:
     def take_back() -> None:
         del c[was:]
 
-    return Mutation(name, _line(watch, name), added, c.extend, take_back, only_grows and is_plain(added))
+    repeats = only_grows and is_plain(added)
+    return Mutation(name, _line(watch, name), added, c.extend, take_back, repeats, container=c)
+
+
+def of_recorder(watch: Watch, recorder: Recorder) -> Mutation:
+    """The mutation of a container in whose place a trace has had a stand-in (see recorded.py)."""
+    name, done = watch.name_of(recorder.of), recorder.done
+    before = (recorder.before,) if recorder.adds_keys else ()
+    repeats = not recorder.reads and is_plain(done)
+    return Mutation(name, _line(watch, name), done, recorder.repeat, None, repeats, before=before)
+
+
+def _comes_again(watch: Watch, value: Any) -> bool:
+    """Whether an assigned value is one of a few that code has, such as a mode, where a count is another each time."""
+    if type(value) is str:
+        return any(type(const) is str and const == value for code in watch.codes for const in code.co_consts)
+    return type(value) in _FLAGS
 
 
 def is_plain(value: Any) -> bool:
@@ -248,6 +280,12 @@ def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
                 if [i.opname.partition("_")[0] for i in found[k + 1 : k + 3]] == ["LOAD", "STORE"]:
                     kind = "item" if found[k + 2].opname == "STORE_SUBSCR" else kind
                 yield Use(kind, describe_line(code.co_filename, line))
+
+
+def only_kept(watch: Watch, name: str) -> bool:
+    """Whether code does nothing with a variable or attribute but to assign it, append to it, or assign its items."""
+    found = {use.kind for use in uses(watch.codes, name)}
+    return found <= {"store", "append", "item"} and not watch.reflects()
 
 
 def _line(watch: Watch, name: str) -> str:

@@ -65,7 +65,8 @@ class Names:
         late: list[tuple[str, Any]] = []  # the state of optimizers, after the names of its keys
         while pending and len(found) < _MOST:
             after: list[tuple[str, Any]] = []
-            for path, value in pending:
+            for path, item in pending:
+                value = item._container if issubclass(type(item), Proxy) and item._container is not None else item
                 if id(value) in found:
                     continue
                 found[id(value)] = path

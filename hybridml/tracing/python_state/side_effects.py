@@ -26,6 +26,7 @@ import numpy as np
 
 from hybridml_compiler.errors import describe_line
 
+from .builtin_patches import LEVELS, takes_logs
 from .guards import Watch
 from .libraries import is_library
 from .numpy_random import UNUSED, generators, global_generator, legacy_generators
@@ -42,10 +43,7 @@ _SHOWS: dict[Any, str] = {builtins.open: "open", time.sleep: "sleep", warnings.w
 _TODAY = frozenset(("now", "utcnow", "today"))
 _WRITES = frozenset(("write", "writelines", "tofile"))
 _FILES = frozenset(("save", "savez", "savetxt", "load", "loadtxt", "fromfile", "dump"))
-# Methods of loggers -> the level that they say something at; 0: it is asked for.
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "exception": 40, "critical": 50, "log": 50,
-           "isEnabledFor": 0, "getEffectiveLevel": 0}  # fmt: skip
-_NAMES = frozenset((*_READS.values(), *_SHOWS.values(), *_TODAY, *_WRITES, *_FILES, *_LEVELS))
+_NAMES = frozenset((*_READS.values(), *_SHOWS.values(), *_TODAY, *_WRITES, *_FILES, *LEVELS))
 # Modules with what reads and changes the world outside, and those that call it; their C functions are noticed.
 _OUTSIDE = frozenset((
     "os", "posix", "nt", "posixpath", "ntpath", "genericpath", "shutil", "subprocess", "socket", "pathlib", "tempfile",
@@ -72,7 +70,7 @@ class SideEffects:
         self._states = [(obj, _state(obj), way_back(obj)) for obj in _stateful(watch)]
         reaches_out = not _NAMES.isdisjoint(watch.names) or _names_a_module(watch, _OUTSIDE) or _draws_entropy(watch)
         self._listens = sys.getprofile() is None and reaches_out
-        self.levels: dict[int, logging.Logger] = {}  # loggers that were silent, by id
+        self.levels: dict[int, logging.Logger] = {}  # loggers whose level counts, by id
 
     def __enter__(self) -> SideEffects:
         if self._listens:
@@ -106,16 +104,17 @@ class SideEffects:
                 caller = _user_behind(frame)
                 if caller is not None:
                     self._note(arg.__name__, caller)
-        elif event == "call" and frame.f_globals.get("__name__") == "logging" and frame.f_code.co_name in _LEVELS:
+        elif event == "call" and frame.f_globals.get("__name__") == "logging" and frame.f_code.co_name in LEVELS:
             if frame.f_back is not None and _is_users(frame.f_back):
                 self._log(frame, frame.f_back)
 
     def _log(self, frame: types.FrameType, caller: types.FrameType) -> None:
-        """Notes a call of a logger: it is made in every call, or in none as long as the level stays."""
+        """Notes a call of a logger that a trace cannot take: it is made in every call, or in none as long as the level
+        stays."""
         name = frame.f_code.co_name
         logger = frame.f_locals.get("self", frame.f_globals["root"])
         logger = getattr(logger, "logger", logger)  # of an adapter
-        if _LEVELS[name] and logger.isEnabledFor(_LEVELS[name]):
+        if LEVELS[name] and logger.isEnabledFor(LEVELS[name]) and not takes_logs(logger):
             self._note(f"logging.{name}", caller)
         else:
             self.levels[id(logger)] = logger

@@ -17,6 +17,7 @@ from .bytecode import instructions
 from .guard_types import AttributeGuard, CellGuard, Guard, ItemGuard
 from .guards import Watch
 from .promoted_ints import Integers
+from .recorded import MAPPINGS
 from .scalar_source import ScalarSource
 
 
@@ -41,7 +42,7 @@ def updated_scalars(watch: Watch, seen: Integers) -> list[ScalarSource]:
     variables = {id(f.__globals__) for f in watch.functions}
     changing = {
         id(g.owner) for g in watch.guards
-        if isinstance(g, ItemGuard) and type(g.owner) is dict and g.key in assigned.keys
+        if isinstance(g, ItemGuard) and type(g.owner) in MAPPINGS and g.key in assigned.keys
     } - variables - watch.owners.keys()  # fmt: skip
 
     def may_change(guard: Guard) -> bool:

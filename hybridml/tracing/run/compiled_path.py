@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Container, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,9 @@ from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
+from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
-from ..python_state.clocks import TimeProxy
 from ..python_state.mutations import Mutation
 from ..specialize.errors import CheckFailed, Untraceable
 from ..specialize.path_tree import PathEnd
@@ -78,7 +79,7 @@ class View:
 @record
 class Result:
     """A leaf of the returned container: "output" k, "float" k (a number, with its type), "input" (what is given, or a
-    tensor of that array), "view" k, "size" (of a symbolic dimension), "time" (of clocks), "value".
+    tensor of that array), "view" k, "size" (of a symbolic dimension), "value".
     """
 
     kind: str
@@ -108,7 +109,9 @@ class CompiledPath(PathEnd):
         leaves: list[Any] = []
         known = {id(container): number for number, container in (*there, *arguments)}
         self.known = len(known)
-        self.structure = _plain_keys(pytree.flatten((result, *(effect.value for effect in effects)), leaves, known))
+        flat = _plain_keys(pytree.flatten((result, *(effect.value for effect in effects)), leaves, known))
+        made, leaves = iter(leaves), []
+        self.structure = pytree.graft(flat, made, partial(parts_of, tracer.texts), leaves)
         whole = pytree.known_in(self.structure)
         self.own = sorted(number for number, _ in arguments if number in whole)
         self.there = {number: container for number, container in there if number in whole}
@@ -175,8 +178,6 @@ class CompiledPath(PathEnd):
             )
         if is_dim(leaf):
             return Result("size", -1, leaf)
-        if type(leaf) is TimeProxy:
-            return Result("time", -1, leaf)
         given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
         leaf = given._number._tensor if type(given) is IntProxy else tensor_of(given)
         if not issubclass(type(leaf), Tensor):
@@ -318,8 +319,6 @@ class CompiledPath(PathEnd):
             return r.value(wrapped(outputs[r.index]).item())
         if r.kind == "size":
             return evaluate(r.value, sizes)
-        if r.kind == "time":
-            return r.value.now()
         if r.kind == "input":
             return _tensor(reals[r.index]) if r.value else reals[r.index]
         return r.value

@@ -68,7 +68,6 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
         values = [
             views[value] if kind == "view"
-            else value.now() if kind == "time"
             else value if at < 0
             else value(tensors[at]._array.item()) if number
             else tensors[at]

@@ -28,14 +28,17 @@ from ...core.shared import accumulating
 from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
+from ..capture.texts import has_text
 from ..capture.tracer import Input, Tracer
-from ..python_state.builtin_patches import patches, say, variables_read
+from ..python_state.builtin_patches import patches, variables_read
 from ..python_state.captured_scalars import lift, over, scalar_sources, seen_in, settle
 from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
-from ..python_state.mutations import PLAIN, Mutation, find, is_plain
+from ..python_state.mutations import PLAIN, Mutation, find, is_plain, of_recorder, only_kept
 from ..python_state.names import Names, arguments, changed
+from ..python_state.prints import Output
 from ..python_state.promoted_ints import Integers
+from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
 from ..python_state.updated_scalars import placed
 from ..run.compiled_path import (
@@ -49,7 +52,7 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
-from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
+from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, TraceFailed, Untraceable, refused
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .symbolic_shapes import Sized, decisions
 
@@ -92,6 +95,7 @@ class Entry:
         self.aliased: list[tuple[int, Any]] = []
         # An argument must not share memory with a tensor that is updated; NumPy's views know the array that owns it.
         self.owners: dict[int, list[np.ndarray]] = {}
+        self.recorded: list[Any] = []  # containers that it fills, in whose place traces have a stand-in
         self.placed: list[Tensor] = []  # captured tensors of a device that a path updates
         self.updated: dict[int, Input] = {}
         self.grad_guards: list[tuple[Input, bool]] = []
@@ -148,6 +152,16 @@ class Entry:
     def grow(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
     ) -> tuple[CompiledPath, Arrays]:
+        """The path that `_traced` gives; again with stand-ins of containers, where it changes some."""
+        try:
+            return self._traced(structure, leaves, known, observer)
+        except Filled as found:
+            self.recorded += found.containers
+            return self._traced(structure, leaves, known, observer)
+
+    def _traced(
+        self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None
+    ) -> tuple[CompiledPath, Arrays]:
         """Traces the function on shadows of the arguments: the path of this call, and its values on the way. With an
         `observer` nothing but the names is wanted, and the entry stays what it is.
 
@@ -183,32 +197,45 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
-        printed: list[Mutation] = []
+        output = Output(tracer, self.watch.knows)
         tracer.clocks = []
-        tracer.prints = partial(_prints, tracer, printed, sys.stdout, self.watch.knows)
+        tracer.only_kept = partial(only_kept, self.watch)
+        tracer.prints, tracer.logs = output.print, output.log
 
         def end(result: Any, backend: str) -> CompiledPath:
-            effects = [*printed, *self._effects(hidden)]
+            effects = [*output.said, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
+            if not hidden.found and observer is None:
+                self._record(effects)
             if any(issubclass(type(key), Tensor) for key in keys_of(result)):
-                raise _refused(tracer, "returns a dict that has tensors as keys")
+                raise refused(tracer, "returns a dict that has tensors as keys")
+            shared = sorted(self.watch.name_of(r.of) for r in recorders if r.is_shared)
+            if shared:
+                raise refused(tracer, f"changes {', '.join(shared)} beside another thread")
+            seen = [e for e in effects if not e.repeats and has_text(tracer.texts, *pytree.tree_leaves(e.value))]
+            if seen:
+                raise refused(tracer, f"changes {', '.join(sorted(map(str, seen)))}")
             if not hidden.found and any(not effect.repeats and not is_plain(effect.value) for effect in effects):
-                raise _refused(tracer, f"changes {', '.join(sorted(map(str, effects)))}")
+                raise refused(tracer, f"changes {', '.join(sorted(map(str, effects)))}")
             parts: list[Any] = []
             known = {id(container): number for number, container in (*there, *whole)}
             if pytree.is_cyclic(pytree.flatten(result, parts, known), len(there) + len(whole)):
-                raise _refused(tracer, "returns a container that contains itself")
+                raise refused(tracer, "returns a container that contains itself")
             for leaf in parts:
                 if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
-                    raise _refused(tracer, f"returns a {type(leaf).__name__} that it makes")
+                    raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             for effect in effects:
                 if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
                     raise RunEagerly(f"changes {effect}, which it computes with")
             return CompiledPath(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
 
+        recorders: list[Recorder] = []
+        put_in_place = recording(self.recorded, self.watch)
+
         def trace() -> CompiledPath:
             try:
                 with hidden:
-                    with seen_as(), seen_in(tracer, proxies), placed(moving, self.watch):
+                    with seen_as(), seen_in(tracer, proxies), placed(moving, self.watch), put_in_place as made:
+                        recorders.extend(made)
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
                         if observer is not None:  # it holds all that there was
@@ -273,7 +300,8 @@ class Entry:
             arrays = self.seen.only_inputs(self.watch, captured, (digest(compiled.program.graph), asked, values))
         self.watch.read_by_numpy(arrays)
         self._guard(compiled)
-        self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in hidden.levels.values()]
+        loggers = (hidden.levels | output.loggers).values()
+        self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in loggers]
         self.watch.free += variables_read(tracer)
         self.draws |= bool(compiled.draws)
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
@@ -310,6 +338,14 @@ class Entry:
                 "strict=True that is an error. Return the value, or keep it in a tensor"
             )
         return effects
+
+    def _record(self, effects: Sequence[Mutation]) -> None:
+        """Raises `Filled` for containers that a trace has changed in a way that stands no other in its place."""
+        updated = {p.slot for p in self.scalars if p.updated}
+        changed = {id(e.container): e.container for e in effects if not (e.repeats or e.slot in updated)}
+        found = recordable(self.watch, [c for c in changed.values() if all(c is not known for known in self.recorded)])
+        if found:
+            raise Filled(found)
 
     def _guard(self, path: CompiledPath) -> None:
         """Adds the facts that the new path relies on."""
@@ -483,52 +519,10 @@ def _set_back(hidden: SideEffects, name: str) -> None:
         )
 
 
-def _prints(
-    tracer: Tracer, printed: list[Mutation], stdout: Any, knows: Callable[[Any], bool], args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> None:  # fmt: skip
-    """The `print` of a trace: every call prints, in this order, its own values, to a file that was there before."""
-    kwargs = kwargs.copy()
-    file = kwargs.pop("file", None)
-    stream = next((name for name in ("stdout", "stderr") if getattr(sys, name) is file and not knows(file)), "")
-    leaves: list[Any] = []
-    structure = pytree.flatten((args, kwargs), leaves)
-    where = user_location()
-    plain = all(isinstance(leaf, (*PLAIN, Tensor)) for leaf in leaves) and set(kwargs) <= {"sep", "end", "flush"}
-    if (
-        tracer.strict
-        or tracer.frames
-        or sys.stdout is not stdout
-        or not plain
-        or not (file is None or stream or knows(file))
-        or any(_has_history(leaf) for leaf in leaves)
-    ):
-        what = "prints" if tracer.strict else "prints in a way that its compiled calls cannot"
-        raise _refused(tracer, f"{what} ({where})")
-    values = [tracer.wrap(tracer.lift(v)._array) if issubclass(type(v), Tensor) else v for v in leaves]
-    value = pytree.unflatten(structure, values)
-
-    def again(given: Any) -> None:
-        say(*given[0], **given[1], file=getattr(sys, stream) if stream else file)
-
-    printed.append(Mutation("print", where, value, again, None, True))
-
-
-def _has_history(leaf: Any) -> bool:
-    return issubclass(type(leaf), Tensor) and leaf._node is not None
-
-
 def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:
     """The error for an operation that only NumPy can do, on an array among the arguments."""
     why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()}), where hm.asarray({label})"
-    return _refused(tracer, f"{why} would be traced")
-
-
-def _refused(tracer: Tracer, why: str) -> BaseException:
-    """The exception for a call that has to run eagerly; with strict=True an error."""
-    if tracer.strict:
-        return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
-    return RunEagerly(why)
+    return refused(tracer, f"{why} would be traced")
 
 
 def _is_data(leaf: Any) -> bool:

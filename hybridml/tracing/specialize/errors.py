@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, warn
@@ -12,10 +12,14 @@ from ..python_state.libraries import is_library
 
 # What to do instead, by the verb of what a function does that compiled calls cannot do.
 _INSTEAD = {
-    "asks": "Return the tensor and read it after the call, or use tensor operations",
+    "asks": "Return the tensor and read it after the call, or use tensor operations; text of a number is made in every "
+    "call where an f-string is only printed, kept or returned",
     "cannot": "Move that line out of the traced function; hm.trace(strict=True) raises its error",
-    "computes": "Read the clock before the call, and pass the time as an argument",
-    "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes",
+    "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes; a "
+    "tensor may be updated in place: `average.mul_(0.9).add_(x)`",
+    "computes": "Do that after the call, with what the function returns, or pass the time as an argument",
+    "logs": "Give the logger plain values, tensors without history and no exception",
+    "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
 }
@@ -41,6 +45,13 @@ class RunEagerly(BaseException):
     """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
 
 
+class Filled(BaseException):
+    """A trace has changed containers, and nothing else outside: it is done again with stand-ins in their places."""
+
+    def __init__(self, containers: Sequence[Any]) -> None:
+        self.containers = containers
+
+
 class NotGeneralizable(Exception):
     """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet."""
 
@@ -60,6 +71,13 @@ class TraceFailed(BaseException):
             if not (is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")))
         ]
         self.what = f"{type(error).__name__}: {str(error).partition(LOCATION)[0]}; {lines[-1] if lines else ''}"
+
+
+def refused(tracer: Any, why: str) -> BaseException:
+    """The exception for a call that has to run eagerly; with strict=True an error."""
+    if tracer.strict:
+        return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
+    return RunEagerly(why)
 
 
 def costs(message: str) -> str:

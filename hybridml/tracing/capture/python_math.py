@@ -1,0 +1,51 @@
+"""Functions of Python's `math` of numbers that come with the call: `0.5 * (1 + math.cos(math.pi * self.step / 100))`.
+
+They take Python's floats alone, and would ask a stand-in for its value. So a trace has functions in their places that
+make the number a part of the graph, computed by `math` itself: with its last bit, and its errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from hybridml_compiler.ops.table import OPS
+
+from ...core.proxies.integer import IntProxy
+from ...core.proxies.scalar import ScalarProxy
+from .tracer import current_tracer
+
+_NAMES = (
+    "acos acosh asin asinh atan atanh cbrt cos cosh degrees erf erfc exp exp2 expm1 fabs gamma lgamma log log10 log1p "
+    "log2 radians sin sinh sqrt tan tanh"
+)
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in (*_NAMES.split(), "pow")}
+
+
+def _number(x: Any) -> Any:
+    """The number of the graph behind a proxy; anything else as it is."""
+    return x._number if type(x) is IntProxy else x
+
+
+def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as the thread that traces finds it, and everybody else as it is."""
+
+    def compute(*args: Any) -> Any:
+        tracer = current_tracer()
+        numbers = list(map(_number, args))
+        if tracer is None or tracer.frames or not any(type(x) is ScalarProxy for x in numbers):
+            return function(*args)
+        if name == "pow" and len(args) == 2 and all(type(x) in (ScalarProxy, float, int) for x in numbers):
+            return numbers[0] ** numbers[1]
+        if name == "log" and len(args) == 2:
+            return compute(args[0]) / compute(args[1])
+        if len(args) != 1:
+            return function(*args)
+        (found,) = tracer.apply(OPS["python_math"], [tracer.lift(numbers[0]._tensor)], {"name": name})
+        return ScalarProxy(tracer.wrap(found._array, True))
+
+    return compute
+
+
+PATCHES = {name: _patch(name, function) for name, function in FUNCTIONS.items()}

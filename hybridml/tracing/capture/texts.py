@@ -1,0 +1,66 @@
+"""Texts of numbers that come with the call: `print(f"loss {loss.item():.3f}")`.
+
+Python joins strings itself, so in a trace the text of a number is two characters that no text has, which stand for it
+wherever the string only goes where each call can fill it in (see text_flow.py): into a list, an attribute, `print`, the
+result. Anywhere else the number is asked for, and the program is specialized on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from hybridml_compiler.errors import user_frame
+
+from ...core.proxies.base import NumberProxy
+from ...core.proxies.late import LateProxy
+from ..python_state.recorded import Recorder
+from .text_flow import is_told
+from .tracer import current_tracer
+
+_BEGIN = "\U0010ffff"  # that is no character
+_FIRST, _MOST = 0x100000, 0xFFFD  # of the characters that Unicode leaves to anybody
+_MARK = re.compile(f"{_BEGIN}([{chr(_FIRST)}-{chr(_FIRST + _MOST)}])")
+
+Text = tuple[Callable[[Any], str], Any]  # what makes it, and the number
+
+
+def _text_of(number: Any, op: Callable[[Any], str], formats: bool) -> str | None:
+    """What stands for a text; None where it must be known."""
+    tracer = current_tracer()
+    if tracer is None or tracer.only_kept is None or tracer.frames or len(tracer.texts) > _MOST:
+        return None
+    frame = user_frame()
+    if frame is None or not is_told(frame, tracer.root, tracer.only_kept, formats):
+        return None
+    op(number.__class__(0))  # raises for a specification that no such number takes
+    tracer.texts.append((op, number))
+    return _BEGIN + chr(_FIRST + len(tracer.texts) - 1)
+
+
+NumberProxy.text_of = staticmethod(_text_of)
+
+
+def has_text(texts: Sequence[Text], *leaves: Any) -> bool:
+    """Whether a leaf is a string with the text of a number in it."""
+    return bool(texts) and any(type(leaf) is str and _MARK.search(leaf) for leaf in leaves)
+
+
+def parts_of(texts: Sequence[Text], leaf: Any) -> tuple[Callable[..., Any], Sequence[Any]] | None:
+    """The function that makes a leaf when the call ends, and its arguments; None for a leaf that is there."""
+    if issubclass(type(leaf), LateProxy):
+        return leaf.op, leaf.operands
+    if issubclass(type(leaf), Recorder):  # its container
+        return partial(getattr, leaf, "of"), ()
+    if not has_text(texts, leaf):
+        return None
+    pieces = _MARK.split(leaf)
+    found = [texts[ord(mark) - _FIRST] for mark in pieces[1::2]]
+    return partial(_filled, pieces[::2], [op for op, _ in found]), [number for _, number in found]
+
+
+def _filled(between: Sequence[str], ops: Sequence[Callable[[Any], str]], *values: Any) -> str:
+    texts = [op(value) for op, value in zip(ops, values, strict=True)]
+    return "".join([part for pair in zip(between, [*texts, ""], strict=True) for part in pair])
