@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
 import re
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 import hybridml as hm
+from hybridml_compiler.ops.examples import EXAMPLES
+from hybridml_compiler.ops.table import OPS
 
 PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
 
@@ -88,6 +91,63 @@ def test_a_fragment_is_found() -> None:
 
     assert len(_lacks(bad)) == 3
     assert _lacks(Layer) == ["the shapes of its arguments and result"]
+
+
+# --- examples of everything public -----------------------------------------------------------------------------------
+
+SPACES = (
+    "", "autograd", "data", "distributions", "fft", "functional", "linalg", "nn", "optim", "random", "signal.windows",
+    "special", "testing",
+)  # fmt: skip
+BUILTINS = (tuple,)  # `hm.Size`
+
+
+def _without_example(namespace: Any) -> list[str]:
+    """Public callables of a namespace whose docstring has no example."""
+    names = getattr(namespace, "__all__", ()) if namespace is not hm else dir(hm)
+    found = {name: getattr(namespace, name) for name in names}
+    return [
+        name
+        for name, value in found.items()
+        if callable(value) and value not in BUILTINS and ">>>" not in (inspect.getdoc(value) or "")
+    ]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_public_callable_has_an_example(space: str) -> None:
+    namespace = importlib.import_module(f"hybridml.{space}") if space else hm
+    assert len(namespace.__all__) > 3 and _without_example(namespace) == []
+
+
+def test_a_callable_without_an_example_is_found() -> None:
+    class Space:
+        __all__ = ("bare", "number", "exp")
+        exp, number = hm.exp, 3
+
+        @staticmethod
+        def bare() -> None:
+            """Returns nothing, and shows nothing."""
+
+    assert _without_example(Space) == ["bare"]
+
+
+def _public_rows() -> dict[str, Any]:
+    """Functions of rows that users meet: of the namespace, or methods."""
+    met = {id(value) for space in (vars(hm), vars(hm.Tensor)) for value in space.values()}
+    return {op.name: op.fn for op in OPS.values() if id(op.fn) in met}
+
+
+def test_rows_and_their_examples_go_together() -> None:
+    assert _public_rows().keys() == EXAMPLES.keys()
+
+
+def test_examples_of_rows_give_what_they_say() -> None:
+    # `test_docs` finds the examples of a file; these stand in docstrings that are put together.
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+    report: list[str] = []
+    for name, fn in _public_rows().items():
+        runner.run(parser.get_doctest(fn.__doc__, {}, name, None, None), out=report.append)
+    assert not runner.failures and runner.tries >= 2 * len(EXAMPLES), "".join(report)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

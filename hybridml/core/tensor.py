@@ -31,7 +31,14 @@ _ndarray = np.ndarray
 
 
 class Device:
-    """The device of a tensor's data, by its name: "cpu", or one that a target has the memory of."""
+    """The device of a tensor's data, by its name: "cpu", or one that a target has the memory of.
+
+    >>> import hybridml as hm
+    >>> hm.Device("cpu")
+    device('cpu')
+    >>> hm.ones(2).device == "cpu"
+    True
+    """
 
     __slots__ = ("type",)
 
