@@ -8,13 +8,15 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hybridml as hm
+from hybridml.interop import method_examples
 from hybridml_compiler.ops.examples import EXAMPLES
 from hybridml_compiler.ops.table import OPS
 
@@ -138,17 +140,30 @@ def _public_rows() -> dict[str, Any]:
     return {op.name: op.fn for op in OPS.values() if id(op.fn) in met}
 
 
+def _attributes() -> dict[str, Any]:
+    """Public methods and properties of tensors."""
+    kinds = (types.FunctionType, property)
+    return {name: v for name, v in vars(hm.Tensor).items() if name[0] != "_" and isinstance(v, kinds)}
+
+
 def test_rows_and_their_examples_go_together() -> None:
     assert _public_rows().keys() == EXAMPLES.keys()
 
 
-def test_examples_of_rows_give_what_they_say() -> None:
-    # `test_docs` finds the examples of a file; these stand in docstrings that are put together.
+def test_every_method_has_an_example() -> None:
+    found = _attributes()
+    assert len(found) > 300 and [name for name, value in found.items() if ">>>" not in value.__doc__] == []
+    assert method_examples.EXAMPLES.keys() <= found.keys()
+
+
+# `test_docs` finds the examples of a file; these stand in docstrings that are put together.
+@pytest.mark.parametrize("described", [_public_rows, lambda: {k: _attributes()[k] for k in method_examples.EXAMPLES}])
+def test_examples_of_tables_give_what_they_say(described: Callable[[], dict[str, Any]]) -> None:
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     report: list[str] = []
-    for name, fn in _public_rows().items():
-        runner.run(parser.get_doctest(fn.__doc__, {}, name, None, None), out=report.append)
-    assert not runner.failures and runner.tries >= 2 * len(EXAMPLES), "".join(report)
+    for name, value in described().items():
+        runner.run(parser.get_doctest(value.__doc__, {}, name, None, None), out=report.append)
+    assert not runner.failures and runner.tries >= 2 * len(described()), "".join(report)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

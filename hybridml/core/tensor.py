@@ -124,6 +124,7 @@ class Tensor(TensorMethods):
 
     @property
     def ndim(self) -> int:
+        """Number of the tensor's axes."""
         return len(self._array.shape)
 
     @property
@@ -138,10 +139,12 @@ class Tensor(TensorMethods):
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self._array.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.numel() * self._array.dtype.itemsize
 
     @property
@@ -249,6 +252,7 @@ class Tensor(TensorMethods):
         return sys.modules["hybridml"]
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """The tensor in the memory of a device, by the array API's name; see `to`."""
         return self.to(device=device)
 
     # -- copies and pickles

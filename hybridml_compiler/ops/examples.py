@@ -186,4 +186,4 @@ def as_doctest(example: str) -> str:
     ['>>> import hybridml as hm', '>>> x = 3', '>>> x + 1', '4']
     """
     code, _, result = example.rpartition(" -> ")
-    return "\n".join([*(f">>> {line}" for line in ("import hybridml as hm", *code.split("; "))), result])
+    return ">>> import hybridml as hm\n>>> " + code.replace("; ", "\n>>> ") + "\n" + result
