@@ -44,7 +44,7 @@ test-near: $(VENV)/.dev  ## the tests of the rooms that differ from main (from e
 test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (one of them: make test-machines ARGS=zen)
 	$(RUN) -m tests.machines $(ARGS)
 
-demo: $(VENV)/.demo  ## train both examples in both styles and write one HTML report under build/
+demo: $(VENV)/.demo  ## train three models in both styles and write one HTML report under build/
 	$(RUN) -m hybridml demo $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types and the tiny tests, in under 30 s

@@ -122,25 +122,45 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
 
 @compiled_when_repeated
 def fftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
-    """The transform over `axes`: all, or the last as many as `s`, the points of each (-1: as many as there are)."""
+    """The transform over `axes`: all, or the last as many as `s`, the points of each (-1: as many as there are).
+
+    >>> import hybridml as hm
+    >>> hm.fft.fftn(hm.ones((2, 2))).real.tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
     return _complex("fftn", x, s, axes, norm, False)
 
 
 @compiled_when_repeated
 def ifftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.ifftn(hm.fft.fftn(hm.ones((2, 2)))).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     return _complex("ifftn", x, s, axes, norm, True)
 
 
 @compiled_when_repeated
 def fft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
-    """`fftn` over the last two axes."""
+    """`fftn` over the last two axes.
+
+    >>> import hybridml as hm
+    >>> hm.fft.fft2(hm.tensor([[1.0, 2.0], [3.0, 4.0]])).real.tolist()
+    [[10.0, -2.0], [-4.0, 0.0]]
+    """
     return _complex("fft2", x, s, axes, norm, False)
 
 
 @compiled_when_repeated
 def ifft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.ifft2(hm.fft.fft2(hm.tensor([[1.0, 2.0], [3.0, 4.0]]))).real.tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     return _complex("ifft2", x, s, axes, norm, True)
 
 
@@ -168,7 +188,12 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | Non
 
 @compiled_when_repeated
 def rfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
-    """`rfft` along the last of `axes` and `fft` along the others."""
+    """`rfft` along the last of `axes` and `fft` along the others.
+
+    >>> import hybridml as hm
+    >>> hm.fft.rfftn(hm.ones((4, 6))).shape
+    (4, 4)
+    """
     return _of_real("rfftn", x, s, axes, norm)
 
 
@@ -176,19 +201,34 @@ def rfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, n
 def irfftn(
     x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> Tensor:
-    """The inverse of `rfftn`; the last of `s` is a number of real points, as `n` of `irfft`."""
+    """The inverse of `rfftn`; the last of `s` is a number of real points, as `n` of `irfft`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.irfftn(hm.fft.rfftn(hm.ones((2, 3))), s=(2, 3)).shape
+    (2, 3)
+    """
     return _to_real("irfftn", x, s, axes, norm)
 
 
 @compiled_when_repeated
 def rfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
-    """`rfftn` over the last two axes."""
+    """`rfftn` over the last two axes.
+
+    >>> import hybridml as hm
+    >>> hm.fft.rfft2(hm.ones((5, 4, 6))).shape
+    (5, 4, 4)
+    """
     return _of_real("rfft2", x, s, axes, norm)
 
 
 @compiled_when_repeated
 def irfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.irfft2(hm.fft.rfft2(hm.tensor([[1.0, 2.0], [3.0, 4.0]]))).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     return _to_real("irfft2", x, s, axes, norm)
 
 
@@ -205,7 +245,12 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
 
 @compiled_when_repeated
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.ihfft(hm.tensor([8.0, -2.0, 0.0, -2.0])).real.tolist()
+    [1.0, 2.0, 3.0]
+    """
     return ops.conj(_of_real("ihfft", x, _one(n), (axis,), _swapped("ihfft", norm)))
 
 
@@ -224,19 +269,34 @@ def hfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, n
 def ihfftn(
     x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> Tensor:
-    """The inverse of `hfftn`."""
+    """The inverse of `hfftn`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.ihfftn(hm.tensor([[4.0, 0.0], [0.0, 0.0]])).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     return ops.conj(_of_real("ihfftn", x, s, axes, _swapped("ihfftn", norm)))
 
 
 @compiled_when_repeated
 def hfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
-    """`hfftn` over the last two axes."""
+    """`hfftn` over the last two axes.
+
+    >>> import hybridml as hm
+    >>> hm.fft.hfft2(hm.ones((2, 2))).tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
     return _to_real("hfft2", ops.conj(asarray(x)), s, axes, _swapped("hfft2", norm))
 
 
 @compiled_when_repeated
 def ihfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
-    """The inverse of `hfft2`."""
+    """The inverse of `hfft2`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.ihfft2(hm.tensor([[4.0, 0.0], [0.0, 0.0]])).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     return ops.conj(_of_real("ihfft2", x, s, axes, _swapped("ihfft2", norm)))
 
 
@@ -260,7 +320,12 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of `rfft` of n points `d` apart, from 0 to n // 2."""
+    """The frequencies of `rfft` of n points `d` apart, from 0 to n // 2.
+
+    >>> import hybridml as hm
+    >>> hm.fft.rfftfreq(4, d=0.5).tolist()
+    [0.0, 0.5, 1.0]
+    """
     n = _points("rfftfreq", n)
     return _scaled("rfftfreq", arange(n // 2 + 1), n, d, dtype, device)
 
@@ -286,7 +351,12 @@ def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor
 
 
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> import hybridml as hm
+    >>> hm.fft.ifftshift(hm.fft.fftshift(hm.arange(5))).tolist()
+    [0, 1, 2, 3, 4]
+    """
     return _shifted("ifftshift", x, axes, 1)
 
 

@@ -209,5 +209,10 @@ def use_deterministic(mode: bool = True) -> None:
 
 
 def is_deterministic() -> bool:
-    """Whether `use_deterministic` (or `HYBRIDML_DETERMINISTIC`) is in force."""
+    """Whether `use_deterministic` (or `HYBRIDML_DETERMINISTIC`) is in force.
+
+    >>> import hybridml as hm
+    >>> hm.is_deterministic()
+    False
+    """
     return read().deterministic

@@ -96,18 +96,40 @@ def with_location(message: str) -> str:
 
 
 class HybridmlError(Exception):
-    """Base of the framework's own errors; the user's line is appended to the message when it is raised."""
+    """Base of the framework's own errors; the user's line is appended to the message when it is raised.
+
+    >>> import hybridml as hm
+    >>> try:
+    ...     hm.ones(2) + hm.ones(3)
+    ... except hm.HybridmlError as error:
+    ...     print(type(error).__name__)
+    ShapeError
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(with_location(message))
 
 
 class ShapeError(HybridmlError, ValueError):
-    """Shapes or axes that do not fit the operation."""
+    """Shapes or axes that do not fit the operation.
+
+    >>> import hybridml as hm
+    >>> hm.ones(2) + hm.ones(3)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.ShapeError: add: shapes f32[2] and f32[3] do not broadcast...
+    """
 
 
 class AxisError(ShapeError, IndexError):
-    """An axis that a shape has not."""
+    """An axis that a shape has not.
+
+    >>> import hybridml as hm
+    >>> hm.sum(hm.ones(2), axis=1)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.AxisError: sum: axis 1 does not exist in f32[2]; use -1 to 0...
+    """
 
 
 class MaskError(ShapeError, IndexError):
@@ -115,39 +137,101 @@ class MaskError(ShapeError, IndexError):
 
 
 class DTypeError(HybridmlError, TypeError):
-    """A data type that the operation does not take."""
+    """A data type that the operation does not take.
+
+    >>> import hybridml as hm
+    >>> hm.bitwise_and(hm.ones(2), 1)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.DTypeError: bitwise_and: takes integers or bool...
+    """
 
 
 class OutOfBoundsError(HybridmlError, IndexError):
-    """An index outside of the axis it indexes."""
+    """An index outside of the axis it indexes.
+
+    >>> import hybridml as hm
+    >>> hm.arange(3)[5]
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.OutOfBoundsError: index: 5 is out of bounds for axis 0 of i64[3]...
+    """
 
 
 class ArgumentError(HybridmlError, ValueError):
-    """An argument (not a shape) whose value the operation does not take."""
+    """An argument (not a shape) whose value the operation does not take.
+
+    >>> import hybridml as hm
+    >>> hm.linspace(0, 1, num=-1)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.ArgumentError: linspace: num must be 0 or more, got -1...
+    """
 
 
 class DeadlineError(TimeoutError):
     """Work that went on past a deadline. Python does not run the call again to find its line, as it does for the
-    framework's other errors: that would be work past the deadline."""
+    framework's other errors: that would be work past the deadline.
+
+    >>> import hybridml as hm
+    >>> with hm.deadline(0.01):
+    ...     while True:
+    ...         hm.ones(2) + 1
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.DeadlineError: the deadline of 0.01 s has passed...
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(with_location(message))
 
 
 class LinAlgError(HybridmlError, np.linalg.LinAlgError):
-    """A matrix that lacks the result asked for: an inverse, a Cholesky factor, eigenvalues that converge."""
+    """A matrix that lacks the result asked for: an inverse, a Cholesky factor, eigenvalues that converge.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.inv(hm.zeros((2, 2)))
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.LinAlgError: inv: f32[2,2] is singular: its rank is 0 of 2; use pinv or lstsq...
+    """
 
 
 class GradientError(HybridmlError, RuntimeError):
-    """A gradient that does not exist: no history, freed history, a value overwritten after it was saved."""
+    """A gradient that does not exist: no history, freed history, a value overwritten after it was saved.
+
+    >>> import hybridml as hm
+    >>> hm.ones(2).sum().backward()
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.GradientError: backward(): the result (shape ()) has no history...
+    """
 
 
 class DeviceError(HybridmlError, RuntimeError, TypeError):
-    """Tensors of one operation on different devices, or one that NumPy cannot reach."""
+    """Tensors of one operation on different devices, or one that NumPy cannot reach.
+
+    >>> import hybridml as hm
+    >>> hm.ones(2).to(device="reference") + hm.ones(2)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.DeviceError: tensors of one operation are on 'reference' and on 'cpu'...
+    """
 
 
 class TraceError(HybridmlError, RuntimeError):
-    """Something in a traced function that a graph cannot hold."""
+    """Something in a traced function that a graph cannot hold.
+
+    >>> import hybridml as hm
+    >>> @hm.trace(strict=True)
+    ... def double(x, seen):
+    ...     seen["ndim"] = x.ndim
+    ...     return x * 2
+    >>> double(hm.ones(2), {})
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.TraceError: double changes what its argument seen contains...
+    """
 
 
 class CompileWarning(UserWarning):
@@ -155,4 +239,9 @@ class CompileWarning(UserWarning):
 
 
 class CompileError(HybridmlError, RuntimeError):
-    """The compiler broke its own rules; always a defect of hybridml, with the IR that shows it."""
+    """The compiler broke its own rules; always a defect of hybridml, with the IR that shows it.
+
+    >>> import hybridml as hm
+    >>> issubclass(hm.CompileError, hm.HybridmlError)
+    True
+    """

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
+import pkgutil
 import re
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hybridml as hm
+from hybridml.interop import method_examples
+from hybridml_compiler.ops.examples import EXAMPLES
+from hybridml_compiler.ops.table import OPS
 
 PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
 
@@ -88,6 +94,76 @@ def test_a_fragment_is_found() -> None:
 
     assert len(_lacks(bad)) == 3
     assert _lacks(Layer) == ["the shapes of its arguments and result"]
+
+
+# --- examples of everything public -----------------------------------------------------------------------------------
+
+SPACES = (
+    "", "autograd", "data", "distributions", "fft", "functional", "linalg", "nn", "optim", "random", "signal.windows",
+    "special", "testing",
+)  # fmt: skip
+BUILTINS = (tuple,)  # `hm.Size`
+
+
+def _without_example(namespace: Any) -> list[str]:
+    """Public callables of a namespace whose docstring has no example."""
+    names = getattr(namespace, "__all__", ()) if namespace is not hm else dir(hm)
+    found = {name: getattr(namespace, name) for name in names}
+    return [
+        name
+        for name, value in found.items()
+        if callable(value) and value not in BUILTINS and ">>>" not in (inspect.getdoc(value) or "")
+    ]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_public_callable_has_an_example(space: str) -> None:
+    namespace = pkgutil.resolve_name(f"hybridml:{space}")
+    assert len(namespace.__all__) > 3 and _without_example(namespace) == []
+
+
+def test_a_callable_without_an_example_is_found() -> None:
+    class Space:
+        __all__ = ("bare", "number", "exp")
+        exp, number = hm.exp, 3
+
+        @staticmethod
+        def bare() -> None:
+            """Returns nothing, and shows nothing."""
+
+    assert _without_example(Space) == ["bare"]
+
+
+def _public_rows() -> dict[str, Any]:
+    """Functions of rows that users meet: of the namespace, or methods."""
+    met = {id(value) for space in (vars(hm), vars(hm.Tensor)) for value in space.values()}
+    return {op.name: op.fn for op in OPS.values() if id(op.fn) in met}
+
+
+def _attributes() -> dict[str, Any]:
+    """Public methods and properties of tensors."""
+    kinds = (types.FunctionType, property)
+    return {name: v for name, v in vars(hm.Tensor).items() if name[0] != "_" and isinstance(v, kinds)}
+
+
+def test_rows_and_their_examples_go_together() -> None:
+    assert _public_rows().keys() == EXAMPLES.keys()
+
+
+def test_every_method_has_an_example() -> None:
+    found = _attributes()
+    assert len(found) > 300 and [name for name, value in found.items() if ">>>" not in value.__doc__] == []
+    assert method_examples.EXAMPLES.keys() <= found.keys()
+
+
+# `test_docs` finds the examples of a file; these stand in docstrings that are put together.
+@pytest.mark.parametrize("described", [_public_rows, lambda: {k: _attributes()[k] for k in method_examples.EXAMPLES}])
+def test_examples_of_tables_give_what_they_say(described: Callable[[], dict[str, Any]]) -> None:
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+    report: list[str] = []
+    for name, value in described().items():
+        runner.run(parser.get_doctest(value.__doc__, {}, name, None, None), out=report.append)
+    assert not runner.failures and runner.tries >= 2 * len(described()), "".join(report)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

@@ -26,6 +26,7 @@ PACKAGE_INDEX = re.compile(r"https?://\S*/(?:simple|whl)\b")
 # Files and modules of ours, wherever pages, comments and docstrings name them.
 FILE = re.compile(r"(?<![\w.*<>/-])(?:[\w-]+/)*[\w-]+\.py\b(?!:\d)")
 MODULE = re.compile(r"\bhybridml(?:_compiler)?(?:\.[a-z_]\w*)+")
+FOLDER = re.compile(r"`((?:hybridml|hybridml_compiler)/[\w/]+)`")
 LISTED = re.compile(r"^(\w+)\.py  ", re.MULTILINE)  # a line for a file in the docstring of its folder
 # Folders of tests that are named as no room of the packages.
 OTHER_TESTS = {
@@ -128,8 +129,10 @@ def test_files_and_modules_that_are_named_exist() -> None:
     found = list(texts())
     named = [(place, name) for place, line in found if ".py" in line for name in FILE.findall(line)]
     dotted = [(place, name) for place, line in found if "hybridml" in line for name in MODULE.findall(line)]
+    folders = [(place, name) for place, line in found for name in FOLDER.findall(line)]
     there = {name: name in known for _, name in named} | {name: exists(name) for _, name in dotted}
-    wrong = [f"{place}: {name}" for place, name in [*named, *dotted] if not there[name]]
+    there |= {name: (ROOT / name).is_dir() for _, name in folders}
+    wrong = [f"{place}: {name}" for place, name in [*named, *dotted, *folders] if not there[name]]
     assert not wrong, "no such file or module:\n" + "\n".join(wrong)
 
 

@@ -132,6 +132,7 @@ def reshape(self: Tensor, *sizes: Any, shape: Any = None, order: str = "C") -> T
 
 @method
 def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor."""
     return _reshape.fn(self, other.shape)
 
 
@@ -164,6 +165,7 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @method
 def ravel(self: Tensor) -> Tensor:
+    """The elements in row-major order along one axis."""
     return _reshape.fn(self, (-1,) if self.numel() else (0,))
 
 
@@ -188,6 +190,7 @@ def expand(self: Tensor, *sizes: Any) -> Tensor:
 
 @method
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor broadcast to the shape of another one."""
     return _broadcast.fn(self, other.shape)
 
 

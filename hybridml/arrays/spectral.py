@@ -37,24 +37,44 @@ def hann_window(n: int, periodic: bool = True, *, dtype: Any = None, device: Any
 def hamming_window(
     n: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Hamming's window, alpha - beta cos(2 pi j / n)."""
+    """Hamming's window, alpha - beta cos(2 pi j / n).
+
+    >>> import hybridml as hm
+    >>> hm.hamming_window(4)
+    Tensor([0.08, 0.54, 1.00, 0.54])
+    """
     return windows.general_cosine(n, a=(alpha, beta), sym=not periodic, dtype=dtype, device=device)
 
 
 def blackman_window(n: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Blackman's window, 0.42 - 0.5 cos(2 pi j / n) + 0.08 cos(4 pi j / n)."""
+    """Blackman's window, 0.42 - 0.5 cos(2 pi j / n) + 0.08 cos(4 pi j / n).
+
+    >>> import hybridml as hm
+    >>> hm.blackman_window(4)[1:]
+    Tensor([0.34, 1.00, 0.34])
+    """
     return windows.blackman(n, sym=not periodic, dtype=dtype, device=device)
 
 
 def bartlett_window(n: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Bartlett's window, the triangle 1 - |2 j / n - 1|."""
+    """Bartlett's window, the triangle 1 - |2 j / n - 1|.
+
+    >>> import hybridml as hm
+    >>> hm.bartlett_window(4).tolist()
+    [0.0, 0.5, 1.0, 0.5]
+    """
     return windows.bartlett(n, sym=not periodic, dtype=dtype, device=device)
 
 
 def kaiser_window(
     n: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Kaiser's window, i0(beta sqrt(1 - (2 j / n - 1) ** 2)) / i0(beta)."""
+    """Kaiser's window, i0(beta sqrt(1 - (2 j / n - 1) ** 2)) / i0(beta).
+
+    >>> import hybridml as hm
+    >>> hm.kaiser_window(5, periodic=False, beta=8.0)
+    Tensor([0.0023, 0.3690, 1.0000, 0.3690, 0.0023])
+    """
     return windows.kaiser(n, beta=beta, sym=not periodic, dtype=dtype, device=device)
 
 

@@ -23,6 +23,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute, deciding, has_kernels, may_grow
 from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.ops.examples import EXAMPLES, as_doctest
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import file_of
@@ -75,7 +76,7 @@ def generate(op: Op) -> Callable[..., Any]:
     fn = _unwritten(op, env)
     env["_fn"] = fn
     spaces.append(env)
-    fn.__doc__ = f"{op.doc}\n\nA row of {file}." if (file := file_of(op)) else op.doc
+    fn.__doc__ = "\n\n".join(_paragraphs(op))
     fn.__annotations__ = _annotations(op)
     fn.__module__ = "hybridml"
     fn.__qualname__ = op.name
@@ -93,6 +94,12 @@ def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
     copy = _unwritten(env["_op"], env)
     copy.__doc__, copy.__annotations__ = fn.__doc__, fn.__annotations__
     return copy
+
+
+def _paragraphs(op: Op) -> list[str]:
+    """The docstring of a row: what it means, an example, and where it is defined."""
+    example, file = EXAMPLES.get(op.name), file_of(op)
+    return [op.doc, *([as_doctest(example)] if example else []), *([f"A row of {file}."] if file else [])]
 
 
 def _annotations(op: Op) -> dict[str, Any]:

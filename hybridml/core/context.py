@@ -60,7 +60,13 @@ watchers = ctypes.c_int64(0)
 
 
 def is_grad_enabled() -> bool:
-    """True where operations record their history for gradients."""
+    """True where operations record their history for gradients.
+
+    >>> import hybridml as hm
+    >>> with hm.no_grad():
+    ...     hm.is_grad_enabled()
+    False
+    """
     return not grad_is_off()
 
 
@@ -215,7 +221,15 @@ class no_grad(_Preset):
 
 
 class enable_grad(_Preset):
-    """Context manager or decorator: record history inside, also where an outer `no_grad` is in force."""
+    """Context manager or decorator: record history inside, also where an outer `no_grad` is in force.
+
+    >>> import hybridml as hm
+    >>> x = hm.tensor([1.0], requires_grad=True)
+    >>> with hm.no_grad(), hm.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     __slots__ = ()
     mode = True

@@ -215,7 +215,12 @@ def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """The leaves, left to right."""
+    """The leaves, left to right.
+
+    >>> import hybridml as hm
+    >>> hm.tree_leaves({"w": 1, "b": [2, (3, None)]})
+    [1, 2, 3, None]
+    """
     leaves: list[Any] = []
     flatten(tree, leaves)
     return leaves

@@ -31,7 +31,14 @@ _ndarray = np.ndarray
 
 
 class Device:
-    """The device of a tensor's data, by its name: "cpu", or one that a target has the memory of."""
+    """The device of a tensor's data, by its name: "cpu", or one that a target has the memory of.
+
+    >>> import hybridml as hm
+    >>> hm.Device("cpu")
+    device('cpu')
+    >>> hm.ones(2).device == "cpu"
+    True
+    """
 
     __slots__ = ("type",)
 
@@ -117,6 +124,7 @@ class Tensor(TensorMethods):
 
     @property
     def ndim(self) -> int:
+        """Number of the tensor's axes."""
         return len(self._array.shape)
 
     @property
@@ -131,10 +139,12 @@ class Tensor(TensorMethods):
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self._array.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.numel() * self._array.dtype.itemsize
 
     @property
@@ -242,6 +252,7 @@ class Tensor(TensorMethods):
         return sys.modules["hybridml"]
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """The tensor in the memory of a device, by the array API's name; see `to`."""
         return self.to(device=device)
 
     # -- copies and pickles

@@ -353,7 +353,8 @@ class TensorMethods:
         """`exp` in place."""
     def expand(self, *sizes: Any) -> Tensor:
         """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
-    def expand_as(self, other: Tensor) -> Tensor: ...
+    def expand_as(self, other: Tensor) -> Tensor:
+        """The tensor broadcast to the shape of another one."""
     def expand_dims(self, /, axis: builtins.int | Sequence[builtins.int] = 0, *, dim: builtins.int | Sequence[builtins.int] = ...) -> Tensor:
         """x with axes of size 1 at the given places of the result."""
     def expi(self, /) -> Tensor:
@@ -702,7 +703,8 @@ class TensorMethods:
         the elements along an axis lies, between two of them by `method` (NumPy's names)."""
     def rad2deg(self, /) -> Tensor:
         """Converts radians to degrees."""
-    def ravel(self) -> Tensor: ...
+    def ravel(self) -> Tensor:
+        """The elements in row-major order along one axis."""
     @property
     def real(self) -> Tensor:
         """The real part; of a real number itself."""
@@ -874,7 +876,8 @@ class TensorMethods:
     def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False) -> Tensor:
         """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when
         nothing changes."""
-    def tobytes(self) -> Any: ...
+    def tobytes(self) -> builtins.bytes:
+        """The bytes of the elements in row-major order."""
     def topk(self, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, *, dim: builtins.int = ...) -> Chosen:
         """`top_k` with PyTorch's name and order of arguments."""
     def trace(self, *args: Any, **kwargs: Any) -> Any:
@@ -931,7 +934,8 @@ class TensorMethods:
     def view(self, *sizes: Any, shape: Any = None, order: builtins.str = 'C') -> Tensor:
         """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`; read and placed in Fortran's
         order with `order="F"`."""
-    def view_as(self, other: Tensor) -> Tensor: ...
+    def view_as(self, other: Tensor) -> Tensor:
+        """The same elements in the shape of another tensor."""
     def view_as_complex(self) -> Tensor:
         """Complex numbers of a last axis with their two parts: (..., 2) -> (...)."""
     def view_as_real(self) -> Tensor:

@@ -72,6 +72,13 @@ class TracedFunction(Introspection, Generic[P, R]):
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`.
 
     Type checkers see the parameters and the result of the function: ``TracedFunction[[Tensor, float], Tensor]``.
+
+    >>> import hybridml as hm
+    >>> @hm.trace
+    ... def double(x):
+    ...     return x * 2
+    >>> isinstance(double, hm.TracedFunction), double(hm.tensor([1.0])).tolist()
+    (True, [2.0])
     """
 
     __qualname__: str

@@ -198,7 +198,8 @@ negative = elementwise(
     complex_kernels=True,
 )  # fmt: skip
 positive = elementwise(  # NumPy's own takes four times the time of a copy of a slice
-    "positive", lambda x: x.copy("K"), (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number", operator="pos",
+    "positive", lambda x: x.copy("K"), (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number",
+    operator="pos",
     complex_kernels=True,
 )  # fmt: skip
 

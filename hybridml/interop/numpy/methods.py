@@ -50,6 +50,11 @@ def _argsort(self: Tensor, axis: int | None = -1, *, descending: bool = False, s
     return argsort(self, axis=axis, descending=descending, stable=stable)
 
 
+def _tobytes(self: Tensor) -> bytes:
+    """The bytes of the elements in row-major order."""
+    return values(self, "tobytes()").tobytes()
+
+
 @method
 def fill(self: Tensor, value: Any) -> None:
     """Writes `value` into every element, in place (`fill_` returns the tensor)."""
@@ -96,7 +101,7 @@ _MORE: dict[str, Any] = {
     "flat": property(Flat),
     "round": elementwise.round,
     "std": std,
-    "tobytes": lambda self: values(self, "tobytes()").tobytes(),
+    "tobytes": _tobytes,
     "var": OPS["var"].fn,
     "__divmod__": lambda self, other: elementwise.divmod(self, other),
     "__rdivmod__": lambda self, other: elementwise.divmod(other, self),

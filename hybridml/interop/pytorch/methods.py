@@ -18,6 +18,7 @@ from ...core import aliasing
 from ...core.context import no_grad
 from ...core.spellings import accept
 from ...core.tensor import Tensor, method, values
+from .. import method_examples
 from . import functions
 from .hints import OF_TENSOR
 
@@ -256,6 +257,8 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
     drawn = random.exponential(1 / lambd, self.shape, dtype=self.dtype, generator=generator)
     return aliasing.assign(self, drawn, "exponential_")
 
+
+method_examples.describe()  # all methods are there now
 
 # -- names that are not there
 

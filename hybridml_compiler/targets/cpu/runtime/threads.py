@@ -37,6 +37,10 @@ def get_num_threads() -> int:
     """Threads that share a parallel loop, the caller among them.
 
     The default is `HYBRIDML_NUM_THREADS`, or else the CPUs this process may run on (affinity mask and container quota).
+
+    >>> import hybridml as hm
+    >>> hm.get_num_threads() >= 1
+    True
     """
     return _requested() if _instance is None else _instance.threads
 
