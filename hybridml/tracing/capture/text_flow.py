@@ -1,4 +1,4 @@
-"""Where a string goes that was just made: whether it is only kept, printed or returned, so that nothing can look at it.
+"""The ways of a string that was just made: whether it is only kept, printed or returned, so that nothing looks at it.
 
 That is read in the bytecode: the instructions of one statement are followed with the kinds of values that they have on
 the stack. What is not known here (a jump, a method, an unusual instruction) is taken for somebody who looks.
@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from ..python_state.bytecode import instructions, running
 
-OnlyKept = Callable[[str], bool]  # whether code does nothing with what has a name but to put something there
+OnlyKept = Callable[[CodeType, str], bool]  # whether code does nothing with what has a name but to put something there
 _FARTHEST = 400  # instructions that one statement may have before the text
-_CONVERTED = re.compile(r"![rsa]|%-?\d|%[^s%]")  # in a format: a text that is made may be padded, or looked at
+# In formats of `format` and of `%`: texts that are padded, or looked at.
+_CONVERTED, _PADDED = re.compile(r"![rsa]"), re.compile(r"%-?\d|%[^s%]")
 _APPENDS = ("append", "appendleft")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _CALLED = ("print", "str", "repr", "format")
@@ -54,7 +55,7 @@ def is_told(frame: FrameType, root: CodeType | None, only_kept: OnlyKept, format
     if at is None or "locals" in code.co_names or any(_is_users(frame.f_globals.get(name)) for name in _CALLED):
         return False
     returns = code is root and all(f.f_code is not root for f in _behind(frame))
-    return _Flow(found, returns, only_kept, formats, partial(_is_logger, frame)).follows(at)
+    return _Flow(found, returns, partial(only_kept, code), formats, partial(_is_logger, frame)).follows(at)
 
 
 def _is_logger(frame: FrameType, item: _Item | None) -> bool:
@@ -90,7 +91,7 @@ class _Flow:
     """The ways of a string through one code object."""
 
     def __init__(
-        self, found: list[dis.Instruction], returns: bool, only_kept: OnlyKept, formats: bool,
+        self, found: list[dis.Instruction], returns: bool, only_kept: Callable[[str], bool], formats: bool,
         is_logger: Callable[[_Item | None], bool],
     ) -> None:  # fmt: skip
         self.found, self.returns, self.only_kept, self.formats = found, returns, only_kept, formats
@@ -122,7 +123,7 @@ class _Flow:
         return False
 
     def _step(self, i: dis.Instruction, stack: list[_Item], makes: bool) -> None:
-        """Does to the stack what an instruction does; it pushes the text if it `makes` it."""
+        """Applies an instruction to the stack; it pushes the text if it `makes` it."""
         step = _STEPS.get(i.opname)
         if step is None:
             raise _Unknown
@@ -187,7 +188,7 @@ class _Flow:
     def _binary(self, i: dis.Instruction, take: _Take, makes: bool) -> list[_Item]:
         left, right = take(2)
         if makes:
-            if i.argrepr != "%" or left.kind != "const" or _CONVERTED.search(str(left.name)):
+            if i.argrepr != "%" or left.kind != "const" or _PADDED.search(str(left.name)):
                 raise _Unknown
         elif _TEXT in (left, right) and (i.opname != "BINARY_OP" or i.argrepr not in ("+", "+=")):
             raise _Unknown
