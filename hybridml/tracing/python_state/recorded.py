@@ -209,6 +209,12 @@ def _innermost_first(containers: Sequence[Any]) -> list[Any]:
     return found
 
 
+def items_of(container: Any) -> Iterable[tuple[Any, Any]]:
+    """The keys and values of a dict, or those of a list with their places."""
+    kind = type(container)
+    return dict.items(container) if kind in MAPPINGS else enumerate(container) if kind is list else ()
+
+
 def _put(guard: Guard, value: Any) -> None:
     if isinstance(guard, AttributeGuard):
         guard.put(value)
