@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from hybridml_compiler import dtypes
 
 from ..core.autodiff.tape import Node, is_node, pull_name
 from ..core.context import current_interpreter
+from ..core.proxies.base import NumberProxy
 from ..core.tensor import Tensor
 
 _FEWEST, _MOST = 16, 200_000  # values of a histogram
@@ -46,8 +48,13 @@ def _name(node: Node) -> str:
 
 def text(t: Tensor) -> str:
     """`Tensor([1., 2.], requires_grad=True)`; the dtype is left out where a literal would have it."""
+    leaf = ", requires_grad=True" if t._node is not None and not is_node(t._node) else ""
+    tape = f"{_history(t)}{leaf})"
     array, interp = t._array, current_interpreter() or type(t).home
     if interp is not None:
+        told = NumberProxy.text_of(t, partial(_told, tape), False)
+        if told is not None:
+            return told
         known = interp.read(t, "text", "repr()")
         array = array if known is None else known
     if type(array) is not np.ndarray:
@@ -59,8 +66,12 @@ def text(t: Tensor) -> str:
     dtype = "" if t.dtype in shown and t.numel() else f", dtype={t.dtype.name}"
     shape = f", shape={t.shape}" if array.size > 200 or not array.size else ""
     device = f", device={t.device.type!r}" if type(t).home is not None else ""
-    leaf = ", requires_grad=True" if t._node is not None and not is_node(t._node) else ""
-    return f"Tensor({body}{shape}{dtype}{device}{_history(t)}{leaf})"
+    return f"Tensor({body}{shape}{dtype}{device}{tape}"
+
+
+def _told(tape: str, t: Tensor) -> str:
+    """The text of a tensor without history, with what is said of the history."""
+    return text(t)[:-1] + tape
 
 
 def html(t: Tensor) -> str:

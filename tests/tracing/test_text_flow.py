@@ -22,6 +22,7 @@ TOLD = [
     'r = []\nr.append(f"{x}")\nr2 = {"a": 1}\nr2["z"] = f"{x}"\nreturn r, r2',
     'return [*y, f"{x}"], {**{"a": y}, "b": f"{x}"}',
     'return "{:.2f} {}".format(x, 1)',
+    'return "{:.1f}% of {}".format(x, 1)',
     'return "%s!" % x',
     't = f"{x}"\nreturn f"{t} {t}"',
     'with open("/dev/null", "w") as file:\n    print(f"{x}", file=file)',
@@ -39,6 +40,8 @@ SEEN = [
     'return f"{x}".upper()',
     'return "{!s:>5} {}".format(x, 1)',
     'return "%5s!" % x',
+    'return "%.2f" % x',
+    'return {1: "{} "}[1].format(x)',
     't = f"{x}"\nreturn f"{t:>5}"',
     'return f"{x!s:>5}"',
     'return {f"{x}": 1}',
@@ -57,7 +60,7 @@ class Number:
 
     def _ask(self, formats: bool) -> str:
         frame = sys._getframe(2)
-        self.told = text_flow.is_told(frame, frame.f_code, lambda name: name in ("log", "text"), formats)
+        self.told = text_flow.is_told(frame, frame.f_code, lambda code, name: name in ("log", "text"), formats)
         return "1"
 
     def __format__(self, spec: str) -> str:
@@ -65,6 +68,10 @@ class Number:
 
     def __str__(self) -> str:
         return self._ask(False)
+
+    def __float__(self) -> float:
+        self.told = False
+        return 1.0
 
 
 class Box:

@@ -65,6 +65,21 @@ def by_helpers_and_variables(self: Any, x: Any) -> Any:
 
 
 @step(1)
+def texts(self: Any, x: Any) -> Any:
+    name = "b"
+    self.log["a"].append(f"loss {x.sum().item():.2f}")
+    self.log[name].append({"text": f"mean {x.mean():.2f}"})
+    self.nested[0].append(str(x[0].item()))
+    return x * 1
+
+
+@step(0)
+def texts_that_are_read(self: Any, x: Any) -> Any:
+    self.log["a"].append(f"loss {x.sum().item():.2f}")
+    return x * len(self.log["a"][-1])
+
+
+@step(1)
 def emptied_first(self: Any, x: Any) -> Any:
     self.log["a"].clear()
     self.log["a"].append(x.sum().item())

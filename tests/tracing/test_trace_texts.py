@@ -80,6 +80,18 @@ def a_specification_that_no_float_takes(self: Any, x: hm.Tensor) -> Any:
 
 
 @step(True)
+def of_tensors(self: Any, x: hm.Tensor) -> Any:
+    w = hm.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = (w * x).sum()
+    self.lines.append(f"loss {y}, {y.detach()}, {w}")
+    z = x * 2
+    before = str(z)
+    z += 1
+    print(f"{z!r} was {before}, {x.sum()}, {z.astype(hm.int32)}")
+    return z, f"{z}"
+
+
+@step(True)
 def rounded(self: Any, x: hm.Tensor) -> Any:
     loss = round(x.sum().item(), 2)
     self.lines.append(loss)

@@ -50,8 +50,8 @@ class NumberProxy(Proxy):
 
     __slots__ = ()
     is_late: ClassVar[bool] = False  # computed when the call ends (see late.py)
-    # (number, what makes a text of its value, whether that is `format`) -> what stands for the text in a trace, or None
-    # where it must be known. Set by tracing/capture/texts.py.
+    # (number or tensor, what makes a text of its value, whether that is `format`) -> the mark of the text in a trace;
+    # None where it must be known. Set by tracing/capture/texts.py.
     text_of: ClassVar[Callable[[Any, Callable[[Any], str], bool], str | None]] = staticmethod(lambda *_: None)
 
     def _concrete(self) -> Any:

@@ -1,4 +1,4 @@
-"""Where a string goes that was just made: whether it is only kept, printed or returned, so that nothing can look at it.
+"""The ways of a string that was just made: whether it is only kept, printed or returned, so that nothing looks at it.
 
 That is read in the bytecode: the instructions of one statement are followed with the kinds of values that they have on
 the stack. What is not known here (a jump, a method, an unusual instruction) is taken for somebody who looks.
@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..python_state.bytecode import instructions, running
+from ..python_state.recorded import Recorder, items_of
 
-OnlyKept = Callable[[str], bool]  # whether code does nothing with what has a name but to put something there
+OnlyKept = Callable[[CodeType, str], bool]  # whether code does nothing with what has a name but to put something there
 _FARTHEST = 400  # instructions that one statement may have before the text
-_CONVERTED = re.compile(r"![rsa]|%-?\d|%[^s%]")  # in a format: a text that is made may be padded, or looked at
+# In formats of `format` and of `%`: texts that are padded, or looked at.
+_CONVERTED, _PADDED = re.compile(r"![rsa]"), re.compile(r"%-?\d|%[^s%]")
 _APPENDS = ("append", "appendleft")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _CALLED = ("print", "str", "repr", "format")
@@ -26,11 +28,12 @@ _CALLED = ("print", "str", "repr", "format")
 
 class _Item(NamedTuple):
     """A value on the stack: a "const", the "global", "fast", "deref" variable or "attr" of a name (of the item `of`),
-    "text" (it, or a container of it), "other"."""
+    the "item" of one under a `key`, "text" (it, or a container of it), "other"."""
 
     kind: str
     name: object = None
     of: _Item | None = None
+    key: _Item | None = None
 
 
 _KINDS = {"CONST": "const", "SMALL_INT": "const", "FAST": "fast", "DEREF": "deref"}  # of what is loaded, by its opcode
@@ -54,21 +57,28 @@ def is_told(frame: FrameType, root: CodeType | None, only_kept: OnlyKept, format
     if at is None or "locals" in code.co_names or any(_is_users(frame.f_globals.get(name)) for name in _CALLED):
         return False
     returns = code is root and all(f.f_code is not root for f in _behind(frame))
-    return _Flow(found, returns, only_kept, formats, partial(_is_logger, frame)).follows(at)
+    return _Flow(found, returns, partial(only_kept, code), formats, partial(_value, frame)).follows(at)
 
 
-def _is_logger(frame: FrameType, item: _Item | None) -> bool:
+def _is_logger(value: object) -> bool:
     """Whether a value is a logger, or the module of them: they hand on what they are told."""
-    logging, value = sys.modules.get("logging"), _value(frame, item)
+    logging = sys.modules.get("logging")
     if logging is None:
         return False
     return value is logging or type(value) in (logging.Logger, logging.RootLogger, logging.LoggerAdapter)
 
 
-def _value(frame: FrameType, item: _Item | None) -> object:
-    """The value of a variable, or of an attribute that an object itself has; None for any other."""
-    if item is None or item.kind not in ("fast", "deref", "global", "attr"):
+def _value(frame: FrameType, item: _Item | None) -> Any:
+    """The value of a variable, of an attribute that an object itself has, or of an item of a container; None for any
+    other."""
+    if item is None or item.kind not in ("const", "fast", "deref", "global", "attr", "item"):
         return None
+    if item.kind == "const":
+        return item.name
+    if item.kind == "item":
+        of, key = _value(frame, item.of), _value(frame, item.key)
+        of = of._container if issubclass(type(of), Recorder) else of
+        return next((value for k, value in items_of(of) if type(k) is type(key) and k == key), None)
     if item.kind == "attr":
         return getattr(_value(frame, item.of), "__dict__", {}).get(item.name)
     return (frame.f_globals if item.kind == "global" else frame.f_locals).get(str(item.name))
@@ -90,11 +100,11 @@ class _Flow:
     """The ways of a string through one code object."""
 
     def __init__(
-        self, found: list[dis.Instruction], returns: bool, only_kept: OnlyKept, formats: bool,
-        is_logger: Callable[[_Item | None], bool],
+        self, found: list[dis.Instruction], returns: bool, only_kept: Callable[[str], bool], formats: bool,
+        value: Callable[[_Item | None], Any],
     ) -> None:  # fmt: skip
         self.found, self.returns, self.only_kept, self.formats = found, returns, only_kept, formats
-        self.is_logger = is_logger
+        self.value = value
         self.locals: set[object] = set()  # variables that hold it
 
     def follows(self, at: int) -> bool:
@@ -122,7 +132,7 @@ class _Flow:
         return False
 
     def _step(self, i: dis.Instruction, stack: list[_Item], makes: bool) -> None:
-        """Does to the stack what an instruction does; it pushes the text if it `makes` it."""
+        """Applies an instruction to the stack; it pushes the text if it `makes` it."""
         step = _STEPS.get(i.opname)
         if step is None:
             raise _Unknown
@@ -187,11 +197,12 @@ class _Flow:
     def _binary(self, i: dis.Instruction, take: _Take, makes: bool) -> list[_Item]:
         left, right = take(2)
         if makes:
-            if i.argrepr != "%" or left.kind != "const" or _CONVERTED.search(str(left.name)):
+            if i.argrepr != "%" or left.kind != "const" or _PADDED.search(str(left.name)):
                 raise _Unknown
         elif _TEXT in (left, right) and (i.opname != "BINARY_OP" or i.argrepr not in ("+", "+=")):
             raise _Unknown
-        return [_TEXT if _TEXT in (left, right) else _OTHER]
+        is_item = i.opname == "BINARY_SUBSCR" or i.argrepr == "[]"
+        return [_TEXT if _TEXT in (left, right) else _Item("item", None, left, right) if is_item else _OTHER]
 
     def _store(self, i: dis.Instruction, take: _Take, makes: bool) -> list[_Item]:
         (value,) = take(1)
@@ -231,7 +242,11 @@ class _Flow:
                 raise _Unknown
         elif _TEXT in items and not is_global and name in _APPENDS and of is not None:
             self._put_into(of)
-        elif _TEXT in items and not (is_global and name == "print") and not (name in _LEVELS and self.is_logger(of)):
+        elif (
+            _TEXT in items
+            and not (is_global and name == "print")
+            and not (name in _LEVELS and _is_logger(self.value(of)))
+        ):
             raise _Unknown
         return [_OTHER]
 
@@ -239,7 +254,7 @@ class _Flow:
 
     def _put_into(self, container: _Item) -> None:
         """Follows a container into which the text is put: by the loads of a local one, by the name of any other."""
-        if container is _TEXT or container is _HELD:
+        if container is _TEXT or container is _HELD or issubclass(type(self.value(container)), Recorder):
             return
         if container.kind == "fast":
             self._held(container.name)

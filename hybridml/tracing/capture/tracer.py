@@ -157,7 +157,9 @@ class Tracer:
         self.prints: Callable[[Any, Any], None] | None = None
         self.logs: Callable[..., None] | None = None  # takes what `logging.Logger._log` does
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
-        self.only_kept: Callable[[str], bool] | None = None  # tells where such texts may go (see text_flow.py)
+        self.only_kept: Callable[[CodeType, str], bool] | None = (
+            None  # tells where such texts may go (see text_flow.py)
+        )
         self.clocks: list[Any] | None = None  # readings of clocks, in their order (see clocks.py)
         self.begun = False  # there is an operation
         self.environment: dict[str, Any] = {}  # environment variables that were read

@@ -41,7 +41,7 @@ class Reading(threading.local):
 
 
 class ClockProxy(LateProxy):
-    """What a clock says in each call."""
+    """The number that a clock gives in each call."""
 
     __slots__ = ()
 

@@ -282,10 +282,10 @@ def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
                 yield Use(kind, describe_line(code.co_filename, line))
 
 
-def only_kept(watch: Watch, name: str) -> bool:
-    """Whether code does nothing with a variable or attribute but to assign it, append to it, or assign its items."""
+def only_kept(watch: Watch, code: types.CodeType, name: str) -> bool:
+    """Whether a variable or attribute of code that was reached is only assigned, appended to, or has items assigned."""
     found = {use.kind for use in uses(watch.codes, name)}
-    return found <= {"store", "append", "item"} and not watch.reflects()
+    return code in watch.codes and found <= {"store", "append", "item"} and not watch.reflects()
 
 
 def _line(watch: Watch, name: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """What a trace says, in its order, as effects that calls repeat (`said`). `knows`: whether an object was there
+    """Output of a trace, in its order, as effects that calls repeat (`said`). `knows`: whether an object was there
     before the trace."""
 
     def __init__(self, tracer: Tracer, knows: Callable[[Any], bool]) -> None:

@@ -136,7 +136,7 @@ class Recorder(Proxy):
         return issubclass(self._kind, dict) and not self.of.keys() >= self._container.keys()
 
     def repeat(self, done: Iterable[Done]) -> None:
-        """Does to the container what was done to the stand-in."""
+        """Repeats on the container what was done to the stand-in."""
         for name, args, kwargs in done:
             getattr(self.of, name)(*args, **kwargs)
 
@@ -159,7 +159,7 @@ _STAND_INS = {kind: _recorder(kind) for kind in KINDS}
 
 
 def recordable(watch: Watch, containers: Iterable[Any]) -> list[Any]:
-    """Those of the containers that a stand-in can be put in place of, wherever code finds them."""
+    """Returns the containers that a stand-in can take the place of, wherever code finds them."""
     return [
         c for c in containers
         if type(c) in KINDS and id(c) not in watch.loose and (found := _references(watch, c))
@@ -207,6 +207,12 @@ def _innermost_first(containers: Sequence[Any]) -> list[Any]:
     for c in containers:
         visit(c)
     return found
+
+
+def items_of(container: Any) -> Iterable[tuple[Any, Any]]:
+    """The keys and values of a dict, or those of a list with their places."""
+    kind = type(container)
+    return dict.items(container) if kind in MAPPINGS else enumerate(container) if kind is list else ()
 
 
 def _put(guard: Guard, value: Any) -> None:
