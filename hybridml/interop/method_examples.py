@@ -175,8 +175,8 @@ EXAMPLES: dict[str, str] = {
     "index_reduce_": "x, i = hm.ones(3), hm.tensor([0, 2, 2]);"
                      " x.index_reduce_(0, i, hm.tensor([2.0, 3.0, 4.0]), 'prod') -> Tensor([ 2.,  1., 12.])",
     "masked_fill_": "hm.tensor([1.0, -1.0]).masked_fill_(hm.tensor([False, True]), 0.0) -> Tensor([1., 0.])",
-    "masked_scatter_": "x = hm.zeros(3);"
-                       " x.masked_scatter_(hm.tensor([True, False, True]), hm.tensor([1.0, 2.0])) -> Tensor([1., 0., 2.])",
+    "masked_scatter_": "x = hm.zeros(3); x.masked_scatter_(hm.tensor([True, False, True]), hm.tensor([1.0, 2.0])) ->"
+                       " Tensor([1., 0., 2.])",
     "scatter_": "hm.zeros(3).scatter_(0, hm.tensor([0, 2]), hm.tensor([1.0, 2.0])) -> Tensor([1., 0., 2.])",
     "scatter_add_": "hm.zeros(3).scatter_add_(0, hm.tensor([0, 2, 2]), hm.ones(3)) -> Tensor([1., 0., 2.])",
     "scatter_reduce_": "x, i = hm.ones(3), hm.tensor([0, 2, 2]);"
