@@ -348,9 +348,10 @@ def _folded_depth(x: Tensor, count: int, taps: int, stride: int, dilation: int, 
 def _plane(kernels: Tensor, dims: int) -> Tensor:
     """Weights (groups, o, c, ...) with one to three axes as (kh, kw, groups, c, o), with a depth among the channels.
 
-    Their sizes are numbers in a trace as well: a kernel for any number of channels would be far slower.
+    Their sizes are asked for as numbers, which a trace is then for: there is no kernel for any number of channels.
     """
-    kernels = kernels.reshape([operator.index(n) for n in kernels.shape])
+    for n in kernels.shape:
+        operator.index(n)
     if dims == 1:
         kernels = kernels[:, :, :, None]
     if dims == 3:

@@ -93,6 +93,18 @@ def test_results_are_those_of_eager_code(name: str) -> None:
     assert traced.cache_info().compiles == 2, traced.retraces
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_are_those_of_convolutions(name: str) -> None:
+    shape, model = MODELS[name]()
+    traced, rng = hm.trace(gradients(model)), np.random.default_rng(12)
+    for n in (4, 9):
+        traced(*batch(rng, n, shape))
+    found = hm.profile(traced, *batch(rng, 17, shape))
+    convolutions = [row.name for row in found.operations if row.name.startswith("convolution")]
+    assert convolutions and "convolution" not in convolutions, "a loop nest computes one"
+    assert all("n" in name.split(" by ")[0].removeprefix("convolution") for name in convolutions)
+
+
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
 def test_training_is_that_of_eager_code(optimizer: str) -> None:
     shape, model = MODELS["classifier"]()

@@ -185,18 +185,33 @@ def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
 
 
 def _memory_for(library: Library, node: Node, *, casts: bool) -> Node:
-    """The node that must be in memory for a library to read an operand: itself, or the one that it is a view of."""
-    base = _moved_from(node, casts=casts)
-    if base is not node and library.readable(node, lambda n: n is base):
+    """The node that must be in memory for a library to read an operand: itself, or the one that it is a view of.
+
+    With symbolic sizes an operand in memory may have strides that a library does not take, as one with its images last.
+    Then it is the nearest one below whose strides it takes.
+    """
+
+    def reads(memory: Node) -> bool:
+        return library.readable(node, lambda n: n is memory)
+
+    *between, base = _movements(node, casts=casts)
+    if between and reads(base):
         return base
-    return _narrowest(_memory_for(library, node, casts=False)) if casts else node
+    if casts:
+        return _narrowest(_memory_for(library, node, casts=False))
+    return next(filter(reads, between), node) if node.aval.symbolic else node
+
+
+def _movements(node: Node, *, casts: bool = False) -> list[Node]:
+    """The node and those before it in a chain of movements, and of casts that a library sees through."""
+    found = [node]
+    while (below := moved(found[-1], casts=casts)) is not None:
+        found.append(below)
+    return found
 
 
 def _moved_from(node: Node, *, casts: bool = False) -> Node:
-    """The node before a chain of movements, and of casts that a library sees through."""
-    while (below := moved(node, casts=casts)) is not None:
-        node = below
-    return node
+    return _movements(node, casts=casts)[-1]
 
 
 def _is_view_of_memory(node: Node) -> bool:

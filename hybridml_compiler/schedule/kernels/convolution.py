@@ -195,9 +195,9 @@ def _unmoved(node: Node) -> Node:
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
-    """Whether a convolution can read this operand in place. Some axis must be contiguous, as vectors are; narrow
-    operands are packed into words, whichever axis is."""
+    """Whether a convolution can read this operand in place. Strides are numbers, and some axis must be
+    contiguous, as vectors are; narrow operands are packed into words, whichever axis is."""
     found = strides_of(node, in_memory, casts=True)
-    if found is None:
+    if found is None or is_symbolic((found[1], *found[2])):
         return False
     return found[0].dtype is not node.dtype or any(s == 1 and n > 1 for s, n in zip(found[2], node.shape, strict=True))

@@ -43,8 +43,7 @@ class BlockedProduct(Emission[Product, Blocking]):
     """The emission of one function: the operands, and the micro-kernels by their numbers of rows and of vectors.
 
     `how`: the words of operands that are stored narrower. `ahead`: operands of the epilogue that are fetched while a
-    tile is computed. If the result
-    passes, the epilogue is given a copy of them, with that of the result replaced.
+    tile is computed. If the result passes, the epilogue is given a copy of the buffers, with the result's replaced.
     """
 
     how: Format = FLOATS
