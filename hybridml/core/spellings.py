@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from .tracebacks import shorten
@@ -65,6 +65,9 @@ _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that
 # Functions that PyTorch's names of arguments call: what they return is PyTorch's, as values with their indices.
 _MANNER = ("dim", "alpha")
 pytorchs: dict[str, Callable[..., Any]] = {}
+
+# What to write instead of names that a module has not, by the module's name; `interop.pytorch.hints` fills it.
+advice: dict[str, Mapping[str, str]] = {}
 
 
 def other_names(function: str, own: Iterable[str]) -> dict[str, str]:
@@ -243,3 +246,14 @@ def no_attribute(owner: str, name: str, names: Iterable[str], hints: Mapping[str
         return f"{message}; {hints[name]}"
     near = difflib.get_close_matches(name, [n for n in names if n[0] != "_"], 3, 0.75) if name[0] != "_" else []
     return f"{message}; did you mean {' or '.join(map(repr, near))}?" if near else message
+
+
+def advise(namespace: MutableMapping[str, Any]) -> None:
+    """Gives a module the errors of `no_attribute` for names that it has not, with its `advice`."""
+    module = namespace["__name__"]
+
+    def missing(name: str) -> Any:
+        names = namespace.get("__all__") or [n for n, value in namespace.items() if callable(value)]
+        raise AttributeError(no_attribute(f"module {module!r}", name, names, advice.get(module, {})))
+
+    namespace["__getattr__"] = missing  # not written as one: type checkers would take every name for there
