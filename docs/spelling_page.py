@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import hybridml as hm
 from hybridml.core.spellings import OF_FUNCTION, OTHER_NAMES, pytorchs
 from hybridml.interop.pytorch.functions import SAME, names
-from hybridml.interop.pytorch.hints import HINTS, OF_TENSOR
+from hybridml.interop.pytorch.hints import HINTS, OF_MODULE, OF_TENSOR
 
 HEADER = """\
 # Your name here
@@ -92,9 +92,10 @@ def page() -> str:
         if name not in SAME
     ]
     by_name = [(f"`{own}`", _code(others)) for own, others in OTHER_NAMES.items()]
+    of_module = [row for owner, table in OF_MODULE.items() for row in _hints(owner.replace("hybridml", "hm"), table)]
     return "".join([
         HEADER, "\n", _table(("parameter", "other names"), by_name + by_function),
         MANNERS, "\n", _code(sorted(pytorchs)), "\n", FUNCTIONS, "\n", _table(("name", "is"), same), "\n",
         _table(("name", "meaning"), own), MISSING, "\n",
-        _table(("name", "instead"), [*_hints("hm", HINTS), *_hints("tensor", OF_TENSOR)]),
+        _table(("name", "instead"), [*_hints("hm", HINTS), *_hints("tensor", OF_TENSOR), *of_module]),
     ])  # fmt: skip

@@ -197,6 +197,7 @@ from .interop.pytorch.functions import clone as clone
 from .interop.pytorch.functions import compile as compile
 from .interop.pytorch.functions import detach as detach
 from .interop.pytorch.functions import flatten as flatten
+from .interop.pytorch.functions import geomspace as geomspace
 from .interop.pytorch.functions import inverse as inverse
 from .interop.pytorch.functions import is_complex as is_complex
 from .interop.pytorch.functions import is_floating_point as is_floating_point
@@ -206,6 +207,7 @@ from .interop.pytorch.functions import logdet as logdet
 from .interop.pytorch.functions import matrix_power as matrix_power
 from .interop.pytorch.functions import numel as numel
 from .interop.pytorch.functions import randint_like as randint_like
+from .interop.pytorch.functions import set_printoptions as set_printoptions
 from .interop.pytorch.functions import t as t
 from .interop.pytorch.functions import view_as_complex as view_as_complex
 from .interop.pytorch.functions import view_as_real as view_as_real
@@ -318,6 +320,10 @@ def add(x: _Operand, y: _Operand, /, *, alpha: _Operand = ...) -> Tensor:
     """x + y."""
 def all(x: _Operand, /, axis: _Axis = None, keepdims: builtins.bool = False, *, dim: _Axis = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Are all elements over `axis` true (not 0)? True for none."""
+def amax(x: Tensor, /, axis: Any = None, keepdims: builtins.bool = False, *, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+    """The largest element along axes, or of all: `hm.max`, values alone also by `dim=`."""
+def amin(x: Tensor, /, axis: Any = None, keepdims: builtins.bool = False, *, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+    """The smallest element along axes, or of all: `hm.min`, values alone also by `dim=`."""
 def aminmax(x: Tensor, *, axis: Any = None, keepdims: builtins.bool = False, dim: Any = ..., keepdim: builtins.bool = ...) -> Bounds:
     """The least and the greatest element over `axis`, as (min, max)."""
 def any(x: _Operand, /, axis: _Axis = None, keepdims: builtins.bool = False, *, dim: _Axis = ..., keepdim: builtins.bool = ...) -> Tensor:
@@ -861,10 +867,9 @@ def zeros_like(x: Tensor, /, dtype: npt.DTypeLike | None = None, *, device: Any 
 def zeta(x: _Operand, q: _Operand, /) -> Tensor:
     """Hurwitz zeta function, the sum of (q + k) ** -x; inf at x = 1."""
 
+Array = Tensor
 Size = tuple
 absolute = abs
-amax = max
-amin = min
 arccos = acos
 arccosh = acosh
 arcsin = asin

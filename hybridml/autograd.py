@@ -55,6 +55,7 @@ from .core.device_tensor import transfer
 from .core.dispatch import constant
 from .core.shared import accumulating
 from .core.source_location import here
+from .core.spellings import advise
 from .core.tensor import CPU, Tensor, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
@@ -159,11 +160,13 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
+    *,
+    only_inputs: bool = True,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of `outputs` with respect to `inputs` (leaves or inner tensors); no `.grad` is touched.
 
     Returns a tuple, one entry an input; None for an input that the outputs do not depend on, which is an error unless
-    `allow_unused`.
+    `allow_unused`. `only_inputs` is PyTorch's and has one value there, True.
 
     >>> import hybridml as hm
     >>> x = hm.tensor(2.0, requires_grad=True)
@@ -455,3 +458,6 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         g = g.real if dtype.kind != "c" else conjugated(g)
         pairs.append((parent, lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
     return pairs
+
+
+advise(globals())

@@ -74,7 +74,10 @@ def save(
     """
     tree = obj.state_dict() if isinstance(obj, Module) else obj
     if not isinstance(tree, Mapping):
-        raise TypeError(f"save: needs a dict or a Module, got {type(obj).__name__}")
+        raise TypeError(
+            f"save: needs a dict or a Module, got {type(obj).__name__}; write hm.save({{'x': x}}, path), or numpy.save "
+            "for one array"
+        )
     notes = {str(key): str(value) for key, value in (metadata or {}).items()}
     reserved = sorted(key for key in notes if key.startswith(RESERVED))
     if reserved:

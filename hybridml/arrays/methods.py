@@ -52,9 +52,11 @@ def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
 
 
 @method
-def to(self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+def to(
+    self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False
+) -> Tensor:
     """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when nothing
-    changes.
+    changes. `non_blocking` is PyTorch's and says nothing here.
     """
     for a in args:
         if isinstance(a, Tensor):

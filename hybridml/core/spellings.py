@@ -12,7 +12,7 @@ import inspect
 import re
 import types
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from .tracebacks import shorten
@@ -69,6 +69,9 @@ _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that
 IN_MANNER = ("add", "max", "median", "min", "sort", "std", "subtract", "var")
 _MANNER = ("dim", "alpha")
 pytorchs: dict[str, Callable[..., Any]] = {}
+
+# What to write instead of names that a module has not, by the module's name; `interop.pytorch.hints` fills it.
+advice: dict[str, Mapping[str, str]] = {}
 
 
 def other_names(function: str, own: Iterable[str]) -> dict[str, str]:
@@ -299,3 +302,14 @@ def no_attribute(owner: str, name: str, names: Iterable[str], hints: Mapping[str
         return f"{message}; {hints[name]}"
     near = difflib.get_close_matches(name, [n for n in names if n[0] != "_"], 3, 0.75) if name[0] != "_" else []
     return f"{message}; did you mean {' or '.join(map(repr, near))}?" if near else message
+
+
+def advise(namespace: MutableMapping[str, Any]) -> None:
+    """Gives a module the errors of `no_attribute` for names that it has not, with its `advice`."""
+    module = namespace["__name__"]
+
+    def missing(name: str) -> Any:
+        names = namespace.get("__all__") or [n for n, value in namespace.items() if callable(value)]
+        raise AttributeError(no_attribute(f"module {module!r}", name, names, advice.get(module, {})))
+
+    namespace["__getattr__"] = missing  # not written as one: type checkers would take every name for there

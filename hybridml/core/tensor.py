@@ -231,7 +231,9 @@ class Tensor(TensorMethods):
         return bool((self == value).any())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.numel() == 1 else format(str(self), spec)
+        # A number is shown as one, as in PyTorch, NumPy and JAX.
+        is_number = self.ndim == 0 or (spec and self.numel() == 1)
+        return format(self.item() if is_number else str(self), spec)
 
     # -- interchange
 

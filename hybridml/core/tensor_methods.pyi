@@ -116,10 +116,10 @@ class TensorMethods:
         """Are all elements over `axis` true (not 0)? True for none."""
     def allclose(self, y: Tensor, /, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether `isclose` holds everywhere, as a tensor of one bool."""
-    def amax(self, /, axis: _Axis = None, keepdims: builtins.bool = False, *, dim: _Axis = ..., keepdim: builtins.bool = ...) -> Tensor:
-        """The maximum over `axis`; nan if any element is nan."""
-    def amin(self, /, axis: _Axis = None, keepdims: builtins.bool = False, *, dim: _Axis = ..., keepdim: builtins.bool = ...) -> Tensor:
-        """The minimum over `axis`; nan if any element is nan."""
+    def amax(self, /, axis: Any = None, keepdims: builtins.bool = False, *, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+        """The largest element along axes, or of all: `hm.max`, values alone also by `dim=`."""
+    def amin(self, /, axis: Any = None, keepdims: builtins.bool = False, *, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+        """The smallest element along axes, or of all: `hm.min`, values alone also by `dim=`."""
     def aminmax(self, *, axis: Any = None, keepdims: builtins.bool = False, dim: Any = ..., keepdim: builtins.bool = ...) -> Bounds:
         """The least and the greatest element over `axis`, as (min, max)."""
     def angle(self, /) -> Tensor:
@@ -192,6 +192,8 @@ class TensorMethods:
         """x >> y, keeping the sign."""
     def bitwise_xor(self, y: _Operand, /) -> Tensor:
         """x ^ y bit by bit; of bools: exclusive or."""
+    def block_until_ready(self) -> Tensor:
+        """The tensor itself, by JAX's name: results are there when a call returns."""
     def bmm(self, y: _Operand, /) -> Tensor:
         """Matrix product; leading axes broadcast, a 1-D operand is a row on the left and a column on the right."""
     def bool(self) -> Tensor:
@@ -873,7 +875,7 @@ class TensorMethods:
         """Sums of products over pairs of axes: the last `axes` of x with the first of y, or the axes of two lists."""
     def tile(self, repetitions: Sequence[builtins.int], /) -> Tensor:
         """x repeated along each axis."""
-    def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False) -> Tensor:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False, non_blocking: builtins.bool = False) -> Tensor:
         """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when
         nothing changes."""
     def tobytes(self) -> builtins.bytes:

@@ -1,5 +1,6 @@
 """Data sets, samplers and the loader that makes batches, with PyTorch's names."""
 
+from ..core.spellings import advise as _advise
 from .dataset import Dataset, IterableDataset, Subset, TensorDataset, random_split
 from .loader import DataLoader, default_collate
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -17,3 +18,5 @@ __all__ = [
     "default_collate",
     "random_split",
 ]
+
+_advise(globals())

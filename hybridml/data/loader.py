@@ -68,6 +68,8 @@ class DataLoader:
     The order of a shuffled epoch depends only on `generator` (a seed) and on the number of the epoch; without a seed it
     is drawn from the default generator, and `hm.manual_seed` decides. `num_workers` threads fetch up to
     ``num_workers * prefetch_factor`` batches ahead; the batches and their order are the same for every number of them.
+    `pin_memory` and `persistent_workers` are PyTorch's and say nothing here: memory of the CPU is not pinned, and
+    threads start at once.
 
     `state_dict` tells where a loader is, also in the middle of an epoch, and `load_state_dict` goes on from there.
 
@@ -88,6 +90,9 @@ class DataLoader:
         drop_last: bool = False,
         prefetch_factor: int = 2,
         generator: Seed = None,
+        *,
+        pin_memory: bool = False,
+        persistent_workers: bool = False,
     ) -> None:
         if num_workers < 0 or prefetch_factor < 1:
             raise ArgumentError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +47,13 @@ def _name(node: Node) -> str:
     return f"<{name}>" if name else "<function>"
 
 
+def _option(name: str, ours: int, numpys: int) -> int:
+    """NumPy's print option where it was set; `ours` in place of its default value."""
+    options: Mapping[str, Any] = np.get_printoptions()
+    found: int = options[name]
+    return ours if found == numpys else found
+
+
 def text(t: Tensor) -> str:
     """`Tensor([1., 2.], requires_grad=True)`; the dtype is left out where a literal would have it."""
     leaf = ", requires_grad=True" if t._node is not None and not is_node(t._node) else ""
@@ -59,12 +67,13 @@ def text(t: Tensor) -> str:
         array = array if known is None else known
     if type(array) is not np.ndarray:
         return f"Tensor(traced, shape={t.shape}, dtype={t.dtype.name})"
+    precision, threshold = _option("precision", 4, 8), _option("threshold", 200, 1000)
     body = np.array2string(
-        array, separator=", ", prefix="Tensor(", precision=4, floatmode="maxprec_equal", threshold=200
+        array, separator=", ", prefix="Tensor(", precision=precision, floatmode="maxprec_equal", threshold=threshold
     )
     shown = (dtypes.default_float(), dtypes.int64, dtypes.bool_)
     dtype = "" if t.dtype in shown and t.numel() else f", dtype={t.dtype.name}"
-    shape = f", shape={t.shape}" if array.size > 200 or not array.size else ""
+    shape = f", shape={t.shape}" if array.size > threshold or not array.size else ""
     device = f", device={t.device.type!r}" if type(t).home is not None else ""
     return f"Tensor({body}{shape}{dtype}{device}{tape}"
 

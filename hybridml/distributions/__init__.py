@@ -11,6 +11,7 @@ vectors.py       Dirichlet, multivariate normal
 divergence.py    the table of divergences
 """
 
+from ..core.spellings import advise as _advise
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform
 from .discrete import Bernoulli, Categorical, Poisson
 from .distribution import Distribution
@@ -21,3 +22,5 @@ __all__ = [
     "Bernoulli", "Beta", "Categorical", "Dirichlet", "Distribution", "Exponential", "Gamma", "Laplace",
     "MultivariateNormal", "Normal", "Poisson", "Uniform", "kl_divergence", "register_kl",
 ]  # fmt: skip
+
+_advise(globals())

@@ -6,6 +6,7 @@ None of these is an operation of its own: they trace, differentiate (to any orde
 from types import ModuleType as _Module
 
 from ..core.spellings import accept as _accept
+from ..core.spellings import advise as _advise
 from .activations import *
 from .adaptive import *
 from .attention import *
@@ -30,3 +31,5 @@ __all__ = sorted(
     key=lambda name: (not name.isupper(), name[0].islower(), name),
 )
 _accept(globals(), __all__)
+
+_advise(globals())

@@ -7,7 +7,7 @@ batches and complex matrices too. What LAPACK refuses, as a singular matrix that
 
 from hybridml_compiler.errors import LinAlgError
 
-from ..core.spellings import accept
+from ..core.spellings import accept, advise
 from .factored import (
     LUFactors,
     TriangularResult,
@@ -50,3 +50,5 @@ __all__ = [
 ]  # fmt: skip
 
 accept(globals(), __all__)
+
+advise(globals())

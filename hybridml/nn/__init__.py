@@ -2,6 +2,7 @@
 
 from types import ModuleType as _Module
 
+from ..core.spellings import advise as _advise
 from . import functional as functional
 from . import init as init
 from . import quantized as quantized
@@ -37,3 +38,5 @@ __all__ = sorted(
 for _public in list(globals().values()):
     if isinstance(_public, type):
         _own_init(_public)
+
+_advise(globals())

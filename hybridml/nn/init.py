@@ -8,8 +8,9 @@ from typing import Literal
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from .. import random
+from .. import linalg, random
 from ..core.context import no_grad, placed
+from ..core.spellings import advise
 from ..core.tensor import Tensor
 
 Mode = Literal["fan_in", "fan_out"]
@@ -164,6 +165,22 @@ def kaiming_normal_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonline
     return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity))
 
 
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Fills a weight (out, ...) with orthonormal rows, or columns if there are fewer, times `gain`, and returns it.
+
+    In place (Saxe et al. 2013). Axes after the first count as one. Raises ShapeError for fewer than two axes.
+
+    >>> w = orthogonal_(hm.empty((2, 3)))
+    >>> bool(hm.allclose(w @ w.T, hm.eye(2), atol=1e-6))
+    True
+    """
+    fans(tensor)  # checks the shape
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    q, r = linalg.qr(random.normal((max(rows, columns), min(rows, columns)), dtype=tensor.dtype))
+    q = q * xp.sign(linalg.diagonal(r))  # then every orthonormal matrix is as likely
+    return _fill(tensor, (gain * (q if rows >= columns else q.T)).reshape(tensor.shape))
+
+
 def _kaiming_std(tensor: Tensor, a: float, mode: Mode, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ArgumentError(f"kaiming: mode must be 'fan_in' or 'fan_out', got {mode!r}")
@@ -174,3 +191,6 @@ def _fill(tensor: Tensor, values: Tensor) -> Tensor:
     with no_grad():
         tensor.copy_(values)
     return tensor
+
+
+advise(globals())

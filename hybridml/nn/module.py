@@ -285,11 +285,12 @@ class Module:
         """Drops every gradient, or with `set_to_none=False` fills it with zeros."""
         drop_gradients(self.parameters(), set_to_none)
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> Self:
         """``to(dtype)``, ``to(device)``, ``to(device, dtype)``: convert floating parameters and buffers, move all.
 
         They stay the same tensors: optimizers keep them, and a weight that two modules share stays shared. A dtype that
-        is not floating is a DTypeError, a device that is not there an ArgumentError.
+        is not floating is a DTypeError, a device that is not there an ArgumentError. `non_blocking` is PyTorch's
+        and says nothing here.
 
         >>> hm.nn.Linear(2, 2).to(hm.bfloat16).weight.dtype.name
         'bfloat16'

@@ -10,6 +10,7 @@ from hybridml_compiler.errors import GradientError, ShapeError
 from .. import arrays as xp
 from ..core.context import no_grad
 from ..core.precision import wide
+from ..core.spellings import advise
 from ..core.tensor import Tensor
 from .parameter import commit
 from .reparametrized import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
@@ -111,3 +112,6 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
         return xp.sqrt(xp.stack([square.sum() for square in squares]).sum())
     powers = [(xp.abs(grad) ** norm_type).sum() for grad in grads]
     return xp.stack(powers).sum() ** (1 / norm_type)
+
+
+advise(globals())

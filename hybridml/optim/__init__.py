@@ -4,6 +4,7 @@ What changes from step to step (rates, step counts, betas) is held in tensors: a
 for it.
 """
 
+from ..core.spellings import advise as _advise
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from . import schedulers as lr_scheduler
 from .adam import Adam, AdamW
@@ -18,6 +19,7 @@ from .schedulers import (
     LRScheduler,
     MultiStepLR,
     OneCycleLR,
+    SequentialLR,
     StepLR,
 )
 from .sgd import SGD
@@ -36,8 +38,11 @@ __all__ = [
     "Optimizer",
     "ParameterGroup",
     "RMSprop",
+    "SequentialLR",
     "StepLR",
     "clip_grad_norm_",
     "clip_grad_value_",
     "lr_scheduler",
 ]
+
+_advise(globals())

@@ -21,9 +21,10 @@ class Adam(Optimizer):
 
     Both means are corrected for their start at zero. `params` are tensors, (name, tensor) pairs or groups, dicts with
     "params"; `betas` are the weights of the two running means. `weight_decay` adds ``weight_decay * p`` to the
-    gradient, `amsgrad` divides by the largest second moment so far (Reddi et al. 2018), `maximize` ascends. Raises
-    ArgumentError for no parameters, computed ones, one given twice or negative settings, or a beta of 1 or more,
-    TypeError for parameters that are not float tensors.
+    gradient, `amsgrad` divides by the largest second moment so far (Reddi et al. 2018), `maximize` ascends.
+    `foreach` and `fused` choose among PyTorch's implementations and say nothing here. Raises ArgumentError for no
+    parameters, computed ones, one given twice or negative settings, or a beta of 1 or more, TypeError for parameters
+    that are not float tensors.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -45,6 +46,8 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
@@ -116,5 +119,7 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

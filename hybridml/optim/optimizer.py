@@ -26,7 +26,9 @@ class Optimizer:
     """Base class of the optimizers: subclasses name their numbers and state, and write `update`.
 
     State is made when a parameter is added, not at its first step: a traced step then finds it as captured tensors.
-    ``state_dict()`` has PyTorch's structure: the state of parameter k under ``["state"][k]``. Raises ArgumentError and
+    ``state_dict()`` has PyTorch's structure: the state of parameter k under ``["state"][k]``. A subclass that writes
+    `step` itself, as PyTorch's do, finds Python numbers in its groups and keeps what it likes in
+    ``self.state[parameter]``. Raises ArgumentError and
     TypeError for parameters that cannot be trained, NotImplementedError without `update`.
 
     >>> class Plain(Optimizer):
@@ -46,8 +48,9 @@ class Optimizer:
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)
+        self.numbers = () if self._by_hand else tuple(name for name in self.numbers if name in self.defaults)
         self.param_groups: list[ParameterGroup] = []
-        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self.state: dict[Tensor, dict[str, Any]] = {}
         self._steps: list[Tensor] = []  # a group: steps taken by each parameter, float64
         found: list[Any] = [params] if isinstance(params, Tensor) else list(params)
         if not found:
@@ -173,7 +176,8 @@ class Optimizer:
         for group, steps in zip(self.param_groups, self._steps, strict=True):
             first = len(state)
             for k, parameter in enumerate(group["params"]):
-                state[first + k] = {"step": steps[k].clone(), **self.state[parameter]}
+                counts = {} if self._by_hand else {"step": steps[k].clone()}
+                state[first + k] = {**counts, **self.state[parameter]}
             numbers = list(range(first, len(state)))
             groups.append({**group.values_as_python(), "params": numbers})
         return {"state": state, "param_groups": groups}
@@ -189,10 +193,14 @@ class Optimizer:
                 f"{type(self).__name__}.load_state_dict: the groups hold {sizes} parameters, the state is for {given}"
             )
         writes: list[tuple[Tensor, Any]] = []
+        kept: dict[Tensor, dict[str, Any]] = {}
         for group, steps, saved in zip(self.param_groups, self._steps, groups, strict=True):
             counts = np.zeros(len(saved["params"]))
             for k, (parameter, key) in enumerate(zip(group["params"], saved["params"], strict=True)):
                 entry = dict(state.get(key, state.get(str(key), {})))
+                if self._by_hand:
+                    kept[parameter] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in entry.items()}
+                    continue
                 counts[k] = float(entry.pop("step", 0) or 0)
                 for name, value in entry.items():
                     tensor = xp.asarray(value)
@@ -206,6 +214,7 @@ class Optimizer:
             writes.append((steps, xp.asarray(counts)))
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({key: value for key, value in saved.items() if key in self.defaults})
+        self.state |= kept
         with no_grad():
             commit(writes)
         attributes_changed()
@@ -218,6 +227,11 @@ class Optimizer:
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _by_hand(self) -> bool:
+        """Whether the subclass writes `step`, and makes its state there."""
+        return type(self).step is not Optimizer.step
 
     def _check(self, settings: Mapping[str, Any]) -> None:
         """Raises an error for settings that can only be a mistake."""

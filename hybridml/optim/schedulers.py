@@ -17,6 +17,7 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from ..core.context import no_grad
+from ..core.spellings import advise
 from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
 from ..nn.parameter import commit
@@ -43,7 +44,9 @@ class LRScheduler:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(self).__name__}: needs an Optimizer, got {type(optimizer).__name__}")
         self.optimizer = optimizer
-        self.base_lrs = [float(group["lr"]) for group in optimizer.param_groups]
+        for group in optimizer.param_groups:  # of several schedules the first one finds it
+            group.setdefault("initial_lr", float(group["lr"]))
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self._epoch = adopt(np.zeros(()))  # float64, as the learning rates
         self._write(self._epoch)
 
@@ -92,6 +95,9 @@ class LRScheduler:
             writes = [(self._epoch, epoch)]
             for number, (group, base) in enumerate(zip(self.optimizer.param_groups, self.base_lrs, strict=True)):
                 rate = self.rate(base, epoch, number)
+                if not isinstance(group["lr"], Tensor):  # of an optimizer that writes `step` itself
+                    group["lr"] = float(rate)
+                    continue
                 value = rate if isinstance(rate, Tensor) else xp.asarray(rate, dtype=xp.float64)
                 writes.append((group["lr"], xp.astype(value, group["lr"].dtype)))
             commit(writes)
@@ -240,12 +246,44 @@ class LambdaLR(LRScheduler):
         return base * self.lr_lambdas[group](int(epoch))
 
 
+class SequentialLR(LRScheduler):
+    """Learning rate of one schedule after the other: of the next one from each of `milestones` on, as its epoch 0.
+
+    Raises ArgumentError unless there is one milestone fewer than `schedulers`, TypeError for an `optimizer` that is
+    none.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> warm, decay = LinearLR(opt, 0.5, total_iters=2), ExponentialLR(opt, gamma=0.5)
+    >>> schedule, rates = SequentialLR(opt, [warm, decay], milestones=[2]), []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.75, 1.0, 0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int]) -> None:
+        if len(milestones) != len(schedulers) - 1:
+            raise ArgumentError(
+                f"SequentialLR: {len(schedulers)} schedules need {len(schedulers) - 1} milestones, got {milestones}"
+            )
+        self.milestones, self._schedulers = list(milestones), list(schedulers)
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor | float:
+        first, *later = self._schedulers
+        found = first.rate(base, epoch, group)
+        for at, schedule in zip(self.milestones, later, strict=True):
+            found = xp.where(epoch >= at, schedule.rate(base, xp.maximum(epoch - at, 0.0), group), found)
+        return found
+
+
 class OneCycleLR(LRScheduler):
     """Learning rate up to `max_lr` in the first `pct_start` of the steps, then down, along cosines.
 
     It starts at ``max_lr / div_factor`` and ends at that over `final_div_factor`; unlike in PyTorch the momentum is
-    not changed. Source: Smith and Topin 2017. Raises ArgumentError unless ``total_steps > 1`` and
-    ``0 < pct_start < 1``.
+    not changed. The steps are `total_steps`, or `steps_per_epoch` in each of `epochs`. Source: Smith and Topin
+    2017. Raises ArgumentError unless ``total_steps > 1`` and ``0 < pct_start < 1``.
 
     >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
     >>> schedule = OneCycleLR(opt, max_lr=1.0, total_steps=10, pct_start=0.4)
@@ -259,11 +297,16 @@ class OneCycleLR(LRScheduler):
         self,
         optimizer: Optimizer,
         max_lr: float,
-        total_steps: int,
+        total_steps: int | None = None,
         pct_start: float = 0.3,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
+        *,
+        epochs: int = 0,
+        steps_per_epoch: int = 0,
     ) -> None:
+        if total_steps is None:
+            total_steps = epochs * steps_per_epoch
         if total_steps < 2 or not 0 < pct_start < 1:
             raise ArgumentError(f"OneCycleLR: needs total_steps > 1, 0 < pct_start < 1, got {total_steps}, {pct_start}")
         self.max_lr, self.total_steps, self.pct_start = max_lr, total_steps, pct_start
@@ -280,3 +323,6 @@ class OneCycleLR(LRScheduler):
 
 def _cosine(start: float, end: float, share: Tensor) -> Tensor:
     return end + (start - end) * 0.5 * (xp.cos(share * math.pi) + 1)
+
+
+advise(globals())

@@ -19,7 +19,8 @@ class SGD(Optimizer):
     """Stochastic gradient descent ``v = momentum v + (1 - dampening) g; p -= lr v`` (Sutskever et al. 2013).
 
     At a parameter's first step v = g. `weight_decay` adds ``weight_decay * p`` to the gradient, `nesterov` steps along
-    ``g + momentum v``, `maximize` ascends. Raises ArgumentError for no parameters, computed ones, one given twice or
+    ``g + momentum v``, `maximize` ascends; `foreach` and `fused` choose among PyTorch's implementations and say
+    nothing here. Raises ArgumentError for no parameters, computed ones, one given twice or
     negative settings, or `nesterov` without momentum or with dampening, TypeError for parameters that are not float
     tensors.
 
@@ -42,6 +43,8 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ArgumentError("SGD: nesterov needs momentum > 0 and dampening = 0")

@@ -13,6 +13,7 @@ counts.py          Bernoulli, Poisson, binomial, geometric
 choices.py         integers, categories, permutations
 """
 
+from ..core.spellings import advise as _advise
 from .choices import categorical, choice, integers, multinomial, permutation, randint, randperm, shuffle
 from .continuous import (
     cauchy,
@@ -34,15 +35,19 @@ from .continuous import (
     uniform,
     weibull,
 )
+from .continuous import rand as random
 from .counts import bernoulli, binomial, geometric, poisson
 from .gammas import beta, chi2, dirichlet, gamma, student_t
-from .generator import Generator, bits, default_generator, manual_seed
+from .generator import Generator, bits, default_generator, default_rng, manual_seed
 from .generator import manual_seed as seed
 
 __all__ = [
     "Generator", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chi2", "choice",
-    "default_generator", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers", "laplace",
-    "logistic", "lognormal", "manual_seed", "multinomial", "multivariate_normal", "normal", "pareto", "permutation",
-    "poisson", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "rayleigh", "seed", "shuffle",
-    "standard_normal", "student_t", "truncated_normal", "uniform", "weibull",
+    "default_generator", "default_rng", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers",
+    "laplace", "logistic", "lognormal", "manual_seed", "multinomial", "multivariate_normal", "normal", "pareto",
+    "permutation", "poisson", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "rayleigh",
+    "seed", "shuffle", "standard_normal", "student_t", "truncated_normal", "uniform", "weibull",
 ]  # fmt: skip
+
+Generator.random = Generator.rand  # type: ignore[attr-defined]  # NumPy's name
+_advise(globals())

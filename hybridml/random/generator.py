@@ -149,6 +149,15 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
+def default_rng(seed: int | None = None) -> Generator:
+    """Generator of `seed`, by NumPy's name; without one of a seed drawn from the default generator.
+
+    >>> hm.random.default_rng(7)
+    Generator(state=[7, 0])
+    """
+    return default_generator.spawn(1)[0] if seed is None else Generator(seed)
+
+
 def bits(shape: Any, *, generator: Generator | None = None) -> Tensor:
     """Random bits as uint32 numbers of `shape`, 32 random bits each.
 

@@ -94,7 +94,8 @@ class TracedFunction(Introspection, Generic[P, R]):
         if backend not in BACKENDS:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
         if not callable(fn):
-            raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
+            also = "; the sum of a diagonal is hm.linalg.trace(x)" if hasattr(fn, "__array__") else ""
+            raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}{also}")
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise ArgumentError(
                 f"trace: {getattr(fn, '__name__', 'this')} is a generator function, which runs between the steps of "
@@ -461,12 +462,13 @@ class TracedFunction(Introspection, Generic[P, R]):
             )
 
     def _note(self, reason: str) -> None:
-        """Adds one line to `retraces`, and to the log."""
+        """Adds one line to `retraces`, and to the log, where functions of the library are no news."""
         if len(self._retraces) < MOST_PROGRAMS:
             self._retraces.append(f"{self._name} retraced: {reason}")
         import logging  # 2 ms
 
-        logging.getLogger("hybridml").info("%s retraced: %s", self._name, reason)
+        level = logging.DEBUG if self._silent else logging.INFO
+        logging.getLogger("hybridml").log(level, "%s retraced: %s", self._name, reason)
 
     def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""

@@ -81,8 +81,6 @@ ALIASES: dict[str, str] = {
     "gt": "greater",
     "ge": "greater_equal",
     "clamp": "clip",
-    "amax": "max",
-    "amin": "min",
     "fix": "trunc",
     "rint": "round",
     "permute": "permute_dims",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
 import inspect
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.core.spellings import OTHER_NAMES, accepted, pytorchs
+from hybridml.interop.pytorch.hints import HINTS, OF_MODULE
 
 X = np.array([[3.0, 1.0, 2.0], [4.0, 6.0, 5.0]], np.float32)
 
@@ -92,6 +96,10 @@ SAME: list[tuple[str, str]] = [
     ("hm.addcmul(x, x, x, value=2)", "x + 2 * x * x"),
     ("hm.compile(lambda a: a * 2)(x)", "x * 2"),
     ("hm.jit(lambda a: a * 2)(x)", "x * 2"),
+    ("hm.amax(x, dim=1)", "x.max(axis=1)"),
+    ("x.amin(dim=(0, 1), keepdim=True)", "x.min(axis=(0, 1), keepdims=True)"),
+    ("x.to('cpu', non_blocking=True)", "x"),
+    ("x.block_until_ready() * 2", "x * 2"),
 ]
 VALUES: list[tuple[str, Any]] = [
     ("x.size()", (2, 3)),
@@ -120,6 +128,14 @@ VALUES: list[tuple[str, Any]] = [
     ("hm.random.uniform(-1.0, 1.0, size=(4,)).shape", (4,)),
     ("hm.random.uniform((4,), -1.0, 1.0).shape", (4,)),
     ("(x * 2).grad_fn is None", True),
+    ("isinstance(x, hm.Array)", True),
+    ("f'{x.sum()} {x[0, 0]:.2f} {x[0]}'", "21.0 3.00 Tensor([3., 1., 2.])"),
+    ("f'{hm.tensor(3)} {hm.tensor(True)}'", "3 True"),
+    ("hm.geomspace(1, 100, 3).tolist()", [1.0, 10.0, 100.0]),
+    ("hm.random.default_rng(5).random((2, 3)).tolist() == hm.Generator(5).rand(2, 3).tolist()", True),
+    ("hm.random.default_rng().get_state().tolist() == hm.random.default_rng().get_state().tolist()", False),
+    ("hm.nn.Linear(3, 2).to('cpu', non_blocking=True).in_features", 3),
+    ("len(hm.data.DataLoader(hm.data.TensorDataset(x), pin_memory=True, persistent_workers=False))", 2),
 ]
 MADE = (
     "arange(3.0", "linspace(0, 1, 3", "logspace(0, 1, 3", "eye(3", "full((2,), 1.0", "ones(3", "zeros(3", "empty(3",
@@ -179,6 +195,13 @@ ERRORS = [
     ("hm.FloatTensor([1.0])", AttributeError, "hm.tensor"),
     ("hm.random.normal(loc=0.0, scale=-1.0, size=(3,))", hm.ArgumentError, "std must be 0 or more"),
     ("x.narrow(0, 1, 5)", hm.ArgumentError, "narrow"),
+    ("hm.nn.Liner(3, 4)", AttributeError, "module 'hybridml.nn' has no attribute 'Liner'; did you mean 'Linear'"),
+    ("hm.nn.gelu(x)", AttributeError, "write hm.nn.functional.gelu"),
+    ("hm.optim.lr_scheduler.StepLr", AttributeError, "did you mean 'StepLR'"),
+    ("x.max(1).indices", AttributeError, r"x.max\(dim=1\)"),
+    ("hm.cuda.amp", AttributeError, "hm.cuda has no attribute 'amp'; write"),
+    ("hm.trace(x)", hm.ArgumentError, "got Tensor; the sum of a diagonal is hm.linalg.trace"),
+    ("hm.set_printoptions(profile='long')", hm.ArgumentError, "profile must be one of"),
     ("x[None].t()", hm.ArgumentError, "at most two axes"),
 ]  # fmt: skip
 
@@ -242,3 +265,44 @@ def test_functions_take_the_other_names_of_their_parameters(name: str) -> None:
 
 def test_what_has_pytorchs_manner_is_what_takes_dim() -> None:
     assert all("dim" in accepted(getattr(hm, name)) or "alpha" in accepted(getattr(hm, name)) for name in pytorchs)
+
+
+@pytest.mark.parametrize("module", ["hm", *OF_MODULE])
+def test_advice_is_for_names_that_are_not_there(module: str) -> None:
+    hints = OF_MODULE.get(module, HINTS)
+    owner: Any = importlib.import_module(module) if module.startswith("hybridml") else evaluate(module, hm.tensor(X))
+    for name, advice in hints.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; {re.escape(advice)}"):
+            getattr(owner, name)
+
+
+def test_hardware_is_copied_as_other_objects() -> None:
+    assert repr(copy.deepcopy(hm.cuda)) == repr(pickle.loads(pickle.dumps(hm.cuda))) == "<hm.cuda: not available>"
+
+
+def test_print_options_have_both_libraries_names() -> None:
+    try:
+        hm.set_printoptions(precision=2, sci_mode=False)
+        assert repr(hm.tensor([1.23456, 1e-6])) == "Tensor([1.23, 0.00])"
+        hm.set_printoptions(profile="short", threshold=2)
+        assert repr(hm.arange(9)) == "Tensor([0, 1, ..., 7, 8], shape=(9,))"
+    finally:
+        hm.set_printoptions(profile="default", suppress=False)
+
+
+def test_a_number_is_text_in_both_styles() -> None:
+    def text(x: hm.Tensor) -> str:
+        return f"{x.sum()} {x.mean():.3f}"
+
+    traced = hm.trace(text)
+    for scale in (1.0, 2.0, 3.0):
+        x = hm.tensor(X) * scale
+        assert traced(x) == text(x) == f"{21.0 * scale} {3.5 * scale:.3f}"
+
+
+def test_gradients_take_all_of_pytorchs_arguments() -> None:
+    x = hm.tensor(X, requires_grad=True)
+    (found,) = hm.autograd.grad(
+        outputs=x * x, inputs=x, grad_outputs=hm.ones_like(x), create_graph=True, retain_graph=True, only_inputs=True
+    )
+    np.testing.assert_array_equal(found.detach().numpy(), 2 * X)

@@ -253,6 +253,15 @@ def test_mistakes_are_named() -> None:
         nn.Embedding(4, 2)(hm.ones((3,)))
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 3), (2, 2, 2, 2)])
+def test_orthogonal_weights(shape: tuple[int, ...]) -> None:
+    w = nn.init.orthogonal_(hm.empty(shape), gain=2.0).numpy().reshape(shape[0], -1)
+    product = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
+    np.testing.assert_allclose(product, 4 * np.eye(min(w.shape)), atol=1e-5)
+    with pytest.raises(hm.ShapeError, match="at least 2 axes"):
+        nn.init.orthogonal_(hm.empty((3,)))
+
+
 @pytest.mark.parametrize(
     ("fill", "low", "high", "std"),
     [

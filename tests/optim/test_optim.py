@@ -319,4 +319,6 @@ def test_the_repr_of_a_schedule_has_its_settings_and_its_rate() -> None:
     schedule = hm.optim.StepLR(hm.optim.SGD([hm.ones((1,))], lr=1.0), step_size=1, gamma=0.5)
     schedule.step()
     assert repr(schedule) == "StepLR(step_size=1, gamma=0.5, epoch=1, lr=0.5)"
-    assert repr(hm.optim.LambdaLR(schedule.optimizer, lambda epoch: 1.0)) == "LambdaLR(epoch=0, lr=0.5)"
+    assert (
+        repr(hm.optim.LambdaLR(schedule.optimizer, lambda epoch: 1.0)) == "LambdaLR(epoch=0, lr=1)"
+    )  # of the first rate

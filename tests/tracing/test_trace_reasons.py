@@ -10,6 +10,7 @@ from unittest import TestCase
 import pytest
 
 import hybridml as hm
+from hybridml.tracing.function import TracedFunction
 
 RATE, RATES = 3, contextvars.ContextVar[int]("rates")
 
@@ -125,3 +126,12 @@ def test_a_value_that_makes_program_after_program_is_reported_once(trace: Any) -
             model.steps = k
             assert model(x).item() == 2.0 * k
     assert len(found) == 1
+
+
+def test_functions_of_the_library_are_no_news() -> None:
+    """A program that logs at INFO has no lines about functions inside of ours."""
+    f = TracedFunction(lambda x: x * 2, silent=True)
+    with TestCase().assertNoLogs("hybridml", logging.INFO), TestCase().assertLogs("hybridml", logging.DEBUG) as found:
+        f(hm.ones((2,)))
+        f(hm.ones((2, 2)))
+    assert [record.getMessage() for record in found.records] == list(f.retraces) != []

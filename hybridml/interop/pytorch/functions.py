@@ -16,11 +16,14 @@ from hybridml_compiler.errors import ArgumentError
 
 from ... import arrays as xp
 from ... import random
+from ...core import ops
 from ...core.context import no_grad
+from ...core.spellings import accepts_other_names
 from ...core.tensor import Tensor
 
 SAME: dict[str, Any] = {
-    "Size": tuple, "array": xp.tensor, "around": xp.round, "as_tensor": xp.asarray, "ascontiguousarray": xp.asarray,
+    "Array": Tensor, "Size": tuple, "array": xp.tensor, "around": xp.round, "as_tensor": xp.asarray,
+    "ascontiguousarray": xp.asarray,
     "bernoulli": random.bernoulli, "broadcast_tensors": xp.broadcast_arrays, "cdouble": dtypes.complex128,
     "cfloat": dtypes.complex64, "conjugate": xp.conj, "degrees": xp.rad2deg, "double": dtypes.float64,
     "dtype": np.dtype, "float": dtypes.float32, "half": dtypes.float16, "identity": xp.eye, "inference_mode": no_grad,
@@ -63,6 +66,26 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
     [4.0, 4.0]
     """
     return xp.addmm(input, mat, vec, beta=beta, alpha=alpha)
+
+
+def amax(x: Tensor, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest element along axes, or of all: `hm.max`, values alone also by `dim=`.
+
+    >>> import hybridml as hm
+    >>> hm.amax(hm.tensor([[1.0, 3.0], [2.0, 0.0]]), dim=1).tolist()
+    [3.0, 2.0]
+    """
+    return ops.max(x, axis=axis, keepdims=keepdims)
+
+
+def amin(x: Tensor, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest element along axes, or of all: `hm.min`, values alone also by `dim=`.
+
+    >>> import hybridml as hm
+    >>> hm.amin(hm.tensor([[1.0, 3.0], [2.0, 0.0]]), dim=1).tolist()
+    [1.0, 0.0]
+    """
+    return ops.min(x, axis=axis, keepdims=keepdims)
 
 
 def clamp_max(input: Tensor, max: Any) -> Tensor:
@@ -141,6 +164,16 @@ def inverse(input: Tensor) -> Tensor:
     [[0.5, 0.0], [0.0, 0.5]]
     """
     return _face().linalg.inv(input)
+
+
+def geomspace(start: float, stop: float, num: int = 50, *, dtype: Any = None) -> Tensor:
+    """`num` numbers from `start` to `stop`, each the same multiple of the one before. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.geomspace(1, 8, 4).tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    return xp.asarray(np.geomspace(start, stop, num), dtype=xp.get_default_dtype() if dtype is None else dtype)
 
 
 def is_complex(input: Tensor) -> bool:
@@ -265,6 +298,28 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Te
     return xp.repeat(input, repeats, axis=dim)
 
 
+def set_printoptions(*, sci_mode: bool | None = None, profile: str | None = None, **options: Any) -> None:
+    """Sets how tensors and NumPy's arrays are shown: by NumPy's names, as `precision` and `threshold`.
+
+    PyTorch's `sci_mode=False` is `suppress=True`, its `profile` is "default", "short" or "full".
+
+    >>> import hybridml as hm
+    >>> hm.set_printoptions(precision=2)
+    >>> hm.tensor([1.23456])
+    Tensor([1.23])
+    >>> hm.set_printoptions(profile="default")
+    """
+    profiles = {"default": (8, 1000, 3), "full": (8, sys.maxsize, 3), "short": (2, 1000, 2)}
+    if profile is not None:
+        if profile not in profiles:
+            raise ArgumentError(f"set_printoptions: profile must be one of {[*profiles]}, got {profile!r}")
+        chosen = dict(zip(("precision", "threshold", "edgeitems"), profiles[profile], strict=True))
+        options = chosen | options
+    if sci_mode is not None:
+        options["suppress"] = not sci_mode
+    np.set_printoptions(**options)
+
+
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; a vector or a number as it is. ArgumentError for more axes.
 
@@ -298,8 +353,10 @@ def view_as_real(input: Tensor) -> Tensor:
 
 
 _FUNCTIONS: Sequence[Callable[..., Any]] = (
-    addcdiv, addcmul, addmv, clamp_max, clamp_min, clone, compile, detach, flatten, inverse, is_complex,
-    is_floating_point, is_tensor, jit, logdet, matrix_power, narrow, norm, numel, randint_like, repeat_interleave, t,
-    view_as_complex, view_as_real,
+    addcdiv, addcmul, addmv, amax, amin, clamp_max, clamp_min, clone, compile, detach, flatten, geomspace, inverse,
+    is_complex, is_floating_point, is_tensor, jit, logdet, matrix_power, narrow, norm, numel, randint_like,
+    repeat_interleave, set_printoptions, t, view_as_complex, view_as_real,
 )  # fmt: skip
 names: dict[str, Any] = SAME | {fn.__name__: fn for fn in _FUNCTIONS}
+for _fn in (amax, amin):
+    accepts_other_names(_fn)

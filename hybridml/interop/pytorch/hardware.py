@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.spellings import advice, no_attribute
+
 
 class Hardware:
     """A kind of device that PyTorch's programs ask for and that is not here."""
@@ -18,6 +20,12 @@ class Hardware:
 
     def __repr__(self) -> str:
         return f"<hm.{self._name}: not available>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name[0] == "_":  # asked by copies and pickles, before there is a `_name`
+            raise AttributeError(name)
+        owner = f"hm.{self._name}"
+        raise AttributeError(no_attribute(owner, name, dir(self), advice.get(owner, {})))
 
     def is_available(self) -> bool:
         """Whether there is such a device: False."""

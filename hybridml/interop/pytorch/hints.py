@@ -1,5 +1,11 @@
 """Advice in place of names that other libraries have and hybridml has not: what to write instead."""
 
+from ...core.spellings import advice
+
+_ORDER = "memory keeps the order of the operands: leave memory_format out"
+_NUMPY = "NumPy's own takes tensors: import numpy, and write numpy.{}"
+_ITS_OWN = "{} is a part of NumPy: import numpy, and write hm.asarray(numpy.{})"
+
 HINTS: dict[str, str] = {
     "FloatTensor": "write hm.tensor(data, dtype=hm.float32)",
     "LongTensor": "write hm.tensor(data, dtype=hm.int64)",
@@ -22,11 +28,48 @@ HINTS: dict[str, str] = {
     "rsub": "write y - x",
     "script": "write hm.trace(f)",
     "seed": "write hm.manual_seed(seed)",
-    "set_printoptions": "write np.set_printoptions, which tensors follow",
     "set_rng_state": "write hm.random.default_generator.set_state(state)",
     "sparse": "tensors are dense",
     "use_deterministic_algorithms": "write hm.use_deterministic(True)",
     "vectorize": "functions broadcast as they are; write hm.map for others",
+    "amp": "write x.astype(hm.bfloat16), or model.to(hm.bfloat16)",
+    "autocast": "write x.astype(hm.bfloat16), or model.to(hm.bfloat16)",
+    "array2string": _NUMPY.format("array2string"),
+    "array_str": _NUMPY.format("array_str"),
+    "channels_last": _ORDER,
+    "contiguous_format": _ORDER,
+    "preserve_format": _ORDER,
+    "fromiter": _ITS_OWN.format("fromiter", "fromiter(found, dtype)"),
+    "ndim": "write x.ndim",
+    "shape": "write x.shape",
+    "c_": "write hm.column_stack(arrays)",
+    "config": "write hm.set_default_dtype(hm.float64) for JAX's jax_enable_x64",
+    "custom_jvp": "write a class of hm.autograd.Function",
+    "custom_vjp": "write a class of hm.autograd.Function",
+    "debug": "print and f-strings work in traced functions as they are",
+    "devices": "tensors are on the CPU; x.device is it",
+    "disable_jit": "write with hm.eager():",
+    "errstate": "there is nothing to silence: division by zero gives inf and nan without a warning",
+    "eval_shape": "write f(x).shape, or hm.summary(model, x)",
+    "func": "hm.grad, hm.value_and_grad, hm.vjp and hm.jvp are functions of hybridml itself",
+    "hessian": "write rows of hm.autograd.grad of a gradient with create_graph=True",
+    "ix_": "write x[rows][:, columns]",
+    "jacfwd": "write hm.stack of hm.jvp(f, (x,), (row,))[1] over the rows of hm.eye(n)",
+    "jacobian": "write rows of hm.vjp",
+    "jacrev": "write rows of hm.vjp",
+    "loadtxt": _ITS_OWN.format("loadtxt", "loadtxt(file)"),
+    "make_jaxpr": "write hm.trace(f), call it and read its .ir",
+    "mgrid": "write hm.meshgrid(hm.arange(n), hm.arange(m), indexing='ij')",
+    "ogrid": "write hm.meshgrid(hm.arange(n), hm.arange(m), indexing='ij')",
+    "piecewise": "write hm.where or hm.select",
+    "r_": "write hm.concat([hm.arange(1, 3), x])",
+    "savetxt": _NUMPY.format("savetxt"),
+    "savez": _NUMPY.format("savez") + ", or hm.save(dict_of_tensors, path)",
+    "savez_compressed": _NUMPY.format("savez_compressed"),
+    "scipy": "hm.linalg, hm.special, hm.signal and hm.fft have these functions; hm.distributions the densities",
+    "stop_gradient": "write x.detach()",
+    "tree": "write hm.tree_map(f, tree) and hm.tree_leaves(tree)",
+    "tree_util": "write hm.tree_map(f, tree) and hm.tree_leaves(tree)",
     "vmap": "functions of hm broadcast over leading axes; write hm.map, or a leading axis",
 }
 
@@ -34,8 +77,10 @@ OF_TENSOR: dict[str, str] = {
     "apply_": "write x.copy_(f(x))",
     "base": "write x.numpy().base",
     "cuda": "devices are those of hm.device: x.to('cuda') where there is one",
+    "devices": "write x.device",
     "detach_": "write x = x.detach()",
     "flags": "write x.numpy().flags",
+    "indices": "the result by axis= or by position is NumPy's, values alone; write x.max(dim=1) for both",
     "is_sparse": "tensors are dense",
     "map_": "write x.copy_(f(x, y))",
     "pin_memory": "the memory of the CPU needs no pinning here",
@@ -45,4 +90,40 @@ OF_TENSOR: dict[str, str] = {
     "t_": "write x = x.t()",
     "transpose_": "write x = x.transpose(a, b)",
     "unsqueeze_": "write x = x.unsqueeze(dim)",
+    "values": "the result by axis= or by position is NumPy's, values alone; write x.max(dim=1) for both",
 }
+
+_KEY = "generators count their draws: write hm.manual_seed(seed) and no key, or hm.Generator(seed).normal(shape)"
+_PACKED = "write tensors padded to one length, with a mask of the steps that are there"
+_RATE = "write hm.optim.LRScheduler with a method rate(base, epoch, group), or opt.lr = number"
+
+_ACTIVATIONS = (
+    "celu", "elu", "gelu", "glu", "leaky_relu", "log_softmax", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu",
+    "softmax", "softplus",
+)  # fmt: skip
+
+# By module.
+OF_MODULE: dict[str, dict[str, str]] = {
+    "hybridml.autograd": {
+        "functional": "hm.vjp, hm.jvp and hm.grad are functions of hybridml itself",
+        "Variable": HINTS["Variable"],
+    },
+    "hm.cuda": {"amp": HINTS["amp"]},
+    "hybridml.nn": {
+        **{name: f"write hm.nn.functional.{name}" for name in _ACTIVATIONS},
+        "initializers": "write hm.nn.init, whose functions fill a tensor: hm.nn.init.xavier_uniform_(hm.empty((2, 3)))",
+        "dot_product_attention": "write hm.nn.functional.scaled_dot_product_attention",
+        "logsumexp": "write hm.logsumexp",
+        "standardize": "write hm.nn.functional.layer_norm",
+        "swish": "write hm.nn.functional.silu",
+        "tanh": "write hm.tanh",
+    },
+    "hybridml.nn.utils": {"rnn": _PACKED},
+    "hybridml.optim": {"LBFGS": "write Adam: the other optimizers are SGD, AdamW and RMSprop"},
+    "hybridml.optim.schedulers": dict.fromkeys(("ReduceLROnPlateau", "ChainedScheduler"), _RATE),
+    "hybridml.random": {
+        "PRNGKey": _KEY, "RandomState": "write hm.Generator(seed)", "fold_in": _KEY, "key": _KEY, "split": _KEY,
+        "random_sample": "write hm.random.rand",
+    },
+}  # fmt: skip
+advice |= OF_MODULE

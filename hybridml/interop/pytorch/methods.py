@@ -29,8 +29,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sgn": xp.sign, "swapdims": xp.swapaxes, "take_along_dim": xp.take_along_axis, "tensor_split": xp.array_split,
 }  # fmt: skip
 _NAMED = (
-    "addcdiv", "addcmul", "addmv", "clamp_max", "clamp_min", "inverse", "is_complex", "is_floating_point", "logdet",
-    "matrix_power", "narrow", "norm", "repeat_interleave", "t", "view_as_complex", "view_as_real",
+    "addcdiv", "addcmul", "addmv", "amax", "amin", "clamp_max", "clamp_min", "inverse", "is_complex",
+    "is_floating_point", "logdet", "matrix_power", "narrow", "norm", "repeat_interleave", "t", "view_as_complex",
+    "view_as_real",
 )  # fmt: skip
 # Those of packages that are imported when first needed, by where `hybridml` has them.
 _LATE = {
@@ -142,6 +143,12 @@ def data_ptr(self: Tensor) -> int:
 def element_size(self: Tensor) -> int:
     """Bytes of an element."""
     return self.itemsize
+
+
+@method
+def block_until_ready(self: Tensor) -> Tensor:
+    """The tensor itself, by JAX's name: results are there when a call returns."""
+    return self
 
 
 @method

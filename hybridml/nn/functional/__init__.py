@@ -1,5 +1,6 @@
 """The functions of `hybridml.functional` under PyTorch's name: `import hybridml.nn.functional as F`."""
 
+from ...core.spellings import advise as _advise
 from ...functional import __all__ as __all__
 from ...functional.activations import *
 from ...functional.adaptive import *
@@ -19,3 +20,5 @@ from ...functional.padding import *
 from ...functional.pooling import *
 from ...functional.resampling import *
 from ...functional.sampling import *
+
+_advise(globals())
