@@ -20,6 +20,7 @@ EXAMPLES: dict[str, str] = {
     "nelement": "hm.zeros((2, 3)).nelement() -> 6",
     "dtype": "hm.tensor([1, 2]).dtype.name -> 'int64'",
     "itemsize": "hm.tensor([1.0, 2.0]).itemsize -> 4",
+    "block_until_ready": "hm.ones(2).block_until_ready() -> Tensor([1., 1.])",
     "element_size": "hm.tensor([1.0, 2.0]).element_size() -> 4",
     "nbytes": "hm.tensor([1.0, 2.0]).nbytes -> 8",
     "device": "hm.tensor([1.0]).device -> device('cpu')",

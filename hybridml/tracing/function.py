@@ -29,18 +29,10 @@ from .python_state.promoted_ints import Integers
 from .python_state.signals import handled_outside
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
+from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.entry import Entry
-from .specialize.errors import (
-    CheckFailed,
-    NotCacheable,
-    NotGeneralizable,
-    RunEagerly,
-    TraceFailed,
-    Untraceable,
-    costs,
-    report,
-)
+from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays, ValueBranch
 from .specialize.signature import Fields, Signature, signature
@@ -483,13 +475,13 @@ class TracedFunction(Introspection, Generic[P, R]):
         return False
 
     def _report_eager(self, message: str) -> None:
-        self._report(costs(message))
+        self._report(errors.costs(message))
 
     def _report(self, message: str) -> None:
         """Warns the user, once for each message."""
         if message not in self._reported:
             self._reported.add(message)
-            report(f"{self._name} {message}")
+            errors.report(f"{self._name} {message}")
 
     def _programs(self) -> int:
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}

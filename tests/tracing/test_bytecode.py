@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 from typing import Any
 
-from hybridml.tracing.python_state.bytecode import instructions
+from hybridml.tracing.bytecode import instructions
 
 
 def pairs(x: Any, y: Any) -> Any:

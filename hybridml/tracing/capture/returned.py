@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 
 from hybridml_compiler.errors import user_frame
 
-from ..python_state.bytecode import instructions, running
+from ..bytecode import instructions, running
 
 # What straight code takes off the stack; what it puts there is that and its effect.
 _TAKES = {

@@ -14,7 +14,7 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from ..python_state.bytecode import instructions, running
+from ..bytecode import instructions, running
 from ..python_state.recorded import Recorder, items_of
 
 OnlyKept = Callable[[CodeType, str], bool]  # whether code does nothing with what has a name but to put something there

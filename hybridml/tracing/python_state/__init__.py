@@ -19,6 +19,5 @@ side_effects.py         what no guard sees: random numbers, iterators, clocks, o
 numpy_random.py         NumPy's generators, before and after somebody imports them
 builtin_patches.py      names of Python that ask what a trace cannot answer by itself
 clocks.py               clocks that each call reads: durations of a step
-bytecode.py             instructions of a code object
 signals.py              signal handlers that run in the middle of a capture
 """

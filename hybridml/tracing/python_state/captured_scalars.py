@@ -26,8 +26,8 @@ from typing import Any
 
 from hybridml_compiler.in_force import Changes
 
+from ..bytecode import instructions
 from ..capture.tracer import Tracer, current_tracer
-from .bytecode import instructions
 from .captured_containers import Containers, Copies
 from .classes import class_of
 from .guard_types import CellGuard, Guard, ItemGuard, TupleItemGuard, TupleRestGuard

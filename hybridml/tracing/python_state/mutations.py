@@ -24,7 +24,7 @@ from hybridml_compiler.record import record, replace
 from ...core import pytree
 from ...core.proxies.base import plain_key
 from ...core.tensor import Tensor
-from .bytecode import instructions
+from ..bytecode import instructions
 from .classes import announced, class_of
 from .guard_types import (
     AttributeGuard,

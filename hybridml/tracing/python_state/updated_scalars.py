@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...core.proxies.integer import LARGEST
-from .bytecode import instructions
+from ..bytecode import instructions
 from .guard_types import AttributeGuard, CellGuard, Guard, ItemGuard
 from .guards import Watch
 from .promoted_ints import Integers
