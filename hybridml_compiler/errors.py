@@ -66,7 +66,8 @@ def file_name(filename: str) -> str:
     """The name by which the user knows a file: its last part, and for the cell of a notebook its number."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    cell = shell.compile.format_code_name(filename) if shell is not None else None  # a cell run again has a new number
+    told = getattr(shell.compile, "format_code_name", None) if shell is not None else None  # since IPython 8
+    cell = told(filename) if told is not None else None  # a cell run again has a new number
     if cell is not None:
         return str(cell[1]).replace("In[", "In [")
     return filename if filename.startswith("<") else os.path.basename(filename)

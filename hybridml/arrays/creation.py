@@ -240,7 +240,7 @@ def _filled(shape: Any, value: float, dtype: Any, device: Any = None, requires_g
 
 def _sizes(name: str, shape: Any, more: tuple[Any, ...], dtype: Any) -> tuple[Any, Any]:
     """The shape and dtype of `zeros((2, 3), hm.int8)`, as in NumPy, or `zeros(2, 3)`, as in PyTorch."""
-    if all(isinstance(n, int) for n in (shape, *more)):
+    if all(isinstance(n, int | np.integer) for n in (shape, *more)):
         return (shape, *more), dtype
     if len(more) == 1 and dtype is None:
         return shape, more[0]

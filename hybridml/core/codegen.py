@@ -23,7 +23,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute, deciding, has_kernels, may_grow
 from hybridml_compiler.errors import DTypeError
-from hybridml_compiler.ops.examples import EXAMPLES, as_doctest
+from hybridml_compiler.ops.examples import example_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import file_of
@@ -98,8 +98,8 @@ def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _paragraphs(op: Op) -> list[str]:
     """The docstring of a row: what it means, an example, and where it is defined."""
-    example, file = EXAMPLES.get(op.name), file_of(op)
-    return [op.doc, *([as_doctest(example)] if example else []), *([f"A row of {file}."] if file else [])]
+    file = file_of(op)
+    return [op.doc, *example_of(op.name), *([f"A row of {file}."] if file else [])]
 
 
 def _annotations(op: Op) -> dict[str, Any]:

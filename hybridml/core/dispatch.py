@@ -342,7 +342,8 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     for a in args:
         if not isinstance(a, _OPERANDS):
-            return _with_lists(op, args, params) if isinstance(a, list | tuple) else NotImplemented
+            is_list = isinstance(a, list | tuple) and not hasattr(a, "_fields")  # `x.max(dim=0)` is a named tuple
+            return _with_lists(op, args, params) if is_list else NotImplemented
     return slow(op, args, params, arithmetic=True)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+from hybridml_compiler.sizes.dims import Dim
 from hybridml_compiler.targets.registry import find_device
 
 from .interpreter import Interpreter, Reading, interpreter_stack
@@ -131,9 +132,14 @@ class Tensor(TensorMethods):
     def size(self) -> Size:
         """Number of elements, as `numel()`; called, `x.size()` and `x.size(0)`, the shape and one of it (PyTorch)."""
         count: Any = self.numel()
-        if type(count) is not int:
+        size: Any
+        if type(count) is Dim:  # a size of its own, as that of a shape may be shared
+            size = object.__new__(Dim)
+            size.terms, size.hint, size._hash = count.terms, count.hint, count._hash
+        elif type(count) is int:
+            size = Size(count)
+        else:
             return count
-        size = Size(count)
         size.shape = self.shape
         return size
 

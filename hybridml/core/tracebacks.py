@@ -70,7 +70,9 @@ def install() -> None:
 
 
 def _for_interpreter(show: Callable[..., Any]) -> Callable[..., Any]:
-    def excepthook(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+    def excepthook(kind: type[BaseException], error: BaseException | None, frames: TracebackType | None) -> None:
+        if error is None or frames is not error.__traceback__:  # the caller has chosen what is shown
+            return show(kind, error, frames)
         with shortened(error):
             show(kind, error, error.__traceback__)
 
@@ -114,7 +116,7 @@ def _linked(error: BaseException) -> list[BaseException]:
         link = todo.pop()
         if link is not None and id(link) not in found:
             found[id(link)] = link
-            todo += link.__cause__, link.__context__, *getattr(link, "exceptions", ())
+            todo += link.__cause__, link.__context__, *(link.exceptions if isinstance(link, BaseExceptionGroup) else ())
     return list(found.values())
 
 

@@ -179,6 +179,11 @@ EXAMPLES: dict[str, str] = {
 # fmt: on
 
 
+def example_of(name: str) -> list[str]:
+    """The example of a row as a paragraph of its docstring, if it has one."""
+    return [as_doctest(EXAMPLES[name])] if name in EXAMPLES else []
+
+
 def as_doctest(example: str) -> str:
     """An example in the words of a docstring.
 

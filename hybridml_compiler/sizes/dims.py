@@ -76,7 +76,7 @@ Monomial = tuple[Atom, ...]  # factors in the order of their text
 class Dim:
     """Symbolic size. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
 
-    __slots__ = ("_hash", "hint", "terms")
+    __slots__ = ("_hash", "hint", "shape", "terms")
 
     @property
     def __class__(self) -> Any:  # `isinstance` looks at it after the type itself: to a user it is an int
@@ -87,10 +87,12 @@ class Dim:
         raise TypeError("the class of a size cannot be assigned")
 
     _hash: int
+    shape: tuple[Any, ...]  # of the tensor of which it is the size, unset on others
     terms: tuple[tuple[Monomial, int], ...]  # factors and coefficient, in the order of their text; () is the constant
     hint: int
 
-    # ---- arithmetic
+    def __call__(self, dim: Any = None) -> Any:  # of `x.size`, which PyTorch's programs call for the shape
+        return self.shape if dim is None else self.shape[dim]
 
     def __add__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:

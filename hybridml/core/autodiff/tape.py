@@ -268,8 +268,8 @@ def run(
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
     the stamp `since` are leaves. Nothing outside is changed.
     """
-    # The history may cross devices; sizes may be symbols.
-    aside = _pulled_beside if homes else _pulled_in_rank if collector.get() is not None else None
+    # Sizes may be symbols; the history may cross devices.
+    aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes else None
     found: dict[int, tuple[Any, Tensor]] = {}
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
@@ -331,7 +331,7 @@ def _pulled_in_rank(g: Any, node: Node) -> Any:
     """The contributions of a node, each with the number of axes of its input: Python compares the first sizes of two
     shapes before their lengths, and a symbol compared with a number is a question."""
     found = []
-    for p, c in node[_PULL](g, node):
+    for p, c in _pulled_beside(g, node) if homes else node[_PULL](g, node):
         shape = p[_SHAPE] if type(p) is list else p.shape
         fits = shape is None or len(c._array.shape) == len(shape)
         found.append((p, c if fits else unbroadcast(c, shape)))

@@ -264,7 +264,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     linalg = _face().linalg
     input = input if dtype is None else input.astype(dtype)
     if p == "nuc":
-        return linalg.matrix_norm(input, "nuc", axis=(-2, -1) if dim is None else dim, keepdims=keepdim)
+        return linalg.norm(input, "nuc", axis=(-2, -1) if dim is None else dim, keepdims=keepdim)
     return linalg.vector_norm(input, axis=dim, ord=2 if p in ("fro", None) else p, keepdims=keepdim)
 
 

@@ -35,6 +35,7 @@ def _extreme(
     keepdim: bool = False,
 ) -> Chosen:
     """Values and their indices, the axis of size 1 or left out. A gradient goes to the element of the index."""
+    x = xp.asarray(x)
     if not x.ndim:
         return Chosen(x, xp.zeros((), dtype=xp.int64))
     if value_of is not None and (x._node is None or grad_is_off()):
@@ -47,11 +48,15 @@ def _extreme(
 def _middle(x: Tensor, dim: int, keepdim: bool) -> Tensor:
     """The index of the lower one of two in the middle; the axis stays."""
     shape = tuple(1 if k == dim % x.ndim else n for k, n in enumerate(x.shape))
-    middle = xp.full(shape, (x.shape[dim] - 1) // 2)
+    last = x.shape[dim] - 1
+    middle = xp.full(shape, last // 2)
+    if x.dtype.kind in "fV":  # NaN is sorted to the end, and is the median
+        middle = xp.where(xp.isnan(x).any(axis=dim, keepdims=True), last, middle)
     return ops.take_along_axis(xp.argsort(x, axis=dim), middle, dim)
 
 
 def _sort(x: Tensor, /, dim: int = -1, descending: bool = False, stable: bool = True) -> Chosen:
+    x = xp.asarray(x)
     indices = xp.argsort(x, axis=dim, descending=descending, stable=stable) if x.ndim else xp.zeros((), dtype=xp.int64)
     return Chosen(_at(x, indices, dim), indices)
 
