@@ -306,3 +306,36 @@ def test_gradients_take_all_of_pytorchs_arguments() -> None:
         outputs=x * x, inputs=x, grad_outputs=hm.ones_like(x), create_graph=True, retain_graph=True, only_inputs=True
     )
     np.testing.assert_array_equal(found.detach().numpy(), 2 * X)
+
+
+def test_values_with_their_indices_are_no_operand() -> None:
+    """A list beside a tensor is an array; what `max(dim=)` returns is not, as in PyTorch."""
+    x = hm.tensor(X)
+    with pytest.raises(TypeError):
+        x - x.max(dim=1, keepdim=True)
+    assert (x - hm.amax(x, dim=1, keepdim=True)).shape == (2, 3)
+
+
+def test_random_numbers_keep_our_order_where_it_may_be_meant() -> None:
+    assert hm.random.normal(5, 0, 1).shape == (5,)
+    assert hm.random.uniform(2, 0, 5).shape == (2,)
+    assert hm.random.normal(0, 1, 100).shape == (100,)
+
+
+def test_the_median_by_dim_is_nan_where_an_element_is() -> None:
+    values, indices = hm.tensor([1.0, float("nan"), 2.0]).median(dim=0)
+    assert np.isnan(values.item()) and indices.item() == 1
+
+
+def test_operands_that_are_no_tensors() -> None:
+    assert hm.max(X, dim=1).values.tolist() == [3.0, 6.0]
+    assert hm.sort([[2.0, 1.0]], dim=1).indices.tolist() == [[1, 0]]
+    assert hm.zeros(np.int64(2), np.int64(3)).shape == (2, 3)
+    assert hm.norm(hm.eye(3), p="nuc").item() == pytest.approx(3.0)
+
+
+def test_a_size_that_is_called_may_be_a_symbol() -> None:
+    traced = hm.trace(lambda x: x.view(x.size(0), -1), strict=True)
+    for n in range(2, 12):
+        assert traced(hm.ones((n, 3, 2))).shape == (n, 6)
+    assert traced.cache_info().compiles == 2
