@@ -1,4 +1,4 @@
-"""What is read from a file of results."""
+"""Reading of files of results."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object, status: int = 0) -> str:
-    """What a command prints: to stdout where it succeeds, to stderr where it is to fail."""
+    """The output of a command: its stdout where it succeeds, its stderr where it is to fail."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "hybridml", *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What an uncaught error shows in a script, a thread, a notebook and a debugger: frames of the user, none of ours."""
+"""Uncaught errors in a script, a thread, a notebook and a debugger: they show frames of the user and none of ours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def script(path: Path, text: str, *arguments: str, **environment: str) -> subpro
 
 
 def in_scripts(folder: Path, style: str) -> dict[str, str]:
-    """What each case writes to standard error."""
+    """The text that each case writes to standard error."""
     branches = [f"if case == {k}:\n{textwrap.indent(source(case, style), '    ')}" for k, case in enumerate(CASES)]
     done = script(folder / "program.py", "\n".join([SETUP, ONE_OF.format(count=len(CASES)), *branches]))
     assert done.returncode == 0, done.stderr

@@ -86,6 +86,39 @@ def test_ctrl_c_ends_native_loops(name: str, size: int) -> None:
     assert said.split() == ["interrupted", "True", "True", "True"], said + errors
 
 
+HANDLER = """
+seen = []
+def handler(*a):
+    try:
+        with hm.deadline(0.02):
+            f(x, hm.tensor({steps}))
+    except TimeoutError:
+        seen.append("deadline")
+
+f, x = hm.trace(loop), hm.ones((400,))
+f(x, hm.tensor(2)); f(x, hm.tensor(3)); f(x, hm.tensor(4))
+import signal
+signal.signal(signal.SIGALRM, handler)
+try:
+    with hm.deadline(60):
+        while not seen:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            f(x, hm.tensor(2_000_000))
+            f(x, hm.tensor(5))
+    print("finished", *seen)
+except BaseException as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no timers that send signals")
+def test_a_stopped_call_in_a_handler_stops_no_other() -> None:
+    """The handler runs in the midst of a native call, and its own call is stopped by a deadline."""
+    program = SETUP + HANDLER.format(steps=HOURS)
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert run.stdout.split() == ["finished", "deadline"], run.stdout + run.stderr
+
+
 # In a process of its own: warnings of the client are its own, while warnings here are errors.
 CLIENT = """
 import sys, time

@@ -34,7 +34,7 @@ class Notebook(io.StringIO):
 
 
 def said(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, after: float = 0.0) -> str:
-    """What a stream gets that is the standard error of a compilation, which waits for a line where one is due."""
+    """The text on a stream that is the standard error of a compilation, which waits for a line where one is due."""
     monkeypatch.setattr(progress, "AFTER", after)
     monkeypatch.setattr(progress, "EVERY", 0.001)
     monkeypatch.setattr(sys, "stderr", stream)

@@ -87,7 +87,7 @@ def source(case: Case, style: str) -> str:
 
 
 def wrong_in(shown: str, case: Case) -> str:
-    """What is wrong with an error as it is shown to the user; empty where nothing is."""
+    """The faults of an error as it is shown to the user; an empty text where it has none."""
     message = "\n".join(shown.splitlines()[-3:])
     found = {
         "a frame of ours": OURS.search(shown),

@@ -52,7 +52,7 @@ class Program:
         return hm.functional.mse_loss(self.model(x), y)
 
     def state(self) -> Any:
-        """What a user sees afterwards, beside parameters and results."""
+        """The Python state of the program afterwards, beside parameters and results."""
         return self.count, self.seen
 
 

@@ -44,6 +44,8 @@ def text(has_clock: bool) -> str:
         found.store(0)
         c.extern("void", LOOK, found)
         thread["due"] = c.select(found.load() == 2, NEVER, nanoseconds(c) + LOOK_NS)
+        # Anew, as a handler that ran in the look may have called another program, which was stopped.
+        thread["stopped"] = 0
         with c.if_then(found.load() == 0):
             thread["stopped"] = 1
         c.ret(thread["stopped"])
