@@ -171,8 +171,7 @@ def _door(form: _Form) -> types.CodeType:
     names = [f"p{k}" for k in range(form.places + form.keywords)]
     others = [f"o{k}" for k in range(len(form.others))]
     places, keywords = names[: form.places], names[form.places :]
-    signature = [*places[: form.inputs], *["/"] * bool(form.inputs), *places[form.inputs :], *others]
-    signature += ["*", *keywords] if keywords else []
+    signature = [*places[: form.inputs], *["/"] * bool(form.inputs), *places[form.inputs :], "*", *keywords, *others]
     call = ", ".join([*places, *(f"{k}={k}" for k in keywords)])
     of = [(o, names[own] if own >= 0 else o, is_name) for o, (own, is_name) in zip(others, form.others, strict=True)]
     general = [f"    return _again({''.join(f'{p}, ' for p in [*names, *others])})"]
@@ -273,9 +272,9 @@ def _put_door(fn: types.FunctionType, original: types.FunctionType, others: Mapp
     keywords = tuple(f"p{k}" for k in range(count, len(names)))
     constants: dict[Any, Any] = {f"_default_p{own[name]}": default for name, default in by_name.items()}
     constants |= {"_unset": UNSET, "_fn": original, "_again": again, keywords: names[count:]}
-    fn.__defaults__ = (*defaults, *[UNSET] * len(others))  # before the code, which another thread may run at once
-    fn.__kwdefaults__ = original.__kwdefaults__
-    fn.__code__ = _with(door, fn, constants).replace(co_varnames=(*names[:count], *others, *names[count:]))
+    fn.__defaults__ = tuple(defaults)  # before the code, which another thread may run at once
+    fn.__kwdefaults__ = (original.__kwdefaults__ or {}) | dict.fromkeys(others, UNSET)
+    fn.__code__ = _with(door, fn, constants).replace(co_varnames=(*names, *others))
     return fn
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +87,31 @@ def test_a_defect_of_ours_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(AttributeError) as caught:
         by_operation(lambda: nn.Linear(3, 4)(hm.ones((2, 3))))
     assert "linear" in functions(caught.value)
+
+
+def test_an_attribute_of_a_users_error_is_no_group(capsys: pytest.CaptureFixture[str]) -> None:
+    class Several(Exception):
+        exceptions = ("not", "errors")
+
+    with pytest.raises(Several) as caught:
+        raise Several("mine")
+    sys.excepthook(Several, caught.value, caught.value.__traceback__)
+    assert "Several: mine" in capsys.readouterr().err
+
+
+def test_the_hook_shows_the_frames_that_it_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ShapeError) as caught:
+        hm.ones((2, 3)).reshape(4, 5)
+    whole = caught.value.__traceback__
+    assert whole is not None
+    sys.excepthook(ShapeError, caught.value, whole.tb_next)
+    sys.excepthook(ValueError, None, None)  # type: ignore[arg-type]
+    assert caught.value.__traceback__ is whole
+    assert "ShapeError: reshape" in capsys.readouterr().err
+
+
+def test_an_ipython_that_does_not_name_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = types.SimpleNamespace(compile=types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    with pytest.raises(ShapeError, match=r"at test_tracebacks.py:\d+"):
+        hm.ones((2, 3)) @ hm.ones((2, 3))

@@ -339,3 +339,21 @@ def test_a_size_that_is_called_may_be_a_symbol() -> None:
     for n in range(2, 12):
         assert traced(hm.ones((n, 3, 2))).shape == (n, 6)
     assert traced.cache_info().compiles == 2
+
+
+def test_surplus_positional_arguments_are_no_other_names() -> None:
+    x = hm.tensor(X)
+    for call in (lambda: x.std(None, True), lambda: hm.stack([x, x], 0, 1), lambda: hm.median(x, 0, 1)):
+        with pytest.raises(TypeError, match="positional"):
+            call()
+
+
+def test_a_size_is_its_number_for_a_trace() -> None:
+    traced = hm.trace(lambda x, n: x * n)
+    assert [traced(hm.ones(()), hm.ones(n).size).item() for n in range(2, 8)] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert traced.cache_info().compiles == 2
+    held = hm.ones(3).size
+    reads = hm.trace(lambda x: x * held)
+    assert reads(hm.ones(())).item() == 3.0
+    held = hm.ones(4).size
+    assert reads(hm.ones(())).item() == 4.0

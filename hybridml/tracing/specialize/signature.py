@@ -13,7 +13,7 @@ from ...core import pytree
 from ...core.context import grad_is_off
 from ...core.proxies.integer import LARGEST
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, leaked
+from ...core.tensor import Size, Tensor, leaked
 from ..capture.memory_order import Order, memory_order
 from ..capture.traced_tensor import Traced
 
@@ -195,6 +195,9 @@ def signature(structure: pytree.Structure, leaves: list[Any]) -> tuple[Fields, l
             first = tensors.setdefault(id(leaf), k)
             if first != k:
                 aliases.append((first, k))
+        elif kind is Size:  # of a tensor: the number that it is
+            leaves[k] = int(leaf)
+            specs.append((int, leaves[k]))
         elif kind is np.int64:
             leaves[k] = leaf.item()
             specs.append((kind, leaves[k]))
