@@ -119,6 +119,62 @@ def test_a_stopped_call_in_a_handler_stops_no_other() -> None:
     assert run.stdout.split() == ["finished", "deadline"], run.stdout + run.stderr
 
 
+STEP = """
+import signal, time
+import numpy as np
+import hybridml as hm
+
+hm.manual_seed(0)
+net, count = hm.nn.Linear(2000, 2000), {"steps": 0}
+optimizer = hm.optim.Adam(net.parameters(), lr=1e-3)
+
+@hm.trace
+def step(x):
+    count["steps"] += 1
+    optimizer.zero_grad()
+    loss = (net(hm.nn.functional.dropout(x, 0.5)) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+def state():
+    drawn = hm.random.default_generator.get_state()
+    return count["steps"], drawn.numpy().copy(), net.weight.detach().numpy().copy()
+
+def handler(*a):
+    raise KeyboardInterrupt
+
+x = hm.randn(4, 2000)
+for _ in range(4):
+    step(x)
+whole = 1e9
+for _ in range(10):
+    start = time.perf_counter()
+    step(x)
+    whole = min(whole, time.perf_counter() - start)
+signal.signal(signal.SIGALRM, handler)
+interrupted = torn = 0
+for k in range(30):
+    before = state()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, whole * (0.25 + k / 120))  # into the native call
+        step(x)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+    moved = {bool(np.any(old != new)) for old, new in zip(before, state(), strict=True)}
+    torn += len(moved) > 1
+print(interrupted > 0, torn)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no timers that send signals")
+def test_what_a_step_has_begun_to_change_it_changes_whole() -> None:
+    """Weights, the generator and Python's count move together, wherever in native code an interrupt comes."""
+    run = subprocess.run([sys.executable, "-c", STEP], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert run.stdout.split() == ["True", "0"], run.stdout + run.stderr
+
+
 # In a process of its own: warnings of the client are its own, while warnings here are errors.
 CLIENT = """
 import sys, time

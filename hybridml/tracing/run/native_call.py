@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from .random_draws import Draw
 MISS = object()  # a guard did not hold
 _WORTH_LENDING = 64 << 10  # bytes of a gradient; each one that is offered takes 0.3 us
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
+_AT_ONCE = (False,)  # a lock is taken, or not, without waiting
 TIMED_CALLS = 16  # through every guard; later calls go straight to the native entry
 
 Native = Callable[..., Any]
@@ -57,6 +59,7 @@ class End:
     donation: GradDonation | None
     extra: list[ir.Node]  # what it reads of earlier segments
     draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
+    changes: bool  # whether it changes what was there before: tensors, gradients, generators, Python's state
 
 
 @record(frozen=False, eq=False)
@@ -165,39 +168,48 @@ class NativeCall:
             clock.take()
         if at.donation is not None:
             at.donation.offer()
-        if at.draws:
-            out = self._draw(at, args)
-        else:
-            out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
-        if out is MISS:
-            if at.donation is not None:
-                at.donation.withdraw()
-            return MISS
-        return out if at.finish is None else at.finish(out, args)
+        given = (*args, *[known[n] for n in at.extra]) if at.extra else args
+        if at.changes:
+            return self._changing(at, args, given)
+        out = at.native(*given)
+        return out if out is MISS or at.finish is None else at.finish(out, args)
+
+    def _changing(self, at: End, args: Sequence[Any], given: Sequence[Any]) -> Any:
+        """The result of a call that changes state. Where a handler of a signal raises as native code has returned, what
+        is to be done after it is done all the same: weights that have moved belong to a count that has."""
+        taken: list[int] = []
+        done: list[Any] = []  # filled without an instruction of Python's between, where it would look for signals
+        finished = False
+        try:
+            for draw, state in at.draws:
+                taken.append(draw.take(state))
+            done.extend(starmap(at.native, (given,)))
+            out = done[0]
+            finished = True
+            return out if out is MISS or at.finish is None else at.finish(out, args)
+        finally:
+            if not done or done[0] is MISS:
+                for (draw, _), after in zip(at.draws, taken, strict=False):
+                    draw.give_back(after)
+                if done and at.donation is not None:
+                    at.donation.withdraw()
+            elif not finished and at.finish is not None:
+                at.finish(done[0], args)
 
     def call_alone(self, *args: Any, **names: Any) -> Any:
         """`call`, one at a time: MISS while another thread is in it."""
-        if not self.alone.acquire(blocking=False):
-            return MISS
+        taken: list[bool] = []  # filled as in `_changing`: a lock that nobody gives back would make every call slow
         try:
+            taken.extend(map(self.alone.acquire, _AT_ONCE))
+            if not taken[0]:
+                return MISS
             if not self.entry.drawn:
                 return self.call(*args, **names)
             with replay.source().alone(self.entry.drawn):
                 return self.call(*args, **names)
         finally:
-            self.alone.release()
-
-    def _draw(self, at: End, args: Sequence[Any]) -> Any:
-        """The native call of an end that draws random numbers."""
-        taken = [draw.take(state) for draw, state in at.draws]
-        out = MISS
-        try:
-            out = at.native(*args)
-        finally:
-            if out is MISS:
-                for (draw, _), after in zip(at.draws, taken, strict=True):
-                    draw.give_back(after)
-        return out
+            if taken and taken[0]:
+                self.alone.release()
 
     def _reals(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The arguments as native code takes them, ints as floats; None for what the program does not take."""
@@ -287,7 +299,8 @@ class NativeCall:
         native = self._native(executable, path.program.reads, captured, donation, states)
         finish = finisher(path, executable)
         draws = [(draw, states[id(draw.state)]._array) for draw in path.draws]
-        return End(path, native, finish, donation if donation.grads else None, path.program.reads, draws)
+        changes = bool(path.writes or path.grads or path.effects or draws)
+        return End(path, native, finish, donation if donation.grads else None, path.program.reads, draws, changes)
 
     def _native(
         self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input],
