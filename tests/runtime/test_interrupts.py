@@ -18,9 +18,12 @@ from hybridml_compiler.runtime import host_callback
 ROOT = Path(__file__).parent.parent.parent
 HOURS = 10**13  # steps of a loop
 SETUP = """
+import signal
 import numpy as np
 import hybridml as hm
 from hybridml import nn
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that runs in the background has it ignored
 
 def loop(x, n):
     return hm.fori_loop(0, n, lambda i, x: hm.tanh(x) * 1.0001, x)
@@ -52,6 +55,8 @@ def state():
     return [np.array(part) for part in parts]
 """
 INTERRUPTED = """
+import faulthandler
+faulthandler.dump_traceback_later(200, exit=True)  # where nobody is left to end it
 f, x = hm.trace({name}), hm.ones(({size},))
 f(x, hm.tensor(2)); f(x, hm.tensor(3)); f(x, hm.tensor(4))
 before = state()
@@ -97,7 +102,6 @@ def handler(*a):
 
 f, x = hm.trace(loop), hm.ones((400,))
 f(x, hm.tensor(2)); f(x, hm.tensor(3)); f(x, hm.tensor(4))
-import signal
 signal.signal(signal.SIGALRM, handler)
 try:
     with hm.deadline(60):
