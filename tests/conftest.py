@@ -126,6 +126,15 @@ def trace(backend: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return hm.trace(backend=backend)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_products() -> None:
+    """Eager code compiles 256 products per process and leaves further ones, of other bits, to NumPy."""
+    if "hybridml_compiler.targets.cpu.eager.products" in sys.modules:
+        from hybridml_compiler.targets.cpu.eager import products
+
+        products._known.clear()
+
+
 @pytest.fixture
 def own_devices() -> Iterator[None]:
     """Devices that the test registers are gone after it."""
