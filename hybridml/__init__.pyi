@@ -121,20 +121,15 @@ from .arrays.searching.uniques import unique_values as unique_values
 from .arrays.shaping.assembly import atleast_1d as atleast_1d
 from .arrays.shaping.assembly import atleast_2d as atleast_2d
 from .arrays.shaping.assembly import atleast_3d as atleast_3d
-from .arrays.shaping.assembly import block as block
 from .arrays.shaping.assembly import block_diag as block_diag
-from .arrays.shaping.assembly import column_stack as column_stack
 from .arrays.shaping.assembly import dsplit as dsplit
-from .arrays.shaping.assembly import dstack as dstack
 from .arrays.shaping.assembly import fliplr as fliplr
 from .arrays.shaping.assembly import flipud as flipud
 from .arrays.shaping.assembly import hsplit as hsplit
-from .arrays.shaping.assembly import hstack as hstack
 from .arrays.shaping.assembly import ravel as ravel
 from .arrays.shaping.assembly import tri as tri
 from .arrays.shaping.assembly import vander as vander
 from .arrays.shaping.assembly import vsplit as vsplit
-from .arrays.shaping.assembly import vstack as vstack
 from .arrays.shaping.grid import cartesian_prod as cartesian_prod
 from .arrays.shaping.grid import choose as choose
 from .arrays.shaping.grid import combinations as combinations
@@ -147,7 +142,6 @@ from .arrays.shaping.manipulation import broadcast_arrays as broadcast_arrays
 from .arrays.shaping.manipulation import broadcast_shapes as broadcast_shapes
 from .arrays.shaping.manipulation import matrix_transpose as matrix_transpose
 from .arrays.shaping.manipulation import moveaxis as moveaxis
-from .arrays.shaping.manipulation import tile as tile
 from .arrays.shaping.padding import pad as pad
 from .arrays.spectral import bartlett_window as bartlett_window
 from .arrays.spectral import blackman_window as blackman_window
@@ -206,9 +200,11 @@ from .interop.pytorch.functions import jit as jit
 from .interop.pytorch.functions import logdet as logdet
 from .interop.pytorch.functions import matrix_power as matrix_power
 from .interop.pytorch.functions import numel as numel
+from .interop.pytorch.functions import permute as permute
 from .interop.pytorch.functions import randint_like as randint_like
 from .interop.pytorch.functions import set_printoptions as set_printoptions
 from .interop.pytorch.functions import t as t
+from .interop.pytorch.functions import transpose as transpose
 from .interop.pytorch.functions import view_as_complex as view_as_complex
 from .interop.pytorch.functions import view_as_real as view_as_real
 from .interop.pytorch.hardware import Backends
@@ -330,7 +326,7 @@ def any(x: _Operand, /, axis: _Axis = None, keepdims: builtins.bool = False, *, 
     """Is any element over `axis` true (not 0)? False for none."""
 def append(x: Tensor, values: Any, /, axis: builtins.int | None = None, *, dim: builtins.int | None = ...) -> Tensor:
     """x with values behind its elements along an axis; both flattened without one."""
-def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: npt.DTypeLike | None = None, *, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: npt.DTypeLike | None = None, *, device: Any = None, end: Any = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """start, start + step, ... below stop; `arange(n)` counts from 0."""
 def argmax(x: _Operand, /, axis: _Axis = None, keepdims: builtins.bool = False, *, dim: _Axis = ..., keepdim: builtins.bool = ...) -> Tensor:
     """int64 position of the maximum along `axis` (without one, in the flattened array): the first of equal ones, or
@@ -375,6 +371,9 @@ def bitwise_right_shift(x: _Operand, y: _Operand, /) -> Tensor:
     """x >> y, keeping the sign."""
 def bitwise_xor(x: _Operand, y: _Operand, /) -> Tensor:
     """x ^ y bit by bit; of bools: exclusive or."""
+def block(arrays: Any = ..., /, *, tensors: Any = ...) -> Tensor:
+    """A tensor from nested lists of blocks: the innermost lists along the last axis, the next ones along that
+    before."""
 def broadcast_to(x: _Operand, /, shape: _Shape = ..., *, size: _Shape = ...) -> Tensor:
     """x stretched to `shape` by NumPy's rule."""
 def cbrt(x: _Operand, /) -> Tensor:
@@ -385,11 +384,11 @@ def cholesky(x: _Operand, /) -> Tensor:
     """The lower triangular L with L L^H = (x + x^H) / 2, which is x for a Hermitian matrix."""
 def chunk(x: Tensor, /, chunks: builtins.int, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size (the last may be smaller)."""
-def clamp(x: _Operand, low: _Operand, high: _Operand, /) -> Tensor:
-    """minimum(maximum(x, low), high)."""
 def clip(x: Tensor, /, min: Any = None, max: Any = None, *, a_min: Any = ..., a_max: Any = ...) -> Tensor:
     """x limited to min..max; either bound may be missing, a number or a tensor."""
-def concat(arrays: Sequence[Tensor], /, axis: builtins.int | None = 0, *, dim: builtins.int | None = ...) -> Tensor:
+def column_stack(arrays: Sequence[Tensor] = ..., /, *, tensors: Sequence[Tensor] = ...) -> Tensor:
+    """Vectors as columns and matrices as they are, side by side."""
+def concat(arrays: Sequence[Tensor] = ..., /, axis: builtins.int | None = 0, *, tensors: Sequence[Tensor] = ..., dim: builtins.int | None = ...) -> Tensor:
     """Tensors one after the other along an axis (flattened ones with `axis=None`); all other sizes must agree."""
 def conj(x: _Operand, /) -> Tensor:
     """The complex conjugate; of a real number itself."""
@@ -445,6 +444,8 @@ def digamma(x: _Operand, /) -> Tensor:
     """Derivative of lgamma; -inf at 0, nan at -1, -2, ..."""
 def divide(x: _Operand, y: _Operand, /) -> Tensor:
     """x / y in floating point."""
+def dstack(arrays: Sequence[Tensor] = ..., /, *, tensors: Sequence[Tensor] = ...) -> Tensor:
+    """Tensors behind each other: along axis 2, see `atleast_3d`."""
 def eig(x: _Operand, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues, in no order, and eigenvectors (columns of norm 1) of square matrices; always complex."""
 def eigh(x: _Operand, /) -> tuple[Tensor, Tensor]:
@@ -508,6 +509,8 @@ def greater(x: _Operand, y: _Operand, /) -> Tensor:
     """x > y as bool; false where either is nan."""
 def greater_equal(x: _Operand, y: _Operand, /) -> Tensor:
     """x >= y as bool; false where either is nan."""
+def hstack(arrays: Sequence[Tensor] = ..., /, *, dtype: Any = None, tensors: Sequence[Tensor] = ...) -> Tensor:
+    """Tensors side by side: along axis 1, vectors along axis 0."""
 def hypot(x: _Operand, y: _Operand, /) -> Tensor:
     """sqrt(x*x + y*y) without overflow."""
 def i0(x: _Operand, /) -> Tensor:
@@ -558,7 +561,7 @@ def lexsort(keys: Any, axis: builtins.int = -1, *, dim: builtins.int = ...) -> T
     """int64 positions that order by the last of `keys`, equal ones by the key before it, and so on."""
 def lgamma(x: _Operand, /) -> Tensor:
     """log |gamma(x)|; inf at 0, -1, -2, ... scipy.special's gammaln."""
-def linspace(start: Any, stop: Any, /, num: builtins.int = 50, endpoint: builtins.bool = True, *, dtype: npt.DTypeLike | None = None, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def linspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out."""
 def log(x: _Operand, /) -> Tensor:
     """Natural logarithm; -inf at 0, nan below."""
@@ -586,7 +589,7 @@ def logical_or(x: _Operand, y: _Operand, /) -> Tensor:
     """x or y as bool."""
 def logical_xor(x: _Operand, y: _Operand, /) -> Tensor:
     """Exactly one of x and y as bool."""
-def logspace(start: Any, stop: Any, /, num: builtins.int = 50, endpoint: builtins.bool = True, base: builtins.float = 10.0, *, dtype: npt.DTypeLike | None = None, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def logspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, base: builtins.float = 10.0, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """``base ** linspace(start, stop, num)``, computed in float64 and rounded once."""
 def logsumexp(x: Tensor, axis: Any = None, keepdims: builtins.bool = False, *, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """log(sum(exp(x))) over `axis`, without overflow, in x's float dtype; -inf for elements of -inf, and for none."""
@@ -734,8 +737,6 @@ def reshape(x: Tensor, /, shape: Any = ..., *, copy: builtins.bool | None = None
     """The elements of x, in row-major order, in another shape; one size may be -1, which is what is left."""
 def resize(x: Tensor, shape: builtins.int | Sequence[builtins.int] = ..., /, *, size: builtins.int | Sequence[builtins.int] = ...) -> Tensor:
     """The elements of x in another shape, repeated from the start where it has more of them."""
-def rint(x: _Operand, /) -> Tensor:
-    """Nearest integer, ties to even (IEEE 754, the array API), of each part."""
 def roll(x: Tensor, /, shift: builtins.int | Sequence[builtins.int] = ..., axis: builtins.int | Sequence[builtins.int] | None = None, *, dim: builtins.int | Sequence[builtins.int] | None = ..., dims: builtins.int | Sequence[builtins.int] | None = ..., shifts: builtins.int | Sequence[builtins.int] = ...) -> Tensor:
     """Elements moved along axes; what leaves at the end comes in at the start."""
 def rot90(x: Tensor, /, k: builtins.int = 1, axes: Sequence[builtins.int] = ..., *, dims: Sequence[builtins.int] = ..., dim: Sequence[builtins.int] = ...) -> Tensor:
@@ -794,9 +795,13 @@ def sqrt(x: _Operand, /) -> Tensor:
     """Square root, exactly rounded; nan below 0."""
 def square(x: _Operand, /) -> Tensor:
     """x * x, the square."""
-def squeeze(x: Tensor, /, axis: builtins.int | Sequence[builtins.int] | None = None, *, dim: builtins.int | Sequence[builtins.int] | None = ...) -> Tensor:
+@overload
+def squeeze(x: Tensor, /, *, dim: builtins.int, keepdim: builtins.bool = ..., keepdims: builtins.bool = ...) -> Chosen:
     """x without the named axes, which must have size 1 (ShapeError); without any of size 1 when no axis is named."""
-def stack(arrays: Sequence[Tensor], /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> Tensor:
+@overload
+def squeeze(x: Tensor, /, axis: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
+    """x without the named axes, which must have size 1 (ShapeError); without any of size 1 when no axis is named."""
+def stack(arrays: Sequence[Tensor] = ..., axis: builtins.int = 0, *, tensors: Sequence[Tensor] = ..., dim: builtins.int = ...) -> Tensor:
     """Tensors of one shape along a new axis."""
 def std(x: Tensor, /, axis: Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False, dim: Any = ..., ddof: builtins.float = ..., unbiased: builtins.bool = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Standard deviation; `correction` is subtracted from the number of elements in the divisor."""
@@ -811,7 +816,7 @@ def svd(x: _Operand, /, full_matrices: builtins.bool = True) -> tuple[Tensor, Te
     with `full_matrices`, make both square."""
 def svdvals(x: _Operand, /) -> Tensor:
     """The singular values of matrices, falling."""
-def swapaxes(x: Tensor, axis1: builtins.int = ..., axis2: builtins.int = ..., /, *, dim1: builtins.int = ..., dim2: builtins.int = ...) -> Tensor:
+def swapaxes(x: Tensor, /, axis1: builtins.int = ..., axis2: builtins.int = ..., *, dim1: builtins.int = ..., dim2: builtins.int = ..., dim0: builtins.int = ...) -> Tensor:
     """x with two axes exchanged."""
 def take(x: _Operand, indices: _Operand, /, axis: _Axis = None, *, dim: _Axis = ...) -> Tensor:
     """Elements of x at integer `indices` of `axis`; the axes of indices (any number) replace it."""
@@ -823,6 +828,8 @@ def tanh(x: _Operand, /) -> Tensor:
     """Hyperbolic tangent."""
 def tensordot(x: Tensor, y: Tensor, /, axes: builtins.int | Sequence[Any] = 2, *, dims: builtins.int | Sequence[Any] = ..., dim: builtins.int | Sequence[Any] = ...) -> Tensor:
     """Sums of products over pairs of axes: the last `axes` of x with the first of y, or the axes of two lists."""
+def tile(x: Tensor, /, repetitions: builtins.int | Sequence[builtins.int] = ..., *, reps: builtins.int | Sequence[builtins.int] = ..., dims: builtins.int | Sequence[builtins.int] = ...) -> Tensor:
+    """x repeated along each axis."""
 def top_k(x: Tensor, k: builtins.int, /, *, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True, dim: builtins.int = ...) -> Chosen:
     """The k largest elements along `axis` (smallest with `largest=False`), as (values, indices), the most extreme
     first; of equal elements the first are taken."""
@@ -858,6 +865,8 @@ def var_mean(x: Tensor, axis: Any = None, *, correction: builtins.float = 1, kee
     """The variance and the mean over `axis` (all)."""
 def vecdot(x: Tensor, y: Tensor, /, *, axis: builtins.int = -1, dim: builtins.int = ...) -> Tensor:
     """Sum of conj(x) * y along an axis, whose size must be equal (ShapeError); the other axes broadcast."""
+def vstack(arrays: Sequence[Tensor] = ..., /, *, dtype: Any = None, tensors: Sequence[Tensor] = ...) -> Tensor:
+    """Tensors one above the other: along axis 0, vectors as rows."""
 def y0(x: _Operand, /) -> Tensor:
     """Bessel function of the second kind, order 0; nan below 0."""
 def y1(x: _Operand, /) -> Tensor:
@@ -886,6 +895,7 @@ bitwise_not = bitwise_invert
 bmm = matmul
 broadcast_tensors = broadcast_arrays
 cat = concat
+clamp = clip
 concatenate = concat
 conjugate = conj
 degrees = rad2deg
@@ -911,18 +921,17 @@ mvlgamma = multigammaln
 ndarray = Tensor
 ne = not_equal
 neg = negative
-permute = permute_dims
 power = pow
 promote_types = result_type
 radians = deg2rad
 right_shift = bitwise_right_shift
+rint = round
 row_stack = vstack
 sgn = sign
 sub = subtract
 swapdims = swapaxes
 take_along_dim = take_along_axis
 tensor_split = array_split
-transpose = permute_dims
 trapz = trapezoid
 true_divide = divide
 unbind = unstack

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.ops.table import ALIASES
 
 from ..core import ops
 from ..core.spellings import accept
@@ -39,6 +40,8 @@ for _module in (
     orders, uniques, repeating,
 ):  # fmt: skip
     names.update({name: getattr(_module, name) for name in _module.__all__})
+# Another name of a row is one of the function that takes its place.
+names |= {other: names[row] for other, row in ALIASES.items() if names.get(other) is ops.names[row] and row in names}
 accept(names, names)
 globals().update(ops.names | names)
 

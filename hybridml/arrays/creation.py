@@ -17,12 +17,15 @@ from ..core.device_tensor import on_device, transfer
 from ..core.dispatch import list_operands
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
+from ..core.spellings import UNSET
 from ..core.tensor import Device, Tensor, adopt, place_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
+
+_UNSET: Any = UNSET
 
 
 def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -238,8 +241,13 @@ def _filled(shape: Any, value: float, dtype: Any, device: Any = None, requires_g
     return t.requires_grad_() if requires_grad else t
 
 
-def _sizes(name: str, shape: Any, more: tuple[Any, ...], dtype: Any) -> tuple[Any, Any]:
-    """The shape and dtype of `zeros((2, 3), hm.int8)`, as in NumPy, or `zeros(2, 3)`, as in PyTorch."""
+def _sizes(name: str, shape: Any, more: tuple[Any, ...], size: Any, dtype: Any) -> tuple[Any, Any]:
+    """The shape and dtype of `zeros((2, 3), hm.int8)`, as in NumPy, or `zeros(2, 3)` or `zeros(size=)`, as in
+    PyTorch."""
+    if size is not UNSET or shape is UNSET:
+        if (size is UNSET) is (shape is UNSET):
+            raise ArgumentError(f"{name}: give the shape once, as {name}(2, 3), {name}((2, 3)) or {name}(size=(2, 3))")
+        return size, dtype
     if all(isinstance(n, int | np.integer) for n in (shape, *more)):
         return (shape, *more), dtype
     if len(more) == 1 and dtype is None:
@@ -248,8 +256,9 @@ def _sizes(name: str, shape: Any, more: tuple[Any, ...], dtype: Any) -> tuple[An
 
 
 def zeros(
-    shape: int | Sequence[int],
+    shape: int | Sequence[int] = _UNSET,
     *more: Any,
+    size: int | Sequence[int] = _UNSET,
     dtype: DTypeLike | None = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -260,14 +269,15 @@ def zeros(
     >>> hm.zeros((2, 1)).tolist()
     [[0.0], [0.0]]
     """
-    if more:
-        shape, dtype = _sizes("zeros", shape, more, dtype)
+    if more or shape is UNSET or size is not UNSET:
+        shape, dtype = _sizes("zeros", shape, more, size, dtype)
     return _filled(shape, 0.0, _float(dtype), device, requires_grad)
 
 
 def ones(
-    shape: int | Sequence[int],
+    shape: int | Sequence[int] = _UNSET,
     *more: Any,
+    size: int | Sequence[int] = _UNSET,
     dtype: DTypeLike | None = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -278,14 +288,15 @@ def ones(
     >>> hm.ones((2,), dtype=hm.int8).tolist()
     [1, 1]
     """
-    if more:
-        shape, dtype = _sizes("ones", shape, more, dtype)
+    if more or shape is UNSET or size is not UNSET:
+        shape, dtype = _sizes("ones", shape, more, size, dtype)
     return _filled(shape, 1.0, _float(dtype), device, requires_grad)
 
 
 def empty(
-    shape: int | Sequence[int],
+    shape: int | Sequence[int] = _UNSET,
     *more: Any,
+    size: int | Sequence[int] = _UNSET,
     dtype: DTypeLike | None = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -296,7 +307,7 @@ def empty(
     >>> hm.empty((2,)).shape
     (2,)
     """
-    return zeros(shape, *more, dtype=dtype, device=device, requires_grad=requires_grad)
+    return zeros(shape, *more, size=size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def _as(x: Tensor, device: Any) -> Any:
@@ -347,7 +358,7 @@ def empty_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = No
 
 
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *, device: Any = None
+    start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Tensor:
     """start, start + step, ... below stop; `arange(n)` counts from 0.
 
@@ -365,7 +376,6 @@ def arange(
 def linspace(
     start: Any,
     stop: Any,
-    /,
     num: int = 50,
     endpoint: bool = True,
     *,
@@ -394,7 +404,6 @@ def linspace(
 def logspace(
     start: Any,
     stop: Any,
-    /,
     num: int = 50,
     endpoint: bool = True,
     base: float = 10.0,

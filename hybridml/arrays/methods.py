@@ -139,17 +139,19 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @method
-def permute(self: Tensor, *dims: Any, axes: Any = None) -> Tensor:
+def permute(self: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Axes in the given order: `permute(2, 0, 1)`."""
-    return _permute.fn(self, _sizes("permute", dims, axes) if axes is not None or len(dims) == 1 else dims)
+    return _permute.fn(self, _sizes("permute", order, dims) if dims is not None or len(order) == 1 else order)
 
 
 @method
-def transpose(self: Tensor, *axes: Any) -> Tensor:
+def transpose(self: Tensor, *order: Any, axes: Any = None, dim0: Any = None, dim1: Any = None) -> Tensor:
     """`transpose(a, b)` exchanges two axes (PyTorch); `transpose()` reverses all, `transpose((2, 0, 1))` permutes."""
-    if len(axes) == 2:
-        return manipulation.swapaxes(self, *axes)
-    return _permute.fn(self, axes[0] if axes else None)
+    if dim0 is not None or dim1 is not None:
+        order = (*order, *(a for a in (dim0, dim1) if a is not None))
+    if axes is None and len(order) == 2:
+        return manipulation.swapaxes(self, *order)
+    return _permute.fn(self, None if axes is None and not order else _sizes("transpose", order, axes))
 
 
 @method
@@ -172,7 +174,7 @@ def ravel(self: Tensor) -> Tensor:
 
 
 @method
-def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(self: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
     if isinstance(axis, int) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
         return self
@@ -180,9 +182,9 @@ def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 @method
-def expand(self: Tensor, *sizes: Any) -> Tensor:
+def expand(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
-    wanted = tuple(_sizes("expand", sizes, None))
+    wanted = tuple(_sizes("expand", sizes, size))
     lead = len(wanted) - self.ndim
     if lead < 0:
         raise ShapeError(f"expand: {len(wanted)} sizes for shape {self.shape}")
@@ -191,12 +193,18 @@ def expand(self: Tensor, *sizes: Any) -> Tensor:
 
 
 @method
+def tile(self: Tensor, *repetitions: Any, dims: Any = None) -> Tensor:
+    """The tensor beside itself: `tile(2, 3)`, or `tile((2, 3))`, see `hm.tile`."""
+    return manipulation.tile(self, _sizes("tile", repetitions, dims))
+
+
+@method
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor broadcast to the shape of another one."""
     return _broadcast.fn(self, other.shape)
 
 
-for _name in ("expand_dims", "moveaxis", "swapaxes", "tile", "roll", "unflatten", "unfold", "unstack"):
+for _name in ("expand_dims", "moveaxis", "swapaxes", "roll", "unflatten", "unfold", "unstack"):
     setattr(Tensor, _name, getattr(manipulation, _name))
 
 _MORE: dict[str, Any] = {

@@ -121,10 +121,12 @@ def _code_of(op: Op) -> types.CodeType:
 
 
 @functools.cache
-def _waiting(count: int) -> types.CodeType:
-    """Code with so many arguments that writes the text of the function, and then runs it."""
-    names = ", ".join(f"_{k}" for k in range(count))
-    source = [f"def _({names}):", *_door([f"    return _write()({names})"])]
+def _waiting(count: int, keywords: tuple[str, ...]) -> types.CodeType:
+    """Code with so many arguments, and `keywords`, that writes the text of the function, and then runs it."""
+    names = [f"_{k}" for k in range(count)]
+    signature = ", ".join([*names, "*", *keywords] if keywords else names)
+    call = ", ".join([*names, *(f"{k}={k}" for k in keywords)])
+    source = [f"def _({signature}):", *_door([f"    return _write()({call})"])]
     module = compile("\n".join(source), "<dispatch>", "exec")
     return next(code for code in module.co_consts if isinstance(code, types.CodeType))
 
@@ -132,14 +134,15 @@ def _waiting(count: int) -> types.CodeType:
 def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
     """The function of a row before its first call. It keeps its identity: only its code is exchanged."""
     inputs, params, others = list(op.inputs), _parameters(op), _others(op)
-    names = (*inputs, *params, *others)
-    waiting = _waiting(len(names)).replace(
-        co_name=op.name, co_qualname=op.name, co_varnames=(*names, "_error"), co_posonlyargcount=len(inputs),
+    names = (*inputs, *params)
+    waiting = _waiting(len(names), tuple(others)).replace(
+        co_name=op.name, co_qualname=op.name, co_varnames=(*names, *others, "_error"), co_posonlyargcount=len(inputs),
         co_filename=f"<dispatch {op.name}>",
     )  # fmt: skip
     defaults = tuple(_default(op, p) for p in params if others or not _is_needed(op, p))
-    fn = types.FunctionType(waiting, env, op.name, defaults + (UNSET,) * len(others))
+    fn = types.FunctionType(waiting, env, op.name, defaults)
     if others:
+        fn.__kwdefaults__ = dict.fromkeys(others, UNSET)
         env["_defaults"] = {p: _default(op, p) for p in params}
         env |= {f"_default_of_{p}": default for p, default in env["_defaults"].items()}
     setattr(fn, MARK, others)
@@ -149,7 +152,9 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
             fn.__code__ = _code_of(op)
             return fn
         # Somebody else has written it by now, or watches (profiler/watch.py).
-        return types.FunctionType(_code_of(op), env, op.name, fn.__defaults__)
+        other = types.FunctionType(_code_of(op), env, op.name, fn.__defaults__)
+        other.__kwdefaults__ = fn.__kwdefaults__
+        return other
 
     env["_write"] = write
     return fn
@@ -160,7 +165,7 @@ def _parameters(op: Op) -> list[str]:
 
 
 def _others(op: Op) -> dict[str, str]:
-    """Other names of its parameters that a public row takes, behind its own: defaults there take 3 ns each."""
+    """Other names of its parameters that a public row takes, by keyword alone."""
     return other_names(op.name, [p for p in _parameters(op) if p != "shape"]) if op.public else {}
 
 
@@ -215,7 +220,7 @@ def _forward(op: Op) -> list[str]:
     others = _others(op)
     signature = [*inputs, "/"] if inputs else []
     signature += [p if _is_needed(op, p) and not others else f"{p}={_shown(op, p)}" for p in params]
-    signature += [f"{name}=_UNSET" for name in others]
+    signature += ["*", *(f"{name}=_UNSET" for name in others)] if others else []
     again = _again(f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
     lines = [f"def {op.name}({', '.join(signature)}):", *_respelling(op, others)]
     if op.variadic and not op.results:

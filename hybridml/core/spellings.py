@@ -33,6 +33,7 @@ UNSET = Unset()
 
 # Other names of a parameter, PyTorch's and NumPy's. A function that has one of them itself keeps it.
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "arrays": ("tensors",),
     "axes": ("dims", "dim"),
     "axis": ("dim",),
     "axis1": ("dim1",),
@@ -41,8 +42,11 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "dim": ("axis",),
     "keepdim": ("keepdims",),
     "keepdims": ("keepdim",),
+    "num": ("steps",),
     "ord": ("p",),
+    "repetitions": ("reps", "dims"),
     "shape": ("size",),
+    "stop": ("end",),
 }
 # And of the parameters of one function.
 OF_FUNCTION: dict[str, dict[str, str]] = {
@@ -52,8 +56,8 @@ OF_FUNCTION: dict[str, dict[str, str]] = {
     "flip": {"dims": "axis"},
     "normal": {"loc": "mean", "scale": "std"},
     "roll": {"dims": "axis", "shifts": "shift"},
+    "swapaxes": {"dim0": "axis1", "dim1": "axis2"},
     "split": {"split_size": "split_size_or_sections"},
-    "transpose": {"dims": "axes"},
     "tril": {"diagonal": "k"},
     "triu": {"diagonal": "k"},
 }
@@ -66,7 +70,7 @@ _RENAMED = frozenset([*OTHER_NAMES, *(own for table in OF_FUNCTION.values() for 
 _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that mean another number by another name
 
 # Functions that return what PyTorch's do when they are called by one of its names, as values with their indices.
-IN_MANNER = ("add", "max", "median", "min", "sort", "std", "subtract", "var")
+IN_MANNER = ("add", "max", "median", "min", "sort", "squeeze", "std", "subtract", "var")
 _MANNER = ("dim", "alpha")
 pytorchs: dict[str, Callable[..., Any]] = {}
 

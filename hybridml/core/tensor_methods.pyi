@@ -353,7 +353,7 @@ class TensorMethods:
         """Exponential to base 2, 2 ** x."""
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`exp` in place."""
-    def expand(self, *sizes: Any) -> Tensor:
+    def expand(self, *sizes: Any, size: Any = None) -> Tensor:
         """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
     def expand_as(self, other: Tensor) -> Tensor:
         """The tensor broadcast to the shape of another one."""
@@ -678,7 +678,7 @@ class TensorMethods:
     def partition(self, kth: builtins.int | Sequence[builtins.int], axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
         """Elements `kth` where sorting puts them, smaller ones before and greater ones behind: all sorted, which is
         one such order."""
-    def permute(self, *dims: Any, axes: Any = None) -> Tensor:
+    def permute(self, *order: Any, dims: Any = None) -> Tensor:
         """Axes in the given order: `permute(2, 0, 1)`."""
     def permute_dims(self, /, axes: Sequence[builtins.int] | None = None, *, dims: Sequence[builtins.int] | None = ..., dim: Sequence[builtins.int] | None = ...) -> Tensor:
         """Axis k of the result is axis `axes[k]` of x; reversed order without `axes`."""
@@ -830,7 +830,11 @@ class TensorMethods:
         """x * x, the square."""
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`square` in place."""
-    def squeeze(self, axis: builtins.int | Sequence[builtins.int] | None = None, *, dim: builtins.int | Sequence[builtins.int] | None = ...) -> Tensor:
+    @overload
+    def squeeze(self, /, *, dim: builtins.int, keepdim: builtins.bool = ..., keepdims: builtins.bool = ...) -> Chosen:
+        """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
+    @overload
+    def squeeze(self, /, axis: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
     def std(self, /, axis: Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False, dim: Any = ..., ddof: builtins.float = ..., unbiased: builtins.bool = ..., keepdim: builtins.bool = ...) -> Tensor:
         """Standard deviation; `correction` is subtracted from the number of elements in the divisor."""
@@ -851,9 +855,9 @@ class TensorMethods:
         """Sum over `axis`."""
     def svd(self, *args: Any, **kwargs: Any) -> Any:
         """`hm.linalg.svd` of this tensor."""
-    def swapaxes(self, axis1: builtins.int = ..., axis2: builtins.int = ..., /, *, dim1: builtins.int = ..., dim2: builtins.int = ...) -> Tensor:
+    def swapaxes(self, /, axis1: builtins.int = ..., axis2: builtins.int = ..., *, dim1: builtins.int = ..., dim2: builtins.int = ..., dim0: builtins.int = ...) -> Tensor:
         """x with two axes exchanged."""
-    def swapdims(self, axis1: builtins.int = ..., axis2: builtins.int = ..., /, *, dim1: builtins.int = ..., dim2: builtins.int = ...) -> Tensor:
+    def swapdims(self, /, axis1: builtins.int = ..., axis2: builtins.int = ..., *, dim1: builtins.int = ..., dim2: builtins.int = ..., dim0: builtins.int = ...) -> Tensor:
         """x with two axes exchanged."""
     def t(self) -> Tensor:
         """The transpose of a matrix; a vector or a number as it is."""
@@ -873,8 +877,8 @@ class TensorMethods:
         """Pieces of x along an axis: so many (the first ones may be larger by one), or cut at the places."""
     def tensordot(self, y: Tensor, /, axes: builtins.int | Sequence[Any] = 2, *, dims: builtins.int | Sequence[Any] = ..., dim: builtins.int | Sequence[Any] = ...) -> Tensor:
         """Sums of products over pairs of axes: the last `axes` of x with the first of y, or the axes of two lists."""
-    def tile(self, repetitions: Sequence[builtins.int], /) -> Tensor:
-        """x repeated along each axis."""
+    def tile(self, *repetitions: Any, dims: Any = None) -> Tensor:
+        """The tensor beside itself: `tile(2, 3)`, or `tile((2, 3))`, see `hm.tile`."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False, non_blocking: builtins.bool = False) -> Tensor:
         """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when
         nothing changes."""
@@ -884,7 +888,7 @@ class TensorMethods:
         """`top_k` with PyTorch's name and order of arguments."""
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """`np.trace` of this tensor, with its parameters."""
-    def transpose(self, *axes: Any) -> Tensor:
+    def transpose(self, *order: Any, axes: Any = None, dim0: Any = None, dim1: Any = None) -> Tensor:
         """`transpose(a, b)` exchanges two axes (PyTorch); `transpose()` reverses all, `transpose((2, 0, 1))`
         permutes."""
     def trigamma(self, /) -> Tensor:

@@ -82,6 +82,7 @@ EXAMPLES: dict[str, str] = {
     "squeeze": "hm.zeros((1, 3, 1)).squeeze().shape, hm.zeros((1, 3, 1)).squeeze(0).shape -> ((3,), (3, 1))",
     "expand": "hm.tensor([[1], [2]]).expand(-1, 3).tolist() -> [[1, 1, 1], [2, 2, 2]]",
     "expand_as": "hm.tensor([1, 2]).expand_as(hm.zeros((3, 2))).tolist() -> [[1, 2], [1, 2], [1, 2]]",
+    "tile": "hm.arange(2).tile(2, 2).tolist() -> [[0, 1, 0, 1], [0, 1, 0, 1]]",
     "permute": "hm.zeros((2, 3, 4)).permute(2, 0, 1).shape -> (4, 2, 3)",
     "transpose": "x = hm.zeros((2, 3, 4));"
                  " x.transpose(0, 2).shape, x.transpose((1, 2, 0)).shape -> ((4, 3, 2), (3, 4, 2))",

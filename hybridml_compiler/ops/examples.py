@@ -30,7 +30,6 @@ EXAMPLES: dict[str, str] = {
     "round": "hm.round(hm.tensor([0.5, 1.5, -2.7])) -> Tensor([ 0.,  2., -3.])",
     "maximum": "hm.maximum(hm.tensor([1.0, 5.0]), hm.tensor([3.0, hm.nan])) -> Tensor([ 3., nan])",
     "minimum": "hm.minimum(hm.tensor([1, 5, 3]), 2) -> Tensor([1, 2, 2])",
-    "clip": "hm.clip(hm.tensor([-2.0, 0.5, 9.0]), 0.0, 1.0) -> Tensor([0.0, 0.5, 1.0])",
     "gcd": "hm.gcd(hm.tensor([12, -8, 0]), 20) -> Tensor([ 4,  4, 20])",
     "lcm": "hm.lcm(hm.tensor([4, 6]), 10) -> Tensor([20, 30])",
     "hypot": "hm.hypot(hm.tensor([1.0, 3.0]), hm.tensor([1.0, 4.0])) -> Tensor([1.4142, 5.0000])",

@@ -83,8 +83,6 @@ ALIASES: dict[str, str] = {
     "clamp": "clip",
     "fix": "trunc",
     "rint": "round",
-    "permute": "permute_dims",
-    "transpose": "permute_dims",
 }
 
 

@@ -78,7 +78,8 @@ CALLBACKS = (_call, _look)
 
 def _catch(unraisable: Any, others: Any) -> None:
     """An error before the first line of a callback is kept; all else is the affair of the hook before."""
-    if unraisable.object in CALLBACKS:
+    message = unraisable.err_msg or ""  # from Python 3.13 on, it alone names the function
+    if unraisable.object in CALLBACKS or any(repr(callback) in message for callback in CALLBACKS):
         _kept.error = unraisable.exc_value
     else:
         others(unraisable)

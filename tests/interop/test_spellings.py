@@ -42,6 +42,35 @@ SAME: list[tuple[str, str]] = [
     ("x.unbind(dim=1)", "hm.unstack(x, axis=1)"),
     ("x.unsqueeze(dim=0)", "hm.expand_dims(x, 0)"),
     ("x[None].squeeze(dim=0)", "x"),
+    ("hm.squeeze(x[None], dim=(0, 1))", "x"),
+    ("hm.squeeze(x, dim=0)", "x"),
+    ("hm.squeeze(hm.tensor(1.0), dim=0)", "hm.tensor(1.0)"),
+    ("hm.transpose(x, 0, 1)", "x.T"),
+    ("hm.transpose(x, dim0=0, dim1=1)", "x.T"),
+    ("hm.transpose(x, (1, 0))", "x.T"),
+    ("hm.transpose(x, axes=(1, 0))", "x.T"),
+    ("hm.transpose(x)", "x.T"),
+    ("x.transpose(dim0=0, dim1=-1)", "x.T"),
+    ("x[None].transpose(1, 2, 0)", "hm.permute_dims(x[None], (1, 2, 0))"),
+    ("hm.permute(x, (1, 0))", "x.T"),
+    ("hm.permute(x, dims=(1, 0))", "x.T"),
+    ("x.permute(dims=(1, 0))", "x.T"),
+    ("hm.swapaxes(x, axis1=0, axis2=1)", "x.T"),
+    ("hm.swapdims(x, dim0=0, dim1=1)", "x.T"),
+    ("hm.clamp(x, min=2)", "hm.clip(x, 2)"),
+    ("hm.clamp(x, 2, 4)", "hm.clip(x, 2, 4)"),
+    ("hm.linspace(0, 1, steps=5)", "hm.linspace(0, 1, 5)"),
+    ("hm.linspace(start=0, end=1, steps=5)", "hm.linspace(0, 1, 5)"),
+    ("hm.arange(start=1, end=9, step=2)", "hm.arange(1, 9, 2)"),
+    ("hm.zeros(size=(2, 3))", "hm.zeros((2, 3))"),
+    ("hm.ones(size=(2, 3), dtype=hm.int8)", "hm.ones((2, 3), dtype=hm.int8)"),
+    ("hm.stack(tensors=[x, x], dim=1)", "hm.stack([x, x], 1)"),
+    ("hm.cat(tensors=[x, x])", "hm.concat([x, x])"),
+    ("x.tile(2, 1)", "hm.tile(x, (2, 1))"),
+    ("hm.tile(x, dims=(2, 1))", "hm.tile(x, (2, 1))"),
+    ("hm.tile(x, 2)", "hm.tile(x, (2,))"),
+    ("x[:1].expand(size=(2, 3))", "hm.broadcast_to(x[:1], (2, 3))"),
+    ("hm.narrow(x, 1, -2, 1)", "x[:, 1:2]"),
     ("x.flip(dims=(0,))", "hm.flip(x, axis=(0,))"),
     ("hm.roll(x, shifts=1, dims=1)", "hm.roll(x, 1, axis=1)"),
     ("hm.roll(x, 1, 0)", "hm.roll(x, 1, axis=0)"),
@@ -187,6 +216,10 @@ ERRORS = [
     ("x.sum(dims=0)", TypeError, "unexpected keyword argument 'dims'"),
     ("x.sum(dim=7)", hm.AxisError, "axis 7 is out of range|7"),
     ("hm.stack(dim=0)", TypeError, "missing"),
+    ("hm.sum(x, None, False, None, 0)", TypeError, "takes from 1 to 4 positional arguments but 5 were given"),
+    ("hm.zeros()", hm.ArgumentError, "give the shape once"),
+    ("hm.zeros(2, size=2)", hm.ArgumentError, "give the shape once"),
+    ("hm.squeeze(x, dim=2)", hm.AxisError, "axis 2 does not exist"),
     ("hm.zeros(2, 3, hm.int8)", hm.ArgumentError, "sizes must be integers"),
     ("x.repeat(2, 0)", hm.ArgumentError, r"x.repeat\(2, axis=0\)"),
     ("x.matmull", AttributeError, "no attribute 'matmull'"),
@@ -244,7 +277,7 @@ def test_functions_keep_their_identity() -> None:
     assert pickle.loads(pickle.dumps(hm.stack)) is hm.stack
     assert list(inspect.signature(hm.stack).parameters) == ["arrays", "axis"]
     assert "def stack" in inspect.getsource(hm.stack)
-    assert accepted(hm.stack) == {"dim": "axis"}
+    assert accepted(hm.stack) == {"tensors": "arrays", "dim": "axis"}
 
 
 @pytest.mark.parametrize("name", [n for n in dir(hm) if n[0] != "_" and inspect.isfunction(getattr(hm, n))])

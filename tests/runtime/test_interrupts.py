@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +223,24 @@ def test_a_notebook_is_interrupted(tmp_path: Path) -> None:
         [sys.executable, "-c", CLIENT, *cells], env=environment, capture_output=True, text=True, timeout=300
     )
     assert run.stdout == "['', 'ready\\nKeyboardInterrupt', 'True\\n']\n", run.stdout + run.stderr[-4000:]
+
+
+def test_an_error_before_the_first_line_of_a_callback_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an interrupt that has come while native code ran: ctypes gives it to a hook, in each Python's way."""
+
+    class Stopped(BaseException):
+        pass
+
+    def look() -> None:
+        raise Stopped
+
+    others: list[object] = []
+    monkeypatch.setattr(host_callback, "CALLBACKS", (look,))
+    monkeypatch.setattr(sys, "unraisablehook", partial(host_callback._catch, others=others.append))
+    ctypes.CFUNCTYPE(None)(look)()
+    with pytest.raises(Stopped):
+        host_callback.reraise()
+    assert not others
 
 
 def test_a_large_launch_is_stopped_between_its_ranges() -> None:

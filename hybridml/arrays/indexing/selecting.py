@@ -95,10 +95,10 @@ def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor
 
 
 @overload
-def where(condition: Any, /) -> tuple[Tensor, ...]: ...
+def where(condition: Any) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: Any, x: Any, y: Any, /) -> Tensor: ...
-def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
+def where(condition: Any, x: Any, y: Any) -> Tensor: ...
+def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING) -> Any:
     """Elements of `x` where `condition` holds, else of `y`; all three broadcast. Without x and y: `nonzero(condition)`.
 
     The operand that is not chosen gets a gradient of zero.

@@ -116,7 +116,7 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 @compiled_when_small
-def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 
     Raises ShapeError where shapes differ, or for no tensors.
@@ -251,7 +251,7 @@ def unfold(x: Tensor, axis: int, size: int, step: int = 1) -> Tensor:
     return OPS["windows"].fn(x, size=(size,), stride=(step,), axes=(k,))
 
 
-def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
+def swapaxes(x: Tensor, /, axis1: int, axis2: int) -> Tensor:
     """x with two axes exchanged.
 
     Raises AxisError for an axis that is not there.
@@ -314,7 +314,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
 
 
 @compiled_when_repeated
-def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
+def tile(x: Tensor, /, repetitions: int | Sequence[int]) -> Tensor:
     """x repeated along each axis.
 
     Counts are for the last axes; more counts than axes make new ones.
@@ -323,7 +323,7 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     >>> hm.tile(hm.arange(2), (2, 2)).tolist()
     [[0, 1, 0, 1], [0, 1, 0, 1]]
     """
-    counts = tuple(repetitions)
+    counts = (repetitions,) if isinstance(repetitions, int | np.integer) else tuple(repetitions)
     ndim = max(len(counts), x.ndim)
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - x.ndim) + x.shape

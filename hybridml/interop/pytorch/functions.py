@@ -246,8 +246,10 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     >>> hm.narrow(hm.arange(5), 0, 1, 3).tolist()
     [1, 2, 3]
     """
-    if not 0 <= start <= input.shape[dim] - length:
-        size = input.shape[dim]
+    size = input.shape[dim]
+    if -size <= start < 0:
+        start += size
+    if not 0 <= start <= size - length:
         raise ArgumentError(f"narrow: elements {start} to {start + length} are not all in the {size} of axis {dim}")
     return input[(slice(None),) * (dim % input.ndim) + (slice(start, start + length),)]
 
@@ -276,6 +278,16 @@ def numel(input: Tensor) -> int:
     6
     """
     return input.numel()
+
+
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """The axes in another order: `permute(x, (2, 0, 1))`, or without the brackets. See `hm.permute_dims`.
+
+    >>> import hybridml as hm
+    >>> hm.permute(hm.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    return xp.asarray(input).permute(*order, dims=dims)
 
 
 def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
@@ -332,6 +344,18 @@ def t(input: Tensor) -> Tensor:
     return input.T
 
 
+def transpose(input: Tensor, *order: Any, axes: Any = None, dim0: Any = None, dim1: Any = None) -> Tensor:
+    """Two axes exchanged, `transpose(x, 0, 1)` as in PyTorch; all in an order, `transpose(x, (2, 0, 1))` as in NumPy.
+
+    Without either, all in reversed order.
+
+    >>> import hybridml as hm
+    >>> hm.transpose(hm.ones((2, 3, 4)), 0, 1).shape, hm.transpose(hm.ones((2, 3, 4))).shape
+    ((3, 2, 4), (4, 3, 2))
+    """
+    return xp.asarray(input).transpose(*order, axes=axes, dim0=dim0, dim1=dim1)
+
+
 def view_as_complex(input: Tensor) -> Tensor:
     """Complex numbers of a last axis with their two parts: (..., 2) -> (...). A copy.
 
@@ -354,8 +378,8 @@ def view_as_real(input: Tensor) -> Tensor:
 
 _FUNCTIONS: Sequence[Callable[..., Any]] = (
     addcdiv, addcmul, addmv, amax, amin, clamp_max, clamp_min, clone, compile, detach, flatten, geomspace, inverse,
-    is_complex, is_floating_point, is_tensor, jit, logdet, matrix_power, narrow, norm, numel, randint_like,
-    repeat_interleave, set_printoptions, t, view_as_complex, view_as_real,
+    is_complex, is_floating_point, is_tensor, jit, logdet, matrix_power, narrow, norm, numel, permute,
+    randint_like, repeat_interleave, set_printoptions, t, transpose, view_as_complex, view_as_real,
 )  # fmt: skip
 names: dict[str, Any] = SAME | {fn.__name__: fn for fn in _FUNCTIONS}
 for _fn in (amax, amin):

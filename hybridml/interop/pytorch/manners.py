@@ -1,7 +1,8 @@
 """Functions that return what PyTorch's do when they are called in its manner: by `dim=`, its name of an axis.
 
 `x.max(axis=1)` is NumPy's, values alone; `x.max(dim=1)` is PyTorch's, values with their indices. `std(dim=0)` divides
-by n - 1, as PyTorch does, and `std(axis=0)` by n, as NumPy and the array API standard do. `median(dim=0)` is the lower
+by n - 1, as PyTorch does, and `std(axis=0)` by n, as NumPy and the array API standard do. `squeeze(dim=0)` leaves an
+axis of another size alone, where `squeeze(axis=0)` is an error. `median(dim=0)` is the lower
 one of two in the middle. So a program keeps the numbers that it has where it comes from. `add(x, y, alpha=2)` is
 ``x + 2 * y``.
 """
@@ -65,6 +66,13 @@ def _spread(of: Callable[..., Tensor], x: Tensor, /, dim: Any, correction: float
     return of(x, axis=dim, correction=correction, keepdims=keepdim)
 
 
+def _squeeze(x: Tensor, /, dim: Any) -> Tensor:
+    """Without those of the axes that have size 1."""
+    x = xp.asarray(x)
+    axes, shape = (dim,) if isinstance(dim, int) else tuple(dim), x.shape or (0,)
+    return xp.squeeze(x, tuple(a for a in axes if not -len(shape) <= a < len(shape) or shape[a] == 1))
+
+
 def _scaled(of: Callable[..., Tensor], x: Any, y: Any, /, alpha: Any) -> Tensor:
     return of(x, y if alpha == 1 else y * alpha)
 
@@ -75,6 +83,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "median": partial(_extreme, None, _middle),
     "min": partial(_extreme, ops.min, ops.argmin),
     "sort": _sort,
+    "squeeze": _squeeze,
     "std": partial(_spread, xp.std),
     "subtract": partial(_scaled, ops.subtract),
     "var": partial(_spread, xp.var),
