@@ -244,8 +244,8 @@ def _filled(shape: Any, value: float, dtype: Any, device: Any = None, requires_g
 def _sizes(name: str, shape: Any, more: tuple[Any, ...], size: Any, dtype: Any) -> tuple[Any, Any]:
     """The shape and dtype of `zeros((2, 3), hm.int8)`, as in NumPy, or `zeros(2, 3)` or `zeros(size=)`, as in
     PyTorch."""
-    if size is not UNSET or shape is UNSET:
-        if (size is UNSET) is (shape is UNSET):
+    if size is not _UNSET or shape is _UNSET:
+        if (size is _UNSET) is (shape is _UNSET):
             raise ArgumentError(f"{name}: give the shape once, as {name}(2, 3), {name}((2, 3)) or {name}(size=(2, 3))")
         return size, dtype
     if all(isinstance(n, int | np.integer) for n in (shape, *more)):
@@ -269,7 +269,7 @@ def zeros(
     >>> hm.zeros((2, 1)).tolist()
     [[0.0], [0.0]]
     """
-    if more or shape is UNSET or size is not UNSET:
+    if more or shape is _UNSET or size is not _UNSET:
         shape, dtype = _sizes("zeros", shape, more, size, dtype)
     return _filled(shape, 0.0, _float(dtype), device, requires_grad)
 
@@ -288,7 +288,7 @@ def ones(
     >>> hm.ones((2,), dtype=hm.int8).tolist()
     [1, 1]
     """
-    if more or shape is UNSET or size is not UNSET:
+    if more or shape is _UNSET or size is not _UNSET:
         shape, dtype = _sizes("ones", shape, more, size, dtype)
     return _filled(shape, 1.0, _float(dtype), device, requires_grad)
 
