@@ -15,6 +15,7 @@ import pytest
 import hybridml as hm
 from hybridml.core.autodiff import tape
 from hybridml.testing import gradcheck
+from hybridml_compiler import dtypes
 
 T = hm.Tensor
 
@@ -230,3 +231,28 @@ def test_results_that_do_not_fit_and_a_row_that_does(run: Any, error: type[Excep
     x = hm.zeros((2, 3))
     x += hm.tensor([1.0, 2.0, 3.0])
     assert x.tolist() == [[1.0, 2.0, 3.0]] * 2
+
+
+NUMBERS = (1, -3, 300, 2**40, 2**70, 0, 0.1, 1e300, -0.0, 1e-50, 65520.0, np.nan, np.inf, True)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_a_number_has_the_same_bits_in_place(dtype: np.dtype) -> None:
+    """Or the same error, or none of the tensor's dtype, which is an error in place alone."""
+    values = hm.tensor(np.random.default_rng(0).normal(size=7) * 10).astype(dtype)
+    for number in NUMBERS:
+        for name, apart in {"add_": hm.add, "sub_": hm.subtract, "mul_": hm.multiply, "div_": hm.divide}.items():
+            x = values.clone()
+            try:
+                wanted: Any = apart(x, number)
+            except Exception as error:
+                with pytest.raises(type(error)):
+                    getattr(x, name)(number)
+                continue
+            if wanted.dtype is not dtype:
+                with pytest.raises(hm.DTypeError):
+                    getattr(x, name)(number)
+                assert x.numpy().tobytes() == values.numpy().tobytes(), "an error changes nothing"
+                continue
+            assert getattr(x, name)(number) is x
+            assert x.numpy().tobytes() == wanted.numpy().tobytes(), (name, number)

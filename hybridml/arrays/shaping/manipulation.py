@@ -260,6 +260,11 @@ def swapaxes(x: Tensor, /, axis1: int, axis2: int) -> Tensor:
     >>> hm.swapaxes(hm.ones((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
+    return exchanged(x, axis1, axis2)
+
+
+def exchanged(x: Tensor, axis1: int, axis2: int) -> Tensor:
+    """`swapaxes`, without other names of its parameters."""
     n = len(x.shape)
     if type(axis1) is not int or type(axis2) is not int or not (-n <= axis1 < n and -n <= axis2 < n):
         axis1, axis2 = _axis("swapaxes", axis1, n, x), _axis("swapaxes", axis2, n, x)
@@ -284,7 +289,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     """
     if len(x.shape) < 2:
         raise ShapeError(f"matrix_transpose: needs at least 2 axes, got {Aval(x.shape, x.dtype)}")
-    return swapaxes(x, -1, -2)
+    return exchanged(x, -1, -2)
 
 
 @compiled_when_repeated
