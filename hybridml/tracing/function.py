@@ -24,6 +24,7 @@ from ..core.interpreter import interpreter_stack
 from ..core.tracebacks import shorten
 from .capture.tracer import current_tracer
 from .introspection import CacheInfo, Introspection
+from .python_state import rebound
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
 from .python_state.signals import handled_outside
@@ -117,6 +118,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._reported: set[str] = set()
         self._retraces: list[str] = []
         self._changes: Counter[str] = Counter()  # what was another value -> how often
+        self._rebound: rebound.Places = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         out: Any
@@ -152,11 +154,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        leaves = Leaves()
-        leaves.given = args, kwargs
-        structure = pytree.flatten(leaves.given, leaves, {})
-        given, objects = signature(structure, leaves)
-        given, key = self._key(given, leaves)
+        leaves, structure, given, key, objects = self._given(args, kwargs)
         failed, why = None, ""
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
@@ -199,6 +197,17 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._report_eager(f"cannot be traced ({why}): calls like this one run eagerly")
         return out
 
+    def _given(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Leaves, pytree.Structure, Fields, Fields, list[Any]]:
+        """Leaves of a call, with what is in the places that the function rebinds; its signature, the one by which its
+        programs are known, and the objects that count by identity."""
+        leaves = Leaves()
+        leaves.given = (args, kwargs, rebound.values(self._rebound)) if self._rebound else (args, kwargs)
+        structure = pytree.flatten(leaves.given, leaves, {})
+        given, objects = signature(structure, leaves)
+        return leaves, structure, *self._key(given, leaves), objects
+
     def _key(self, given: Fields, leaves: list[Any]) -> tuple[Fields, Fields]:
         """The signature of a call, and the one by which its programs are known. Ints become positions where no program
         is for their value."""
@@ -222,11 +231,10 @@ class TracedFunction(Introspection, Generic[P, R]):
         fast = self._fast(entry, leaves)
         if fast is None:
             return MISS
-        out = fast.timed(leaves)
-        if out is not MISS:
+        if (out := fast.timed(leaves)) is not MISS:
             self._hits += 1
             self._last = entry
-            more = kwargs or fast.left or self._is_async or self._every or entry.doubles
+            more = kwargs or fast.left or self._is_async or self._every or entry.doubles or self._rebound
             if not more and len(leaves) == len(args):
                 self._direct = fast.direct
         elif fast.moved():  # places that hold other objects, equal to the ones seen
@@ -290,11 +298,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return self._resolved(args, kwargs, limited=not is_deterministic())
 
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any], limited: bool = False) -> Call | None:
-        leaves = Leaves()
-        leaves.given = args, kwargs
-        structure = pytree.flatten(leaves.given, leaves, {})
-        given, objects = signature(structure, leaves)
-        given, key = self._key(given, leaves)
+        leaves, structure, given, key, objects = self._given(args, kwargs)
         on = None
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
@@ -353,7 +357,7 @@ class TracedFunction(Introspection, Generic[P, R]):
     def _entry(self, key: Signature, objects: list[Any], sized: Sized | None = None) -> Entry:
         return Entry(
             self._fn, self._name, self._backend, objects, self._strict, sized, key.integers, self._integers,
-            key.doubles, key.positions,
+            key.doubles, key.positions, self._rebound,
         )  # fmt: skip
 
     def _compiled(
@@ -365,10 +369,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         try:
             return *self._compile(given, key, entry, structure, leaves, known), entry
         except NotGeneralizable:
-            plain = Entry(
-                self._fn, self._name, self._backend, entry.objects, self._strict, doubles=entry.doubles,
-                positions=entry.positions,
-            )  # fmt: skip
+            plain = entry.plain()
             try:
                 found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
             except (RunEagerly, NotCacheable):
@@ -400,17 +401,23 @@ class TracedFunction(Introspection, Generic[P, R]):
         known: Arrays,
     ) -> tuple[CompiledPath, Arrays]:  # fmt: skip
         start = time.perf_counter()
-        entries = self._entries.setdefault(key, [])
         entry.silent = self._silent
         try:
             with collector_paused(), handled_outside():
                 path, known = entry.grow(structure, leaves, known)
         except (RunEagerly, NotCacheable):
             entry.eager = True
-            entries.insert(0, entry)
+            self._entries.setdefault(key, []).insert(0, entry)
             raise
         path.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
         self._trace_ms = path.first_ms - path.program.compile_ms
+        self._compiles += 1
+        self._last, entry.last, self._direct = entry, path, None
+        once = [effect for effect in path.effects if not effect.repeats]
+        if names := rebound.learn(self._rebound, entry.watch, once):
+            self._note(f"it rebinds {names}: arguments from now on")
+            return path, known
+        entries = self._entries.setdefault(key, [])
         if entry.pinned:  # ints at which Python has looked are part of the signature
             if entry in entries:
                 entries.remove(entry)
@@ -422,17 +429,13 @@ class TracedFunction(Introspection, Generic[P, R]):
             entries.insert(0, entry)
         if self._families is not None:
             self._families.traced(key, entry)
-        self._direct = None
-        once = [effect for effect in path.effects if not effect.repeats]
         if all(effect.before for effect in once) and (self._states < MOST_OTHERS or not once):
             self._states += bool(once)
             entry.watch.keep([guard for effect in once for guard in effect.before])
         else:
             entry.eager = True
-            names = ", ".join(sorted({str(effect) for effect in once}))
-            self._report_eager(f"changes {names}, which compiled calls cannot do: its calls run eagerly")
-        self._compiles += 1
-        self._last, entry.last = entry, path
+            what = f"changes {', '.join(sorted(set(map(str, once))))}, which compiled calls cannot do"
+            self._report_eager(f"{what}: its calls run eagerly")
         return path, known
 
     def _why(self, key: Fields, given: Fields, leaves: list[Any]) -> str:

@@ -306,7 +306,7 @@ def floats_that_are_looked_at(x: Any) -> Any:
     return float(x.sum()) + 1, math.sqrt(abs(x).sum()), [float(v) for v in x], max(float(x.sum()), 2.0)
 
 
-@program(3, lambda: [(T([float(k)]), 1) for k in range(3)])
+@program(1, lambda: [(T([float(k)]), 1) for k in range(3)])
 def floats_of_a_call_inside(x: Any, again: int) -> Any:
     if again:
         return x * floats_of_a_call_inside(x, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import pickle
 import queue
 import threading
@@ -184,7 +185,7 @@ def test_strict_traces_do_not_look_at_values() -> None:
         (lambda t: t * int(t.sum()), "int", "tensor operations instead of Python numbers"),
         (lambda t: [t for _ in range(t.sum().astype(hm.int64))], "index", "instead of Python numbers"),
         (lambda t: t.numpy(), "numpy", "return the tensor and read it after the call"),
-        (lambda t: float(t.sum().item()), "float", "tensor operations instead of Python numbers"),
+        (lambda t: math.fsum([t.sum()]), "float", "tensor operations instead of Python numbers"),
         (lambda t: t[t > 0], "mask", "use hm.where"),
         (lambda t: np.array_str(t), "NumPy array", "outside of the traced function"),
     ]:

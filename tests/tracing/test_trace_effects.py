@@ -333,7 +333,7 @@ def an_attribute_in_a_slot_that_goes() -> Any:
 @pytest.mark.parametrize(
     "case",
     [
-        counter, state_of_a_cell, other_changes, a_list_that_is_read, an_attribute_that_was_not_there, an_array,
+        counter, other_changes, a_list_that_is_read, an_attribute_that_was_not_there, an_array,
         an_attribute_of_the_function, a_long_dict, bases_of_a_class, an_attribute_in_a_slot_that_goes,
     ],
 )  # fmt: skip

@@ -21,6 +21,7 @@ from ..tensor import Tensor, leaked, wrap
 from .base import NumberProxy, Proxy, concrete_value
 
 _KINDS = (float, int, bool)
+CHECKS = ("isfinite", "isinf", "isnan")  # of NumPy and of Python's `math`, and rows
 
 
 class ScalarProxy(NumberProxy):
@@ -82,6 +83,15 @@ class ScalarProxy(NumberProxy):
 
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
+
+    def check(self, name: str) -> bool:
+        """Whether the number is finite, infinite or NaN, by the name of the row: a branch of the trace."""
+        return bool(OPS[name].fn(self._tensor))
+
+    def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if ufunc.__name__ in CHECKS and call == "__call__" and not kwargs:
+            return np.bool_(self.check(ufunc.__name__))
+        return super()._by_numpy(ufunc, call, inputs, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if self._kind is np.float64 and name == "dtype":

@@ -13,14 +13,14 @@ from typing import Any
 from hybridml_compiler.ops.table import OPS
 
 from ...core.proxies.integer import IntProxy
-from ...core.proxies.scalar import ScalarProxy
+from ...core.proxies.scalar import CHECKS, ScalarProxy
 from .tracer import current_tracer
 
 _NAMES = (
     "acos acosh asin asinh atan atanh cbrt cos cosh degrees erf erfc exp exp2 expm1 fabs gamma lgamma log log10 log1p "
     "log2 radians sin sinh sqrt tan tanh"
 )
-FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in (*_NAMES.split(), "pow")}
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in (*_NAMES.split(), "pow", *CHECKS)}
 
 
 def _number(x: Any) -> Any:
@@ -42,6 +42,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return compute(args[0]) / compute(args[1])
         if len(args) != 1:
             return function(*args)
+        if name in CHECKS:
+            return numbers[0].check(name)
         (found,) = tracer.apply(OPS["python_math"], [tracer.lift(numbers[0]._tensor)], {"name": name})
         return ScalarProxy(tracer.wrap(found._array, True))
 

@@ -9,6 +9,7 @@ reads are noted, to be guarded.
 from __future__ import annotations
 
 import builtins
+import dis
 import math
 import os
 import sys
@@ -19,10 +20,13 @@ from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.proxies.base import Proxy
+from ...core.proxies.scalar import ScalarProxy
 from ..capture import python_math
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
@@ -79,6 +83,17 @@ class _Type:
         return repr(type)
 
 
+class _Float(_Type):
+    """`float`, for `float(x)`: a number that a trace computes stays one. It is there only where code calls `float` and
+    does nothing else with it, so that `x is float` needs no care."""
+
+    def __call__(self, *args: Any) -> Any:
+        x: Any = args[0] if len(args) == 1 else None
+        if issubclass(type(x), Traced) and not x.ndim and x.dtype.kind in "fiub":
+            return (x if x.dtype.kind == "f" else x.astype(np.float64)).item()
+        return x if type(x) is ScalarProxy and x._kind is float else float(*args)
+
+
 say = builtins.print
 
 
@@ -132,7 +147,7 @@ def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
     return (ItemGuard(_variables, _encode_key(name), value) for name, value in tracer.environment.items())
 
 
-PATCHES: dict[str, Any] = {"type": _Type(), "print": _print}
+PATCHES: dict[str, Any] = {"type": _Type(), "print": _print, "float": _Float()}
 # Modules -> functions of theirs, and what a trace has in the places of these.
 _OF_MODULES: dict[types.ModuleType, tuple[dict[str, Any], dict[str, Any]]] = {
     time: (clocks.CLOCKS, clocks.PATCHES),
@@ -144,7 +159,8 @@ _changes = Changes()
 
 def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
     """A context in which these functions find patches under these names."""
-    wanted = [name for name in PATCHES if name in names]
+    functions = list(functions)
+    wanted = [name for name in PATCHES if name in names and (name != "float" or _only_called(functions, name))]
     replaced = [(module, name) for module, (found, _) in _OF_MODULES.items() for name in found if name in names]
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted or replaced else {}
     changes: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
@@ -155,6 +171,20 @@ def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Ab
         change = partial(_replace, module, name)
         changes |= {(i, name): partial(change, space) for i, space in (*spaces.items(), (module, vars(module)))}
     return _changes.hold(changes)
+
+
+def _only_called(functions: Iterable[types.FunctionType], name: str) -> bool:
+    """Whether code does nothing with a global variable but call it."""
+    pending, called = [f.__code__ for f in functions], True
+    while pending and called:
+        code = pending.pop()
+        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+        if name in code.co_names:
+            named = [i for i in dis.get_instructions(code) if i.argval == name]
+            uses = [i for i in named if i.opname.endswith(("_GLOBAL", "_NAME", "_FAST", "_DEREF"))]
+            # An odd argument says that a call follows, of what is loaded.
+            called = all(i.opname == "LOAD_GLOBAL" and i.arg is not None and i.arg & 1 for i in uses)
+    return called
 
 
 def _replace(module: types.ModuleType, name: str, space: dict[str, Any]) -> Callable[[], object] | None:

@@ -170,7 +170,7 @@ def _item(
         is_item = isinstance(owner, dict) and id(owner) not in watch.owners and not watch.are_variables(owner)
         container = watch.name_of(owner) if is_item else ""
         item = owner if is_item else None
-        before = before if was is ABSENT or _comes_again(watch, owner[key]) else ()
+        before = before if was is ABSENT or was is None or _comes_again(watch, owner[key]) else ()
         found = _assigned(watch, str(key), (id(owner), real), owner[key], put, take_back, before, container)
         return replace(found, container=item)
     return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
@@ -191,7 +191,7 @@ def _other(watch: Watch, guard: Guard) -> Mutation:
         now, take_back = guard.renewed(), partial(guard.put, guard.assigned)
         if now is None:
             return Mutation(guard.name, _line(watch, guard.name), None, lambda _: guard.drop(), take_back, False)
-        before = [guard] if _comes_again(watch, now.assigned) else ()
+        before = [guard] if guard.value is None or _comes_again(watch, now.assigned) else ()
         return _assigned(watch, guard.name, (id(guard.owner), guard.key), now.assigned, guard.put, take_back, before)
     name = watch.name_of(guard.owner) if isinstance(guard, ElementsGuard | LayoutGuard) else guard.name
     return _whole(watch, name, guard)

@@ -170,7 +170,7 @@ def changed(
 
 
 def _parameters(fn: Callable[..., Any], structure: pytree.Structure) -> Iterator[tuple[str, pytree.Structure]]:
-    args, kwargs = structure.children
+    args, *by_name = structure.children
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
@@ -178,7 +178,8 @@ def _parameters(fn: Callable[..., Any], structure: pytree.Structure) -> Iterator
     for k, child in enumerate(args.children):
         named = k < len(parameters) and parameters[k].kind is not inspect.Parameter.VAR_POSITIONAL
         yield parameters[k].name if named else f"number {k}", child
-    yield from zip(kwargs.keys, kwargs.children, strict=True)
+    for group in by_name:  # keyword arguments, and places that the function rebinds
+        yield from zip(group.keys, group.children, strict=True)
 
 
 def _leaves(s: pytree.Structure, name: str) -> Iterator[str]:

@@ -183,13 +183,13 @@ def recording(containers: Sequence[Any], watch: Watch) -> Iterator[list[Recorder
             recorder, references = _STAND_INS[type(c)](c, keys.__contains__), _references(watch, c)
             recorders.append((recorder, references))
             for guard in references:
-                _put(guard, recorder)
+                put(guard, recorder)
         yield [recorder for recorder, _ in recorders]
     finally:
         for recorder, references in recorders:
             for guard in references:
                 if _now(guard) is recorder:
-                    _put(guard, recorder.of)
+                    put(guard, recorder.of)
 
 
 def _innermost_first(containers: Sequence[Any]) -> list[Any]:
@@ -215,7 +215,8 @@ def items_of(container: Any) -> Iterable[tuple[Any, Any]]:
     return dict.items(container) if kind in MAPPINGS else enumerate(container) if kind is list else ()
 
 
-def _put(guard: Guard, value: Any) -> None:
+def put(guard: Guard, value: Any) -> None:
+    """Puts a value where a guard reads it."""
     if isinstance(guard, AttributeGuard):
         guard.put(value)
     else:

@@ -38,6 +38,8 @@ from ..python_state.mutations import PLAIN, Mutation, find, is_plain, of_recorde
 from ..python_state.names import Names, arguments, changed
 from ..python_state.prints import Output
 from ..python_state.promoted_ints import Integers
+from ..python_state.rebound import Places, in_place, read_and_rebound, take
+from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
 from ..python_state.updated_scalars import placed
@@ -67,10 +69,13 @@ class Entry:
         self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
         sized: Sized | None = None, integers: frozenset[int] = frozenset(), seen: Integers | None = None,
         doubles: frozenset[int] = frozenset(), positions: frozenset[int] = frozenset(),
+        rebound: Places | None = None,
     ) -> None:  # fmt: skip
         self.sized = sized  # where sizes are symbolic
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
         self.watch = Watch(fn, objects)
+        self.rebound = rebound or {}  # places whose tensors are behind the arguments
+        self.places = take(self.watch, self.rebound)
         self.scalars = scalar_sources(fn, self.watch, seen)  # of numbers that are inputs
         self.integers, self.seen = integers, seen  # ints among the arguments that are inputs; those around it
         self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
@@ -135,19 +140,18 @@ class Entry:
         """A second entry for the same inputs, which traces the same nodes."""
         sized = None if self.sized is None else Sized(self.sized.pattern)
         other = Entry(
-            self.fn,
-            self.name,
-            self.backend,
-            self.objects,
-            self.strict,
-            sized,
-            self.integers,
-            self.seen,
-            self.doubles,
-            self.positions,
-        )
+            self.fn, self.name, self.backend, self.objects, self.strict, sized, self.integers, self.seen, self.doubles,
+            self.positions, self.rebound,
+        )  # fmt: skip
         other.scalars, other.nodes = self.scalars, self.nodes
         return other
+
+    def plain(self) -> Entry:
+        """One for the same inputs in which all numbers but floats are constants."""
+        return Entry(
+            self.fn, self.name, self.backend, self.objects, self.strict, doubles=self.doubles, positions=self.positions,
+            rebound=self.rebound,
+        )  # fmt: skip
 
     def grow(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
@@ -184,7 +188,7 @@ class Entry:
             for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))
         ]
         copies: dict[int, Any] = {}
-        args, kwargs = pytree.unflatten(structure, shadows, copies)
+        args, kwargs, *more = pytree.unflatten(structure, shadows, copies)
         whole = [(-1 - k, c) for k, c in copies.items()]
         there = [(-1 - len(whole) - k, c) for k, c in enumerate(filter(pytree.is_container, self.watch.reached()))]
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
@@ -205,7 +209,7 @@ class Entry:
         def end(result: Any, backend: str) -> CompiledPath:
             effects = [*output.said, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
             if not hidden.found and observer is None:
-                self._record(effects)
+                self._record(effects, tracer)
             if any(issubclass(type(key), Tensor) for key in keys_of(result)):
                 raise refused(tracer, "returns a dict that has tensors as keys")
             shared = sorted(self.watch.name_of(r.of) for r in recorders if r.is_shared)
@@ -234,7 +238,8 @@ class Entry:
         def trace() -> CompiledPath:
             try:
                 with hidden:
-                    with seen_as(), seen_in(tracer, proxies), placed(moving, self.watch), put_in_place as made:
+                    stand_ins = placed(moving, self.watch), in_place(self.places, more[0] if more else {}, self.watch)
+                    with seen_as(), seen_in(tracer, proxies), stand_ins[0], stand_ins[1], put_in_place as made:
                         recorders.extend(made)
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
@@ -242,7 +247,7 @@ class Entry:
                             observer.end(tracer)
                         elif not contained.are_untouched():
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
-                self._check_arguments((args, kwargs), structure, shadows, hidden)
+                self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
                 if observer is not None:
                     self._effects(hidden)
@@ -254,7 +259,7 @@ class Entry:
                     # Traced again for its own sizes and ints, with the error of those.
                     raise NotGeneralizable(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
-                    self._check_arguments((args, kwargs), structure, shadows, hidden)
+                    self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
                     if not (self.strict or self._is_async) and not hidden.set_back():
                         self._effects(hidden)
                         raise TraceFailed(self, error) from error
@@ -289,6 +294,7 @@ class Entry:
             if self.sized is None:
                 raise
             raise NotGeneralizable(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
+        settle_places(self.places, compiled.effects)
         used = {i.index for o in (compiled, *self.paths) for i in o.inputs if i.kind == "scalar"}
         self.scalars = settle(self.scalars, tracer, used, self.watch, compiled.effects)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
@@ -339,9 +345,10 @@ class Entry:
             )
         return effects
 
-    def _record(self, effects: Sequence[Mutation]) -> None:
+    def _record(self, effects: Sequence[Mutation], tracer: Tracer) -> None:
         """Raises `Filled` for containers that a trace has changed in a way that stands no other in its place."""
-        updated = {p.slot for p in self.scalars if p.updated}
+        updated = {p.slot for p in self.scalars if p.updated} | {p.slot for p in self.places}
+        updated |= read_and_rebound(self.watch, effects, [i.real for i in tracer.inputs])
         changed = {id(e.container): e.container for e in effects if not (e.repeats or e.slot in updated)}
         found = recordable(self.watch, [c for c in changed.values() if all(c is not known for known in self.recorded)])
         if found:

@@ -48,8 +48,8 @@ def _shape(structure: pytree.Structure) -> str:
         parts = parts or list(map(text, s.children))
         return f"[{', '.join(parts)}]" if s.kind is list else f"({', '.join(parts)})"
 
-    args, kwargs = structure.children
-    named = [f"{k}={text(c)}" for k, c in zip(kwargs.keys, kwargs.children, strict=True)]
+    args, *by_name = structure.children
+    named = [f"{k}={text(c)}" for group in by_name for k, c in zip(group.keys, group.children, strict=True)]
     return f"({', '.join([*map(text, args.children), *named])})"
 
 

@@ -1,0 +1,282 @@
+"""Functions that rebind tensors are compiled: each call finds, and leaves, what Python would."""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import nn
+
+State = types.SimpleNamespace
+Program = tuple[Callable[[hm.Tensor], Any], Callable[[], Any]]  # a step, and what gives its state
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_eagerly() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def average() -> Program:
+    state = State(mean=hm.zeros(()))
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        loss = (x * x).sum()
+        state.mean = 0.9 * state.mean + 0.1 * loss
+        return loss - state.mean
+
+    return step, lambda: state.mean
+
+
+def made_in_the_first_call() -> Program:
+    state = State(h=None)
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        state.h = x if state.h is None else hm.tanh(state.h + x)
+        return state.h * 2
+
+    return step, lambda: state.h
+
+
+def items() -> Program:
+    shadow: dict[str, hm.Tensor] = {}
+    weights = {"w": hm.ones(4), "b": hm.ones(())}
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        for name, w in weights.items():
+            w += x.sum()
+            if name not in shadow:
+                shadow[name] = w.clone()
+            else:
+                shadow[name] = 0.5 * shadow[name] + 0.5 * w
+        return x
+
+    return step, lambda: (shadow, weights)
+
+
+def in_a_list() -> Program:
+    shadow: list[hm.Tensor] | None = None
+    weights = [hm.ones(4), hm.ones(())]
+
+    def step(x: hm.Tensor) -> Any:
+        nonlocal shadow
+        shadow = (
+            list(weights) if shadow is None else [0.5 * s + x.mean() * w for s, w in zip(shadow, weights, strict=True)]
+        )
+        return sum(s.sum() for s in shadow)
+
+    return step, lambda: shadow
+
+
+def exchanged() -> Program:
+    old, new = hm.ones(4), hm.zeros(4)
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        nonlocal old, new
+        old, new = new, old + x
+        return old * 2
+
+    return step, lambda: (old, new)
+
+
+def of_a_module() -> Program:
+    class Cell(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+            self.h = hm.zeros(4)
+            self.calls = 0
+
+        def forward(self, x: hm.Tensor) -> hm.Tensor:
+            self.h = hm.tanh(self.linear(hm.concat([x, self.h]))).detach()
+            self.calls += 1
+            return self.h
+
+    cell = Cell()
+    return cell, lambda: (cell.h, cell.calls)
+
+
+def through_time() -> Program:
+    state = State(h=hm.zeros(4))
+    w = hm.ones(4, requires_grad=True)
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        state.h = hm.tanh(state.h * w + x)
+        return state.h.sum()
+
+    def end() -> Any:
+        (grad,) = hm.autograd.grad(state.h.sum(), [w], retain_graph=True)
+        return state.h, grad
+
+    return step, end
+
+
+def in_a_branch() -> Program:
+    state = State(best=hm.full((), math.inf), kept=hm.zeros(4))
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        loss = x.sum()
+        if loss < state.best:
+            state.best, state.kept = loss, x
+        return loss
+
+    return step, lambda: (state.best, state.kept)
+
+
+def updated_in_place_too() -> Program:
+    state = State(v=hm.zeros(4), other=hm.zeros(4))
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        state.v.mul_(0.5)
+        state.v = state.v + x
+        state.other.add_(state.v)
+        return state.other.sum()
+
+    return step, lambda: (state.v, state.other)
+
+
+def one_object_twice() -> Program:
+    state = State(a=hm.ones(4))
+    state.b = state.a
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        same = state.a is state.b
+        state.a = state.a + x
+        if same:
+            state.b = state.a
+        return state.b * 2
+
+    return step, lambda: (state.a, state.b, state.a is state.b)
+
+
+PROGRAMS = (
+    average, made_in_the_first_call, items, in_a_list, exchanged, of_a_module, through_time, in_a_branch,
+    updated_in_place_too, one_object_twice,
+)  # fmt: skip
+
+
+def run(program: Program, style: Callable[..., Any], calls: int = 7) -> list[Any]:
+    step, state = program
+    wrapped, found = style(step), []
+    for k in range(calls):
+        x = hm.tensor(np.random.default_rng(k).normal(size=4).astype("f4"))
+        found.append((wrapped(x), state()))
+    return [np.array(leaf) for leaf in hm.tree_leaves(found)]
+
+
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+def test_state_is_that_of_python(make: Callable[[], Program]) -> None:
+    traced: list[Any] = []
+
+    def style(fn: Callable[..., Any]) -> Any:
+        traced.append(hm.trace(fn))
+        return traced[0]
+
+    hm.manual_seed(0)
+    wanted = run(make(), lambda fn: fn)
+    hm.manual_seed(0)
+    for mine, theirs in zip(run(make(), style), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
+    info = traced[0].cache_info()
+    assert info.hits >= 2 and info.compiles <= 5, info
+
+
+def test_other_values_from_outside() -> None:
+    """What is in the place counts, whoever has put it there; of another size, or None."""
+    state = State(h=hm.zeros(4))
+
+    @hm.trace
+    def step(x: hm.Tensor) -> Any:
+        state.h = x if state.h is None else state.h + x
+        return state.h
+
+    x = hm.ones(4)
+    assert [step(x)[0].item() for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    state.h = hm.full((4,), 10.0)
+    assert step(x).tolist() == [11.0] * 4
+    state.h = None
+    assert [step(x)[0].item() for _ in range(3)] == [1.0, 2.0, 3.0]
+    state.h = hm.ones((2, 1))
+    assert step(x).shape == (2, 4)
+    del state.h
+    with pytest.raises(AttributeError, match="h"):
+        step(x)
+
+
+def test_an_error_leaves_what_was_there() -> None:
+    state = State(h=hm.zeros(4))
+
+    @hm.trace
+    def step(x: hm.Tensor, i: hm.Tensor) -> hm.Tensor:
+        state.h = state.h + x
+        return x[i]
+
+    x, there = hm.ones(4), hm.tensor(1)
+    for _ in range(4):
+        step(x, there)
+    with pytest.raises(IndexError):
+        step(x, hm.tensor(9))
+    assert state.h.tolist() == [5.0] * 4  # as eager code leaves it: the assignment comes first
+    step(x, there)
+    assert state.h.tolist() == [6.0] * 4
+
+
+def test_it_is_said_in_the_retraces() -> None:
+    step, _ = average()
+    traced = hm.trace(step)
+    for _ in range(3):
+        traced(hm.ones(4))
+    assert traced.retraces == ("step retraced: it rebinds mean: arguments from now on",)
+    assert "mean" in traced.ir
+
+
+def test_a_list_that_is_changed_runs_eagerly() -> None:
+    """It is one object before and after; the eager call is right."""
+    rows = [hm.zeros(4)]
+
+    @hm.trace
+    def step(x: hm.Tensor) -> hm.Tensor:
+        rows[0] = rows[0] + x
+        return rows[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert [step(hm.ones(4))[0].item() for _ in range(5)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_numbers_of_losses_stay_numbers() -> None:
+    """`float(loss)`, and checks of it, by NumPy and by `math`."""
+    losses: list[float] = []
+
+    @hm.trace
+    def step(x: hm.Tensor) -> hm.Tensor:
+        loss = (x * x).sum()
+        if np.isnan(loss.item()) or not math.isfinite(float(loss)):
+            raise FloatingPointError("the loss is no number")
+        losses.append(float(loss))
+        return loss
+
+    for k in range(12):
+        step(hm.full((4,), float(k)))
+    assert losses == [4.0 * k * k for k in range(12)] and all(type(loss) is float for loss in losses)
+    assert step.cache_info().compiles == 1
+    with pytest.raises(FloatingPointError):
+        step(hm.full((4,), hm.nan))
+
+
+def test_float_that_is_more_than_called_is_pythons() -> None:
+    @hm.trace
+    def step(x: hm.Tensor) -> Any:
+        kind = float
+        return kind(1), isinstance(float("2.5"), float), x * 2
+
+    one, is_one, _ = step(hm.ones(2))
+    assert one == 1.0 and is_one
