@@ -161,6 +161,7 @@ VALUES: list[tuple[str, Any]] = [
     ("x.type()", "hybridml.float32"),
     ("hm.cuda.is_available() or hm.backends.mps.is_available() or hm.accelerator.is_available()", False),
     ("hm.rand(size=(2, 3)).shape", (2, 3)),
+    ("__import__('hybridml.optim.lr_scheduler', fromlist=['StepLR']).StepLR is hm.optim.StepLR", True),
     ("hm.rand_like(input=x).shape", (2, 3)),
     ("[i.tolist() for i in hm.nonzero(x > 4, as_tuple=True)]", [[1, 1], [1, 2]]),
     ("hm.nonzero(x > 4, as_tuple=False).tolist()", [[1, 1], [1, 2]]),

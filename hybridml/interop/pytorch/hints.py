@@ -120,7 +120,7 @@ OF_MODULE: dict[str, dict[str, str]] = {
     },
     "hybridml.nn.utils": {"rnn": _PACKED},
     "hybridml.optim": {"LBFGS": "write Adam: the other optimizers are SGD, AdamW and RMSprop"},
-    "hybridml.optim.schedulers": dict.fromkeys(("ReduceLROnPlateau", "ChainedScheduler"), _RATE),
+    "hybridml.optim.lr_scheduler": dict.fromkeys(("ReduceLROnPlateau", "ChainedScheduler"), _RATE),
     "hybridml.random": {
         "PRNGKey": _KEY, "RandomState": "write hm.Generator(seed)", "fold_in": _KEY, "key": _KEY, "split": _KEY,
         "random_sample": "write hm.random.rand",
