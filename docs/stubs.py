@@ -303,6 +303,9 @@ def _annotation(text: Any, value: Any, imports: set[str], unknown: str = "Any") 
         if name == "DTypeLike":
             return "npt.DTypeLike"
         kind = inspect.unwrap(value).__globals__[name]
+        if inspect.ismodule(kind):
+            imports.add(f"import {name}")
+            return name
         if getattr(kind, "__name__", "") != name:  # an alias of a type, which a module keeps to itself
             return "Any"
         imports.add(f"from {kind.__module__} import {name}")

@@ -207,8 +207,6 @@ from .interop.pytorch.functions import view_as_complex as view_as_complex
 from .interop.pytorch.functions import view_as_real as view_as_real
 from .interop.pytorch.hardware import Backends
 from .interop.pytorch.hardware import Hardware
-from .io import load as load
-from .io import save as save
 from .linalg.factored import cholesky_inverse as cholesky_inverse
 from .linalg.factored import cholesky_solve as cholesky_solve
 from .linalg.factored import lu_unpack as lu_unpack
@@ -244,9 +242,11 @@ from .transforms.grad import jvp as jvp
 from .transforms.grad import value_and_grad as value_and_grad
 from .transforms.grad import vjp as vjp
 from builtins import tuple as tuple
+from collections.abc import Mapping
 from hybridml.arrays.reducing.cumulative import Extremes
 from hybridml.arrays.reducing.reductions import Bounds
 from hybridml.arrays.searching.orders import Chosen
+from hybridml.nn.module import Module
 from hybridml.random.generator import Generator
 from hybridml_compiler import errors as errors
 from hybridml_compiler.config import is_deterministic as is_deterministic
@@ -265,6 +265,7 @@ from hybridml_compiler.errors import TraceError as TraceError
 from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads as get_num_threads
 from hybridml_compiler.targets.cpu.runtime.threads import set_num_threads as set_num_threads
 from numpy import dtype as dtype
+import os
 
 _Operand: TypeAlias = Tensor | np.ndarray | np.generic | builtins.complex  # complex stands for float, int and bool too
 _Axis: TypeAlias = builtins.int | Sequence[builtins.int] | None
@@ -561,6 +562,8 @@ def lgamma(x: _Operand, /) -> Tensor:
     """log |gamma(x)|; inf at 0, -1, -2, ... scipy.special's gammaln."""
 def linspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out."""
+def load(path: builtins.str | os.PathLike[builtins.str] = ..., map_location: Any = None, *, weights_only: builtins.bool = True, f: builtins.str | os.PathLike[builtins.str] = ...) -> builtins.dict[builtins.str, Any]:
+    """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so."""
 def log(x: _Operand, /) -> Tensor:
     """Natural logarithm; -inf at 0, nan below."""
 def log10(x: _Operand, /) -> Tensor:
@@ -741,6 +744,8 @@ def rot90(x: Tensor, /, k: builtins.int = 1, axes: Sequence[builtins.int] = ...,
     """x turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
 def rsqrt(x: _Operand, /) -> Tensor:
     """1 / sqrt(x), two exactly rounded steps (no approximate instruction, so all backends agree)."""
+def save(obj: Mapping[builtins.str, Any] | Module, path: builtins.str | os.PathLike[builtins.str] = ..., metadata: Mapping[builtins.str, builtins.str] | None = None, *, f: builtins.str | os.PathLike[builtins.str] = ...) -> None:
+    """Writes a module's state dict, or (nested) dicts and lists of tensors, numbers and strings, to `path`."""
 def scatter(x: Tensor, axis: builtins.int = ..., index: Tensor = ..., src: Any = ..., *, reduce: builtins.str | None = None, dim: builtins.int = ...) -> Tensor:
     """x with elements of `src` (or one number) at the positions `index` of `axis`; of equal positions the last
     counts."""

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -356,6 +357,17 @@ def test_a_number_is_text_in_both_styles() -> None:
     for scale in (1.0, 2.0, 3.0):
         x = hm.tensor(X) * scale
         assert traced(x) == text(x) == f"{21.0 * scale} {3.5 * scale:.3f}"
+
+
+def test_files_have_both_libraries_names(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    for _ in range(2):  # the first call opens the door
+        hm.save(obj={"w": hm.ones(2)}, f=path)
+        assert hm.load(f=path, weights_only=True)["w"].tolist() == hm.load(path=path)["w"].tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match="path= and f="):
+        hm.load(path=path, f=path)
+    with pytest.raises(TypeError, match="missing a required argument: 'path'"):
+        hm.load()
 
 
 def test_gradients_take_all_of_pytorchs_arguments() -> None:
