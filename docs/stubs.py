@@ -121,8 +121,12 @@ OTHERS = {"alpha": "_Operand", "requires_grad": "builtins.bool", "unbiased": "bu
 
 
 def _by_other_names(others: dict[str, str], kinds: dict[str, str], starred: bool) -> list[str]:
-    """Parameters by other names, as keywords of a stub."""
-    named = [f"{other}: {OTHERS.get(other) or kinds.get(own, 'Any')} = ..." for other, own in others.items()]
+    """Parameters by other names, as keywords of a stub; without those of the tensor whose method it is."""
+    named = [
+        f"{other}: {kind} = ..."
+        for other, own in others.items()
+        if (kind := OTHERS.get(other) or kinds.get(own, "Any"))
+    ]
     return named if starred or not named else ["*", *named]
 
 
@@ -299,6 +303,9 @@ def _annotation(text: Any, value: Any, imports: set[str], unknown: str = "Any") 
         if name == "DTypeLike":
             return "npt.DTypeLike"
         kind = inspect.unwrap(value).__globals__[name]
+        if inspect.ismodule(kind):
+            imports.add(f"import {name}")
+            return name
         if getattr(kind, "__name__", "") != name:  # an alias of a type, which a module keeps to itself
             return "Any"
         imports.add(f"from {kind.__module__} import {name}")

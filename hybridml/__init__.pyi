@@ -135,8 +135,6 @@ from .arrays.shaping.grid import choose as choose
 from .arrays.shaping.grid import combinations as combinations
 from .arrays.shaping.grid import ravel_multi_index as ravel_multi_index
 from .arrays.shaping.grid import select as select
-from .arrays.shaping.grid import tril_indices as tril_indices
-from .arrays.shaping.grid import triu_indices as triu_indices
 from .arrays.shaping.manipulation import astype as astype
 from .arrays.shaping.manipulation import broadcast_arrays as broadcast_arrays
 from .arrays.shaping.manipulation import broadcast_shapes as broadcast_shapes
@@ -209,8 +207,6 @@ from .interop.pytorch.functions import view_as_complex as view_as_complex
 from .interop.pytorch.functions import view_as_real as view_as_real
 from .interop.pytorch.hardware import Backends
 from .interop.pytorch.hardware import Hardware
-from .io import load as load
-from .io import save as save
 from .linalg.factored import cholesky_inverse as cholesky_inverse
 from .linalg.factored import cholesky_solve as cholesky_solve
 from .linalg.factored import lu_unpack as lu_unpack
@@ -246,9 +242,11 @@ from .transforms.grad import jvp as jvp
 from .transforms.grad import value_and_grad as value_and_grad
 from .transforms.grad import vjp as vjp
 from builtins import tuple as tuple
+from collections.abc import Mapping
 from hybridml.arrays.reducing.cumulative import Extremes
 from hybridml.arrays.reducing.reductions import Bounds
 from hybridml.arrays.searching.orders import Chosen
+from hybridml.nn.module import Module
 from hybridml.random.generator import Generator
 from hybridml_compiler import errors as errors
 from hybridml_compiler.config import is_deterministic as is_deterministic
@@ -267,6 +265,7 @@ from hybridml_compiler.errors import TraceError as TraceError
 from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads as get_num_threads
 from hybridml_compiler.targets.cpu.runtime.threads import set_num_threads as set_num_threads
 from numpy import dtype as dtype
+import os
 
 _Operand: TypeAlias = Tensor | np.ndarray | np.generic | builtins.complex  # complex stands for float, int and bool too
 _Axis: TypeAlias = builtins.int | Sequence[builtins.int] | None
@@ -340,7 +339,7 @@ def argsort(x: Tensor, /, axis: builtins.int | None = -1, *, descending: builtin
     """int64 positions that put the elements along `axis` in order."""
 def array_split(x: Tensor, indices_or_sections: Any, /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.list[Tensor]:
     """Pieces of x along an axis: so many (the first ones may be larger by one), or cut at the places."""
-def asarray(obj: Any, /, dtype: npt.DTypeLike | None = None, *, device: Any = None, copy: builtins.bool | None = None, requires_grad: builtins.bool = ...) -> Tensor:
+def asarray(obj: Any = ..., dtype: npt.DTypeLike | None = None, *, device: Any = None, copy: builtins.bool | None = None, data: Any = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or
     number."""
 def asin(x: _Operand, /) -> Tensor:
@@ -355,7 +354,7 @@ def atanh(x: _Operand, /) -> Tensor:
     """Inverse hyperbolic tangent; nan outside of [-1, 1]."""
 def average(x: Tensor, /, axis: Any = None, weights: Any = None, returned: builtins.bool = False, *, keepdims: builtins.bool = False, dim: Any = ..., keepdim: builtins.bool = ...) -> Any:
     """Mean with weights, of x's shape or of that of its `axis`; with `returned` also the sums of the weights."""
-def bernoulli(p: Any = 0.5, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None, size: Any = ..., requires_grad: builtins.bool = ...) -> Tensor:
+def bernoulli(p: Any = 0.5, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None, size: Any = ..., input: Any = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """Events that are 1 with probability `p`, else 0: bool, or numbers of `dtype`."""
 def betainc(a: _Operand, b: _Operand, x: _Operand, /) -> Tensor:
     """Regularized incomplete beta function I_x(a, b); nan where a or b is negative or x is outside of [0, 1]."""
@@ -455,7 +454,7 @@ def eigvals(x: _Operand, /) -> Tensor:
     """The eigenvalues of square matrices, in no order; always complex."""
 def eigvalsh(x: _Operand, /) -> Tensor:
     """The rising eigenvalues of (x + x^H) / 2, which is x for a Hermitian matrix."""
-def empty_like(x: Tensor, /, dtype: npt.DTypeLike | None = None, *, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def empty_like(x: Tensor = ..., dtype: npt.DTypeLike | None = None, *, device: Any = None, input: Tensor = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`empty` with the shape and dtype of x."""
 def equal(x: _Operand, y: _Operand, /) -> Tensor:
     """x == y as bool; false where either is nan."""
@@ -493,7 +492,7 @@ def frexp(x: _Operand, /) -> tuple[Tensor, Tensor]:
     """Mantissa in [1/2, 1) and exponent with x = mantissa * 2 ** exponent; 0 has the exponent 0."""
 def full(shape: builtins.int | Sequence[builtins.int] = ..., fill_value: Any = ..., dtype: npt.DTypeLike | None = None, *, device: Any = None, requires_grad: builtins.bool = False, size: builtins.int | Sequence[builtins.int] = ...) -> Tensor:
     """A tensor of `shape` filled with one number."""
-def full_like(x: Tensor, /, fill_value: Any, dtype: npt.DTypeLike | None = None, *, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def full_like(x: Tensor = ..., fill_value: Any = ..., dtype: npt.DTypeLike | None = None, *, device: Any = None, input: Tensor = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`full` with the shape and dtype of x."""
 def gamma(x: _Operand, /) -> Tensor:
     """The gamma function; nan at -1, -2, ..."""
@@ -563,6 +562,8 @@ def lgamma(x: _Operand, /) -> Tensor:
     """log |gamma(x)|; inf at 0, -1, -2, ... scipy.special's gammaln."""
 def linspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out."""
+def load(path: builtins.str | os.PathLike[builtins.str] = ..., map_location: Any = None, *, weights_only: builtins.bool = True, f: builtins.str | os.PathLike[builtins.str] = ...) -> builtins.dict[builtins.str, Any]:
+    """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so."""
 def log(x: _Operand, /) -> Tensor:
     """Natural logarithm; -inf at 0, nan below."""
 def log10(x: _Operand, /) -> Tensor:
@@ -627,7 +628,7 @@ def minimum(x: _Operand, y: _Operand, /) -> Tensor:
 def mode(x: Tensor, axis: builtins.int = -1, keepdims: builtins.bool = False, *, dim: builtins.int = ..., keepdim: builtins.bool = ...) -> Chosen:
     """The most frequent element along `axis`, as (values, indices): of equally frequent ones the smallest, and the
     last place where it is."""
-def multinomial(probs: Any, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
+def multinomial(probs: Any = ..., num_samples: builtins.int = ..., replacement: builtins.bool = False, *, generator: Generator | None = None, input: Any = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """Positions in rows of probabilities: (k,) or (n, k) -> int64 (num_samples,) or (n, num_samples)."""
 def multiply(x: _Operand, y: _Operand, /) -> Tensor:
     """x * y."""
@@ -647,11 +648,11 @@ def nanmedian(x: Tensor, /, axis: Any = None, *, keepdims: builtins.bool = False
     """`median` of the elements that are not NaN; NaN where there is none."""
 def nanmin(x: Tensor, /, axis: Any = None, *, keepdims: builtins.bool = False, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Least of the elements that are not NaN, along `axis` (all); NaN where there is none."""
-def nanpercentile(x: Tensor, q: Any, /, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+def nanpercentile(x: Tensor, /, q: Any, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """`nanquantile` of shares in percent."""
 def nanprod(x: Tensor, /, axis: Any = None, *, keepdims: builtins.bool = False, dtype: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Product of the elements that are not NaN, along `axis` (all); 1 where there is none."""
-def nanquantile(x: Tensor, q: Any, /, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+def nanquantile(x: Tensor, /, q: Any, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """`quantile` of the elements that are not NaN; NaN where there is none."""
 def nanstd(x: Tensor, /, axis: Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False, dim: Any = ..., ddof: builtins.float = ..., unbiased: builtins.bool = ..., keepdim: builtins.bool = ...) -> Tensor:
     """Standard deviation of the elements that are not NaN: the root of `nanvar`."""
@@ -676,14 +677,14 @@ def not_equal(x: _Operand, y: _Operand, /) -> Tensor:
     """x != y as bool; true where either is nan."""
 def one_hot(indices: _Operand, /, num_classes: builtins.int, dtype: npt.DTypeLike | None = None) -> Tensor:
     """A last axis of `num_classes` with 1 at the index and 0 elsewhere."""
-def ones_like(x: Tensor, /, dtype: npt.DTypeLike | None = None, *, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def ones_like(x: Tensor = ..., dtype: npt.DTypeLike | None = None, *, device: Any = None, input: Tensor = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`ones` with the shape and dtype of x."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: builtins.float = 2.0, eps: builtins.float = 1e-06, keepdim: builtins.bool = False, *, keepdims: builtins.bool = ...) -> Tensor:
     """Distance ``|x1 - x2 + eps|_p`` along the last axis of tensors (..., k) that broadcast: (...)."""
 def partition(x: Tensor, kth: builtins.int | Sequence[builtins.int], axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
     """Elements `kth` where sorting puts them, smaller ones before and greater ones behind: all sorted, which is one
     such order."""
-def percentile(x: Tensor, q: Any, /, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+def percentile(x: Tensor, /, q: Any, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """`quantile` of shares in percent."""
 def permute_dims(x: _Operand, /, axes: Sequence[builtins.int] | None = None, *, dims: Sequence[builtins.int] | None = ..., dim: Sequence[builtins.int] | None = ...) -> Tensor:
     """Axis k of the result is axis `axes[k]` of x; reversed order without `axes`."""
@@ -703,18 +704,18 @@ def put_along_axis(x: Tensor, indices: Tensor, values: Any, axis: builtins.int |
     """x with `values` where `take_along_axis(x, indices)` takes from; they broadcast to indices."""
 def qr(x: _Operand, /, mode: builtins.str = 'reduced') -> tuple[Tensor, Tensor]:
     """Orthonormal columns Q and upper triangular R with Q R = x; with mode 'complete' Q is square."""
-def quantile(x: Tensor, q: Any, /, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+def quantile(x: Tensor, /, q: Any, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
     """The values below which a share `q` (0 to 1; a number, or any shape, which comes first in the result) of the
     elements along an axis lies, between two of them by `method` (NumPy's names)."""
 def rand(*shape: builtins.int, size: Any = None, dtype: Any = None, device: Any = None, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
     """Uniform numbers in [0, 1), with the sizes of the shape as arguments: ``rand(2, 3)``."""
-def rand_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
+def rand_like(x: Tensor = ..., *, dtype: Any = None, device: Any = None, generator: Generator | None = None, input: Tensor = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """Uniform numbers in [0, 1), with the shape of the tensor `x` and, unless another `dtype` is given, its dtype."""
 def randint(low: Any, high: Any = None, shape: Any = None, *, dtype: Any = None, device: Any = None, generator: Generator | None = None, size: Any = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """Random integers low <= n < high (0 <= n < low with one bound), each with the same probability."""
 def randn(*shape: builtins.int, size: Any = None, dtype: Any = None, device: Any = None, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
     """Standard normal numbers, with the sizes of the shape as arguments: ``randn(2, 3)``."""
-def randn_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
+def randn_like(x: Tensor = ..., *, dtype: Any = None, device: Any = None, generator: Generator | None = None, input: Tensor = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """Standard normal numbers, with the shape of the tensor `x` and, unless another `dtype` is given, its dtype."""
 def randperm(n: builtins.int, *, device: Any = None, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
     """Random order of 0 .. n-1 (int64, (n,)): PyTorch's name of `permutation` of a number."""
@@ -743,6 +744,8 @@ def rot90(x: Tensor, /, k: builtins.int = 1, axes: Sequence[builtins.int] = ...,
     """x turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
 def rsqrt(x: _Operand, /) -> Tensor:
     """1 / sqrt(x), two exactly rounded steps (no approximate instruction, so all backends agree)."""
+def save(obj: Mapping[builtins.str, Any] | Module, path: builtins.str | os.PathLike[builtins.str] = ..., metadata: Mapping[builtins.str, builtins.str] | None = None, *, f: builtins.str | os.PathLike[builtins.str] = ...) -> None:
+    """Writes a module's state dict, or (nested) dicts and lists of tensors, numbers and strings, to `path`."""
 def scatter(x: Tensor, axis: builtins.int = ..., index: Tensor = ..., src: Any = ..., *, reduce: builtins.str | None = None, dim: builtins.int = ...) -> Tensor:
     """x with elements of `src` (or one number) at the positions `index` of `axis`; of equal positions the last
     counts."""
@@ -820,7 +823,7 @@ def swapaxes(x: Tensor, /, axis1: builtins.int = ..., axis2: builtins.int = ...,
     """x with two axes exchanged."""
 def take(x: _Operand, indices: _Operand, /, axis: _Axis = None, *, dim: _Axis = ...) -> Tensor:
     """Elements of x at integer `indices` of `axis`; the axes of indices (any number) replace it."""
-def take_along_axis(x: Any, indices: Any, /, axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
+def take_along_axis(x: Any, /, indices: Any, axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
     """The elements of x at `indices` along an axis, one for each index; all other axes broadcast."""
 def tan(x: _Operand, /) -> Tensor:
     """Tangent of x in radians."""
@@ -841,8 +844,12 @@ def trigamma(x: _Operand, /) -> Tensor:
     """Derivative of digamma, polygamma(1, x)."""
 def tril(x: _Operand, /, k: builtins.int = 0, *, diagonal: builtins.int = ...) -> Tensor:
     """The matrices of the last two axes, with zeros above diagonal `k`."""
+def tril_indices(n: builtins.int = ..., k: builtins.int = 0, m: builtins.int | None = None, *, col: builtins.int | None = ..., offset: builtins.int = ..., row: builtins.int = ...) -> builtins.tuple[Tensor, Tensor]:
+    """Rows and columns of the elements of an n x m matrix (square without `m`) on and below diagonal `k`, by rows."""
 def triu(x: _Operand, /, k: builtins.int = 0, *, diagonal: builtins.int = ...) -> Tensor:
     """The matrices of the last two axes, with zeros below diagonal `k`."""
+def triu_indices(n: builtins.int = ..., k: builtins.int = 0, m: builtins.int | None = None, *, col: builtins.int | None = ..., offset: builtins.int = ..., row: builtins.int = ...) -> builtins.tuple[Tensor, Tensor]:
+    """Rows and columns of the elements of an n x m matrix on and above diagonal `k`, by rows; see `tril_indices`."""
 def trunc(x: _Operand, /) -> Tensor:
     """x without its fraction."""
 def unflatten(x: Tensor, axis: builtins.int = ..., sizes: Sequence[builtins.int] = ..., *, dim: builtins.int = ...) -> Tensor:
@@ -871,7 +878,7 @@ def y0(x: _Operand, /) -> Tensor:
     """Bessel function of the second kind, order 0; nan below 0."""
 def y1(x: _Operand, /) -> Tensor:
     """Bessel function of the second kind, order 1; nan below 0."""
-def zeros_like(x: Tensor, /, dtype: npt.DTypeLike | None = None, *, device: Any = None, requires_grad: builtins.bool = ...) -> Tensor:
+def zeros_like(x: Tensor = ..., dtype: npt.DTypeLike | None = None, *, device: Any = None, input: Tensor = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`zeros` with the shape and dtype of x."""
 def zeta(x: _Operand, q: _Operand, /) -> Tensor:
     """Hurwitz zeta function, the sum of (q + k) ** -x; inf at x = 1."""

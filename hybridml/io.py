@@ -20,6 +20,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, HybridmlError
 
 from .core import atomic
+from .core.spellings import accepts_other_names
 from .core.tensor import Device, Tensor, adopt
 from .nn.module import Module
 
@@ -316,3 +317,7 @@ def _unflatten(tree: Any, tensors: dict[str, Tensor]) -> Any:
         case "value":
             return content
     raise ValueError(f"unknown entry {kind!r}")
+
+
+for _fn in (load, save):
+    accepts_other_names(_fn)

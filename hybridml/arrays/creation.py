@@ -28,7 +28,7 @@ _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "aran
 _UNSET: Any = UNSET
 
 
-def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
 
     Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. What has a dtype of
@@ -317,7 +317,7 @@ def _as(x: Tensor, device: Any) -> Any:
     return x.device
 
 
-def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
+def full_like(x: Tensor, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`full` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -327,7 +327,7 @@ def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, 
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
 
 
-def zeros_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
+def zeros_like(x: Tensor, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`zeros` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -337,7 +337,7 @@ def zeros_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = No
     return _filled(x.shape, 0.0, x.dtype if dtype is None else dtype, _as(x, device))
 
 
-def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
+def ones_like(x: Tensor, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`ones` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -347,7 +347,7 @@ def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = Non
     return _filled(x.shape, 1.0, x.dtype if dtype is None else dtype, _as(x, device))
 
 
-def empty_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
+def empty_like(x: Tensor, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`empty` with the shape and dtype of x.
 
     >>> import hybridml as hm

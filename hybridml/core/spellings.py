@@ -50,23 +50,36 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 }
 # And of the parameters of one function.
 OF_FUNCTION: dict[str, dict[str, str]] = {
+    "asarray": {"data": "obj"},
+    "bernoulli": {"input": "p"},
     "clip": {"a_min": "min", "a_max": "max"},
     "diag": {"diagonal": "k"},
     "diagflat": {"offset": "k"},
+    "empty_like": {"input": "x"},
     "flip": {"dims": "axis"},
+    "full_like": {"input": "x"},
+    "load": {"f": "path"},
+    "multinomial": {"input": "probs"},
     "normal": {"loc": "mean", "scale": "std"},
+    "ones_like": {"input": "x"},
+    "rand_like": {"input": "x"},
+    "randn_like": {"input": "x"},
     "roll": {"dims": "axis", "shifts": "shift"},
     "swapaxes": {"dim0": "axis1", "dim1": "axis2"},
+    "save": {"f": "path"},
     "split": {"split_size": "split_size_or_sections"},
     "tril": {"diagonal": "k"},
+    "tril_indices": {"col": "m", "offset": "k", "row": "n"},
     "triu": {"diagonal": "k"},
+    "triu_indices": {"col": "m", "offset": "k", "row": "n"},
+    "zeros_like": {"input": "x"},
 }
 _CREATION = (
     "arange", "asarray", "empty_like", "eye", "full_like", "linspace", "logspace", "ones_like", "zeros_like",
 )  # fmt: skip
 # Parameters beside their own: what is done with them is PyTorch's manner (see `pytorchs`), or asks for a gradient.
 _BESIDE = {"add": "alpha", "subtract": "alpha"} | dict.fromkeys(_CREATION, "requires_grad")
-_RENAMED = frozenset([*OTHER_NAMES, *(own for table in OF_FUNCTION.values() for own in table.values())])
+_RENAMED = frozenset(OTHER_NAMES)
 _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that mean another number by another name
 
 # Functions that return what PyTorch's do when they are called by one of its names, as values with their indices.
@@ -225,10 +238,11 @@ def accepts_other_names(fn: Callable[..., Any]) -> None:
     if not isinstance(inner, types.FunctionType):
         return
     code = inner.__code__
-    has_names = inner.__name__ in _BESIDE or not _RENAMED.isdisjoint(code.co_varnames)
+    name = inner.__name__
+    has_names = name in _BESIDE or name in OF_FUNCTION or not _RENAMED.isdisjoint(code.co_varnames)
     if not has_names or code.co_freevars or code.co_flags & _VARIABLE or accepted(fn):
         return
-    others = other_names(inner.__name__, parameters_of(inner))
+    others = other_names(name, parameters_of(inner))
     if not others:
         return
     original: Any = types.FunctionType(code, inner.__globals__, inner.__name__, inner.__defaults__)

@@ -610,9 +610,9 @@ class TensorMethods:
     def mode(self, axis: builtins.int = -1, keepdims: builtins.bool = False, *, dim: builtins.int = ..., keepdim: builtins.bool = ...) -> Chosen:
         """The most frequent element along `axis`, as (values, indices): of equally frequent ones the smallest, and
         the last place where it is."""
-    def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int], /) -> Tensor:
+    def moveaxis(self, /, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x with the `source` axes moved to the `destination` places, the others in order."""
-    def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int], /) -> Tensor:
+    def movedim(self, /, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x with the `source` axes moved to the `destination` places, the others in order."""
     def msort(self, /) -> Tensor:
         """`sort` along the first axis."""
@@ -620,7 +620,7 @@ class TensorMethods:
         """x * y."""
     def mul_(self, other: Any, alpha: Any = None) -> Tensor:
         """`multiply` in place."""
-    def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
+    def multinomial(self, num_samples: builtins.int = ..., replacement: builtins.bool = False, *, generator: Generator | None = None, requires_grad: builtins.bool = ...) -> Tensor:
         """Positions in rows of probabilities: (k,) or (n, k) -> int64 (num_samples,) or (n, num_samples)."""
     def multiply(self, y: _Operand, /) -> Tensor:
         """x * y."""
@@ -633,7 +633,7 @@ class TensorMethods:
         """`nan_to_num` in place."""
     def nanmean(self, /, axis: Any = None, *, keepdims: builtins.bool = False, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
         """Mean of the elements that are not NaN, along `axis` (all); NaN where there is none."""
-    def nanquantile(self, q: Any, /, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+    def nanquantile(self, /, q: Any, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
         """`quantile` of the elements that are not NaN; NaN where there is none."""
     def nansum(self, /, axis: Any = None, *, keepdims: builtins.bool = False, dtype: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
         """Sum of the elements that are not NaN, along `axis` (all); 0 where there is none."""
@@ -667,8 +667,8 @@ class TensorMethods:
         """`hm.zeros` with the dtype and device of this tensor."""
     def nextafter(self, y: _Operand, /) -> Tensor:
         """The float next to x in the direction of y; y where both are equal."""
-    def nonzero(self, *args: Any, **kwargs: Any) -> Any:
-        """`np.nonzero` of this tensor, with its parameters."""
+    def nonzero(self, /, *, as_tuple: builtins.bool = True) -> Any:
+        """Indices of the elements that are not zero, one tensor of int64 for each axis, in row-major order."""
     def norm(self, p: Any = 'fro', dim: Any = None, keepdim: builtins.bool = False, dtype: Any = None, *, axis: Any = ..., keepdims: builtins.bool = ...) -> Tensor:
         """The p-norm of a tensor as of one vector, or along an axis: (...) -> () or without the axis."""
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Any = None) -> Tensor:
@@ -700,7 +700,7 @@ class TensorMethods:
         """`put` in place."""
     def qr(self, *args: Any, **kwargs: Any) -> Any:
         """`hm.linalg.qr` of this tensor."""
-    def quantile(self, q: Any, /, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
+    def quantile(self, /, q: Any, axis: Any = None, *, method: builtins.str = 'linear', keepdims: builtins.bool = False, weights: Any = None, dim: Any = ..., keepdim: builtins.bool = ...) -> Tensor:
         """The values below which a share `q` (0 to 1; a number, or any shape, which comes first in the result) of
         the elements along an axis lies, between two of them by `method` (NumPy's names)."""
     def rad2deg(self, /) -> Tensor:
@@ -863,7 +863,7 @@ class TensorMethods:
         """The transpose of a matrix; a vector or a number as it is."""
     def take(self, *args: Any, **kwargs: Any) -> Any:
         """`np.take` of this tensor, with its parameters."""
-    def take_along_dim(self, indices: Any, /, axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
+    def take_along_dim(self, /, indices: Any, axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
         """The elements of x at `indices` along an axis, one for each index; all other axes broadcast."""
     def tan(self, /) -> Tensor:
         """Tangent of x in radians."""

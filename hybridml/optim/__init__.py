@@ -6,12 +6,10 @@ for it.
 
 from ..core.spellings import advise as _advise
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
-from . import schedulers as lr_scheduler
+from . import lr_scheduler
 from .adam import Adam, AdamW
 from .group import ParameterGroup
-from .optimizer import Optimizer
-from .rmsprop import RMSprop
-from .schedulers import (
+from .lr_scheduler import (
     CosineAnnealingLR,
     ExponentialLR,
     LambdaLR,
@@ -22,6 +20,8 @@ from .schedulers import (
     SequentialLR,
     StepLR,
 )
+from .optimizer import Optimizer
+from .rmsprop import RMSprop
 from .sgd import SGD
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.spellings import advise
 from .gradients import gradcheck
 from .programs import assert_kernels, assert_retraces
 
@@ -24,3 +25,5 @@ def traced_namespace() -> Any:
 
 
 __all__ = ["assert_kernels", "assert_retraces", "gradcheck", "traced_namespace"]
+
+advise(globals())

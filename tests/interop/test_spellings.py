@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,18 @@ SAME: list[tuple[str, str]] = [
     ("x.gather(dim=1, index=i)", "hm.gather(x, 1, i)"),
     ("x.topk(2, dim=1)", "hm.topk(x, 2, axis=1)"),
     ("hm.triu(x, diagonal=1)", "hm.triu(x, k=1)"),
+    ("hm.triu_indices(row=2, col=3, offset=1)", "hm.triu_indices(2, k=1, m=3)"),
+    ("hm.tril_indices(3, offset=-1)", "hm.tril_indices(3, k=-1)"),
+    ("hm.zeros_like(input=x)", "hm.zeros_like(x)"),
+    ("hm.ones_like(input=x, dtype=hm.int8)", "hm.ones_like(x, dtype=hm.int8)"),
+    ("hm.full_like(input=x, fill_value=2)", "hm.full_like(x, 2)"),
+    ("hm.empty_like(input=x)", "hm.empty_like(x)"),
+    ("hm.as_tensor(data=[1.0, 2.0])", "hm.asarray([1.0, 2.0])"),
+    ("hm.moveaxis(x, source=0, destination=1)", "x.T"),
+    ("hm.movedim(x, source=0, destination=1)", "x.T"),
+    ("hm.quantile(x, q=0.5, dim=1)", "hm.quantile(x, 0.5, axis=1)"),
+    ("hm.percentile(x, q=50, axis=0)", "hm.percentile(x, 50, axis=0)"),
+    ("hm.take_along_dim(x, indices=i, dim=1)", "hm.take_along_axis(x, i, axis=1)"),
     ("hm.diagonal(x, dim1=1, dim2=0)", "hm.diagonal(x, axis1=1, axis2=0)"),
     ("hm.clip(x, a_min=2, a_max=4)", "hm.clip(x, 2, 4)"),
     ("hm.linalg.norm(x, dim=1)", "hm.linalg.norm(x, axis=1)"),
@@ -149,6 +162,14 @@ VALUES: list[tuple[str, Any]] = [
     ("x.type()", "hybridml.float32"),
     ("hm.cuda.is_available() or hm.backends.mps.is_available() or hm.accelerator.is_available()", False),
     ("hm.rand(size=(2, 3)).shape", (2, 3)),
+    ("__import__('hybridml.optim.lr_scheduler', fromlist=['StepLR']).StepLR is hm.optim.StepLR", True),
+    ("hm.rand_like(input=x).shape", (2, 3)),
+    ("[i.tolist() for i in hm.nonzero(x > 4, as_tuple=True)]", [[1, 1], [1, 2]]),
+    ("hm.nonzero(x > 4, as_tuple=False).tolist()", [[1, 1], [1, 2]]),
+    ("(x > 4).nonzero(as_tuple=False).tolist() == hm.argwhere(x > 4).tolist()", True),
+    ("hm.bernoulli(input=hm.ones(2)).tolist()", [True, True]),
+    ("hm.multinomial(input=hm.tensor([0.0, 1.0]), num_samples=1).tolist()", [1]),
+    ("hm.randn_like(input=x, dtype=hm.float64).shape", (2, 3)),
     ("hm.random.normal(0, 1, (4,)).shape", (4,)),
     ("hm.random.normal(0.0, 1.0, 4).shape", (4,)),
     ("hm.random.normal(loc=0, scale=1, size=(4,)).shape", (4,)),
@@ -231,6 +252,11 @@ ERRORS = [
     ("hm.nn.Liner(3, 4)", AttributeError, "module 'hybridml.nn' has no attribute 'Liner'; did you mean 'Linear'"),
     ("hm.nn.gelu(x)", AttributeError, "write hm.nn.functional.gelu"),
     ("hm.optim.lr_scheduler.StepLr", AttributeError, "did you mean 'StepLR'"),
+    ("hm.autograd.set_detect_anomaly(True)", AttributeError, "hm.debug_nans"),
+    ("hm.testing.assert_close(x, x)", AttributeError, "numpy.testing.assert_allclose"),
+    ("hm.tree_flatten(x)", AttributeError, "hm.tree_leaves"),
+    ("hm.apply_along_axis(max, 0, x)", AttributeError, "hm.map"),
+    ("hm.nn.LazyLinear(3)", AttributeError, "write hm.nn.Linear"),
     ("x.max(1).indices", AttributeError, r"x.max\(dim=1\)"),
     ("hm.cuda.amp", AttributeError, "hm.cuda has no attribute 'amp'; write"),
     ("hm.trace(x)", hm.ArgumentError, "got Tensor; the sum of a diagonal is hm.linalg.trace"),
@@ -331,6 +357,17 @@ def test_a_number_is_text_in_both_styles() -> None:
     for scale in (1.0, 2.0, 3.0):
         x = hm.tensor(X) * scale
         assert traced(x) == text(x) == f"{21.0 * scale} {3.5 * scale:.3f}"
+
+
+def test_files_have_both_libraries_names(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    for _ in range(2):  # the first call opens the door
+        hm.save(obj={"w": hm.ones(2)}, f=path)
+        assert hm.load(f=path, weights_only=True)["w"].tolist() == hm.load(path=path)["w"].tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match="path= and f="):
+        hm.load(path=path, f=path)
+    with pytest.raises(TypeError, match="missing a required argument: 'path'"):
+        hm.load()
 
 
 def test_gradients_take_all_of_pytorchs_arguments() -> None:

@@ -59,16 +59,17 @@ def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Ten
     return OPS["slice"].fn(OPS["scatter_set"].fn(zeros, place, every, axis=0), (0,), (n,), (1,))
 
 
-def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+def nonzero(x: Any, /, *, as_tuple: bool = True) -> Any:
     """Indices of the elements that are not zero, one tensor of int64 for each axis, in row-major order.
 
-    Source: NumPy. Traced, the number of such elements is asked for as a value. Raises ShapeError for a 0-d tensor.
+    Source: NumPy. `as_tuple=False` gives PyTorch's one tensor, with a row for each element: `argwhere`. Traced, the
+    number of such elements is asked for as a value. Raises ShapeError for a 0-d tensor.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.nonzero(hm.tensor([[0, 3], [4, 0]]))]
     [[0, 1], [1, 0]]
     """
-    return _coordinates("nonzero", _tensor(x))
+    return _coordinates("nonzero", _tensor(x)) if as_tuple else argwhere(x)
 
 
 def argwhere(x: Any, /) -> Tensor:
@@ -115,7 +116,7 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING) -> Any:
 
 
 @compiled_when_small
-def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Tensor:
+def take_along_axis(x: Any, /, indices: Any, axis: int | None = -1) -> Tensor:
     """The elements of x at `indices` along an axis, one for each index; all other axes broadcast. Source: array API.
 
     Indices may count from the end. DTypeError for indices that are no integers, ShapeError for shapes that do not

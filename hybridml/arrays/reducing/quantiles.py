@@ -34,7 +34,7 @@ _METHODS = (
 
 
 def quantile(
-    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """The values below which a share `q` (0 to 1; a number, or any shape, which comes first in the result) of the
     elements along an axis lies, between two of them by `method` (NumPy's names). NaN where one is NaN. `weights` of x's
@@ -50,7 +50,7 @@ def quantile(
 
 
 def nanquantile(
-    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """`quantile` of the elements that are not NaN; NaN where there is none.
 
@@ -62,7 +62,7 @@ def nanquantile(
 
 
 def percentile(
-    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """`quantile` of shares in percent.
 
@@ -74,7 +74,7 @@ def percentile(
 
 
 def nanpercentile(
-    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """`nanquantile` of shares in percent.
 

@@ -196,7 +196,7 @@ def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-n // chunks)), axis=axis)
 
 
-def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
+def moveaxis(x: Tensor, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """x with the `source` axes moved to the `destination` places, the others in order.
 
     Raises AxisError for an axis that is not there, ShapeError where they do not pair.

@@ -34,7 +34,7 @@ def _as_function(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in ("argpartition", "choose", "copy", "nonzero", "put", "take", "trace"):
+for _name in ("argpartition", "choose", "copy", "put", "take", "trace"):
     method(_as_function(_name))
 
 

@@ -6,6 +6,9 @@ _ORDER = "memory keeps the order of the operands: leave memory_format out"
 _NUMPY = "NumPy's own takes tensors: import numpy, and write numpy.{}"
 _ITS_OWN = "{} is a part of NumPy: import numpy, and write hm.asarray(numpy.{})"
 
+_ANOMALIES = "write with hm.debug_nans():, or hm.debug_nans(True)"
+_TREES = "write hm.tree_leaves(tree), and hm.tree_map(f, tree) for a tree of its form"
+
 HINTS: dict[str, str] = {
     "FloatTensor": "write hm.tensor(data, dtype=hm.float32)",
     "LongTensor": "write hm.tensor(data, dtype=hm.int64)",
@@ -34,6 +37,7 @@ HINTS: dict[str, str] = {
     "vectorize": "functions broadcast as they are; write hm.map for others",
     "amp": "write x.astype(hm.bfloat16), or model.to(hm.bfloat16)",
     "autocast": "write x.astype(hm.bfloat16), or model.to(hm.bfloat16)",
+    "apply_along_axis": "write f(x, axis=axis), or hm.map(f, x) over the first axis",
     "array2string": _NUMPY.format("array2string"),
     "array_str": _NUMPY.format("array_str"),
     "channels_last": _ORDER,
@@ -69,6 +73,8 @@ HINTS: dict[str, str] = {
     "scipy": "hm.linalg, hm.special, hm.signal and hm.fft have these functions; hm.distributions the densities",
     "stop_gradient": "write x.detach()",
     "tree": "write hm.tree_map(f, tree) and hm.tree_leaves(tree)",
+    "tree_flatten": _TREES,
+    "tree_unflatten": _TREES,
     "tree_util": "write hm.tree_map(f, tree) and hm.tree_leaves(tree)",
     "vmap": "functions of hm broadcast over leading axes; write hm.map, or a leading axis",
 }
@@ -95,6 +101,8 @@ OF_TENSOR: dict[str, str] = {
 
 _KEY = "generators count their draws: write hm.manual_seed(seed) and no key, or hm.Generator(seed).normal(shape)"
 _PACKED = "write tensors padded to one length, with a mask of the steps that are there"
+_SIZES = "sizes are said: write hm.nn.{}"
+_ADAM = "write Adam: the other optimizers are SGD, AdamW and RMSprop"
 _RATE = "write hm.optim.LRScheduler with a method rate(base, epoch, group), or opt.lr = number"
 
 _ACTIVATIONS = (
@@ -107,10 +115,15 @@ OF_MODULE: dict[str, dict[str, str]] = {
     "hybridml.autograd": {
         "functional": "hm.vjp, hm.jvp and hm.grad are functions of hybridml itself",
         "Variable": HINTS["Variable"],
+        "detect_anomaly": _ANOMALIES,
+        "gradcheck": "write hm.testing.gradcheck",
+        "set_detect_anomaly": _ANOMALIES,
     },
     "hm.cuda": {"amp": HINTS["amp"]},
     "hybridml.nn": {
         **{name: f"write hm.nn.functional.{name}" for name in _ACTIVATIONS},
+        "LazyConv2d": _SIZES.format("Conv2d(in_channels, out_channels, kernel_size)"),
+        "LazyLinear": _SIZES.format("Linear(in_features, out_features)"),
         "initializers": "write hm.nn.init, whose functions fill a tensor: hm.nn.init.xavier_uniform_(hm.empty((2, 3)))",
         "dot_product_attention": "write hm.nn.functional.scaled_dot_product_attention",
         "logsumexp": "write hm.logsumexp",
@@ -119,11 +132,20 @@ OF_MODULE: dict[str, dict[str, str]] = {
         "tanh": "write hm.tanh",
     },
     "hybridml.nn.utils": {"rnn": _PACKED},
-    "hybridml.optim": {"LBFGS": "write Adam: the other optimizers are SGD, AdamW and RMSprop"},
-    "hybridml.optim.schedulers": dict.fromkeys(("ReduceLROnPlateau", "ChainedScheduler"), _RATE),
+    "hybridml.optim": dict.fromkeys(("Adadelta", "Adagrad", "Adamax", "LBFGS", "NAdam", "RAdam"), _ADAM),
+    "hybridml.optim.lr_scheduler": dict.fromkeys(
+        (
+            "ReduceLROnPlateau", "ChainedScheduler", "ConstantLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+            "PolynomialLR",
+        ),
+        _RATE,
+    ),
     "hybridml.random": {
         "PRNGKey": _KEY, "RandomState": "write hm.Generator(seed)", "fold_in": _KEY, "key": _KEY, "split": _KEY,
         "random_sample": "write hm.random.rand",
+    },
+    "hybridml.testing": {
+        "assert_close": "write numpy.testing.assert_allclose(x, y), which takes tensors",
     },
 }  # fmt: skip
 advice |= OF_MODULE

@@ -25,7 +25,8 @@ from .hints import OF_TENSOR
 # Functions of which the tensor is the first argument, by PyTorch's name of the method.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "angle": xp.angle, "baddbmm": xp.baddbmm, "bernoulli": random.bernoulli, "count_nonzero": xp.count_nonzero,
-    "median": xp.median, "movedim": xp.moveaxis, "multinomial": random.multinomial, "partition": xp.partition,
+    "median": xp.median, "movedim": xp.moveaxis, "multinomial": random.multinomial, "nonzero": xp.nonzero,
+    "partition": xp.partition,
     "sgn": xp.sign, "swapdims": xp.swapaxes, "take_along_dim": xp.take_along_axis, "tensor_split": xp.array_split,
 }  # fmt: skip
 _NAMED = (
