@@ -39,9 +39,11 @@ and `randn`.
 
 ## PyTorch's manner
 
-These return what PyTorch's functions return when they are called by `dim=` (`add` and `subtract`: with `alpha=`), and
-NumPy's when they are called by `axis=` or by position: `x.max(axis=1)` is the values, `x.max(dim=1)` the values and
-their indices; `x.std(dim=0)` divides by n - 1, `x.std(axis=0)` by n.
+These return what PyTorch's functions return when they are called by its words, `dim=` or `keepdim=` (`add` and
+`subtract`: `alpha=`), and NumPy's when they are called by `axis=`, or by position alone: `x.max(axis=1)` and `x.max(1)`
+are the values, `x.max(dim=1)` and `x.max(1, keepdim=True)` the values and their indices; `x.std(dim=0)` divides by
+n - 1, `x.std(axis=0)`, `x.std(0)` and `x.std()` by n. **So write `dim=` where PyTorch's program has
+`_, found = x.max(1)`.**
 """
 FUNCTIONS = """\
 

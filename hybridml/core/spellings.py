@@ -84,7 +84,7 @@ _MEANINGS: dict[str, Callable[[Any], Any]] = {"unbiased": int}  # of values that
 
 # Functions that return what PyTorch's do when they are called by one of its names, as values with their indices.
 IN_MANNER = ("add", "max", "median", "min", "sort", "squeeze", "std", "subtract", "var")
-_MANNER = ("dim", "alpha")
+_MANNER = ("dim", "keepdim", "alpha")
 pytorchs: dict[str, Callable[..., Any]] = {}
 
 # What to write instead of names that a module has not, by the module's name; `interop.pytorch.hints` fills it.
@@ -131,7 +131,8 @@ def respelled(
     given = {name: value for name, value in values.items() if value is not defaults[name]}
     given |= {name: value for name, value in others.items() if value is not UNSET}
     name = fn.__name__
-    if name in pytorchs and any(other in given for other in _MANNER):
+    # `keepdim` is PyTorch's word as well; without an axis there is one manner.
+    if name in pytorchs and (not given.keys().isdisjoint(("dim", "alpha")) or {"axis", "keepdim"} <= given.keys()):
         return pytorchs[name](*inputs, **given)
     found = renamed(name, given, other_names(name, values))
     for parameter, default in defaults.items():

@@ -22,12 +22,12 @@ from ..core import pytree
 from ..core.context import stance_var, watch_var
 from ..core.interpreter import interpreter_stack
 from ..core.tracebacks import shorten
+from .capture.signals import handled_outside
 from .capture.tracer import current_tracer
 from .introspection import CacheInfo, Introspection
 from .python_state import rebound
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
-from .python_state.signals import handled_outside
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
 from .specialize import errors
@@ -533,12 +533,10 @@ class TracedFunction(Introspection, Generic[P, R]):
     def clear(self) -> None:
         """Forgets every compiled signature (and the tensors they hold)."""
         with self._lock:
-            self._entries.clear()
-            if self._families is not None:
-                self._families.clear()
-            self._integers.clear()
+            for kept in (self._entries, self._rebound, self._integers, self._reported, self._families):
+                if kept is not None:
+                    kept.clear()
             self._last = self._direct = None
-            self._reported.clear()
             self._states = 0
 
 

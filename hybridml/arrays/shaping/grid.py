@@ -29,6 +29,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     >>> [t.tolist() for t in hm.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
+    _check_diagonal("tril_indices", n, k)
     return _triangle(np.tri(n, m, k, dtype=bool))
 
 
@@ -39,7 +40,17 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     >>> [t.tolist() for t in hm.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
+    _check_diagonal("triu_indices", n, k)
     return _triangle(~np.tri(n, m, k - 1, dtype=bool))
+
+
+def _check_diagonal(name: str, n: int, k: int) -> None:
+    """Refuses PyTorch's `triu_indices(4, 4)`, which would be NumPy's diagonal 4, and so nothing, without a word."""
+    if k >= n > 1:
+        raise ArgumentError(
+            f"{name}: diagonal {k} is outside of {n} rows; numbers of rows and columns are given by name: "
+            f"{name}(row={n}, col={k}), or as {name}({n}, 0, {k})"
+        )
 
 
 def _triangle(mask: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ returned.py       `return float(x.sum())`: a number made only to be returned
 texts.py          texts of numbers that come with the call, as f-strings make them
 text_flow.py      where such a text goes: whether it is only kept, printed or returned
 python_math.py    functions of Python's `math`, of numbers that come with the call
+signals.py        signal handlers that run in the middle of a capture
 memory_order.py   the order in which the axes of an array lie in memory
 alias_layout.py   how the tensors of a trace lie in memory in eager code: whether a reshape is a view
 line_observer.py  the variables of a function by their names, while it is traced

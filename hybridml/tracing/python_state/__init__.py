@@ -11,6 +11,7 @@ captured_scalars.py     numbers around a function as inputs of its program
 captured_containers.py  numbers in dicts, lists and tuples as inputs
 promoted_ints.py        ints, and numbers in attributes, that become inputs at their second value
 updated_scalars.py      numbers that the function itself updates: counters, sums of losses
+rebound.py              tensors that the function itself rebinds, which are arguments of every call
 scalar_source.py        where a captured number comes from
 mutations.py            variables that a function assigns, containers that it changes
 recorded.py             containers that a function fills: stand-ins that note what is done to them
@@ -19,5 +20,4 @@ side_effects.py         what no guard sees: random numbers, iterators, clocks, o
 numpy_random.py         NumPy's generators, before and after somebody imports them
 builtin_patches.py      names of Python that ask what a trace cannot answer by itself
 clocks.py               clocks that each call reads: durations of a step
-signals.py              signal handlers that run in the middle of a capture
 """

@@ -38,7 +38,7 @@ class Place:
         return slot_of(self.guard)
 
     def now(self) -> Any:
-        """What is there; ABSENT where nothing is."""
+        """The value that is there; ABSENT where there is none."""
         try:
             return self.guard.now()
         except GONE:
@@ -49,7 +49,7 @@ Places = dict[Slot, Place]
 
 
 def values(places: Places) -> dict[str, Any]:
-    """What is in the places now, by their names."""
+    """The present value of each place, by its name."""
     return {place.name: place.now() for place in places.values()}
 
 
