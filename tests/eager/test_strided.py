@@ -62,7 +62,7 @@ def test_an_index_out_of_range_of_a_view() -> None:
     assert hm.take(x, hm.tensor([0, -1]), axis=1).shape == (400, 2)
 
 
-@pytest.mark.parametrize("shape", [(1, 500), (300, 1), (300, 500, 1), (7, 1, 30)])
+@pytest.mark.parametrize("shape", [(1, 500), (300, 1), (30, 50, 1), (7, 1, 30)])
 def test_rows_on_repeated_elements(shape: tuple[int, ...]) -> None:
     whole = tuple(n if n > 1 else 400 for n in shape)
     a = np.broadcast_to(np.random.default_rng(0).standard_normal(shape).astype("f4"), whole)
