@@ -48,6 +48,35 @@ class Place:
 Places = dict[Slot, Place]
 
 
+class Rebound:
+    """The places that a function rebinds, by the objects among its arguments: a call of a method has those of its own
+    instance."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, ...], tuple[list[Any], Places]] = {}  # the objects are kept: their ids stand for them
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, objects: list[Any]) -> Places:
+        found = self._of.get(tuple(map(id, objects))) if self._of else None
+        return {} if found is None else found[1]
+
+    def learn(self, objects: list[Any], watch: Watch, effects: Sequence[Mutation]) -> str:
+        """Adds the places that effects have changed, if they all are rebindable: their names; "" otherwise. A call that
+        goes on meanwhile has those that it has read."""
+        guards = rebindable(watch, effects)
+        places = self.of(objects).copy()
+        if not guards or len(guards) < len(effects) or len(places) + len(guards) > MOST:
+            return ""
+        names = ", ".join([_add(places, watch, guard) for guard in guards])
+        self._of[tuple(map(id, objects))] = objects, places
+        return names
+
+    def clear(self) -> None:
+        self._of.clear()
+
+
 def values(places: Places) -> dict[str, Any]:
     """The present value of each place, by its name."""
     return {place.name: place.now() for place in places.values()}
@@ -66,15 +95,9 @@ def read_and_rebound(watch: Watch, effects: Sequence[Mutation], reals: Iterable[
     return {slot_of(g) for g in found if not read.isdisjoint(map(id, pytree.tree_leaves(g.value)))}
 
 
-def learn(places: Places, watch: Watch, effects: Sequence[Mutation]) -> str:
-    """Adds the places that effects have changed, if they all are rebindable: their names; "" otherwise."""
-    guards = rebindable(watch, effects)
-    if not guards or len(guards) < len(effects) or len(places) + len(guards) > MOST:
-        return ""
-    return ", ".join([_add(places, watch, guard) for guard in guards])
-
-
 def _add(places: Places, watch: Watch, guard: Guard) -> str:
+    if (known := places.get(slot_of(guard))) is not None:  # another thread may have been faster
+        return known.name
     is_item = isinstance(guard, ItemGuard) and id(guard.owner) not in watch.owners
     is_item = is_item and not watch.are_variables(guard.owner)
     name = f"{watch.name_of(guard.owner)}[{guard.key!r}]" if is_item else str(guard.key)
