@@ -255,6 +255,36 @@ def test_an_error_leaves_what_was_there() -> None:
     assert state.h.tolist() == [6.0] * 4
 
 
+def two_names(style: Callable[..., Any]) -> list[Any]:
+    state = State(a=[hm.zeros(4)])
+    state.b, state.grows = state.a, False
+
+    def step(x: hm.Tensor) -> Any:
+        if state.grows:
+            state.b.append(x)
+        total = sum(state.a)
+        state.a = [t + x for t in state.a]
+        return total
+
+    wrapped, found = style(step), []
+    for k in range(12):
+        state.grows = k not in (0, 1, 2, 8)
+        if k in (5, 6, 10):
+            state.b = state.a
+        if k == 11:
+            state.a = state.b
+        total = wrapped(hm.ones(4))
+        found.append((total.tolist(), len(state.a), len(state.b)))
+    return found
+
+
+def test_a_list_with_two_names() -> None:
+    """What is appended to it by one name is there by the other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert two_names(hm.trace) == two_names(lambda fn: fn)
+
+
 class Running:
     def __init__(self) -> None:
         self.mean = hm.zeros(4)

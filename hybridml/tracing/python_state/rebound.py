@@ -32,6 +32,7 @@ class Place:
 
     name: str
     guard: Guard
+    others: frozenset[int] = frozenset()  # ids of containers that calls change, and so must not find here
 
     @property
     def slot(self) -> Slot:
@@ -134,11 +135,23 @@ def take(watch: Watch, places: Places) -> list[Place]:
     return [Place(places[slot_of(g)].name, g) for g in found]
 
 
-def settle(places: Iterable[Place], effects: Iterable[Mutation]) -> None:
+def settle(places: Sequence[Place], effects: Sequence[Mutation]) -> None:
     """Lets calls repeat what the function has put there."""
     slots = {place.slot for place in places}
     for effect in effects:
         effect.repeats = effect.repeats or effect.slot in slots
+    for place in places:
+        place.others |= {id(effect.container) for effect in effects if effect.container is not None}
+
+
+def contain(places: Iterable[Place], container: Any) -> bool:
+    """Whether a container that a trace has changed is in one of the places, where the trace had a copy of it."""
+    return container is not None and any(place.now() is container for place in places)
+
+
+def are_apart(places: Iterable[Place]) -> bool:
+    """Whether none of the places has a container that calls change by another name."""
+    return not any(place.others and id(place.now()) in place.others for place in places)
 
 
 @contextmanager
