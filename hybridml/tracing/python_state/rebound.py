@@ -151,7 +151,10 @@ def contain(places: Iterable[Place], container: Any) -> bool:
 
 def are_apart(places: Iterable[Place]) -> bool:
     """Whether none of the places has a container that calls change by another name."""
-    return not any(place.others and id(place.now()) in place.others for place in places)
+    for place in places:
+        if place.others and id(place.now()) in place.others:
+            return False
+    return True
 
 
 @contextmanager

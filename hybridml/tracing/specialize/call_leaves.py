@@ -18,13 +18,14 @@ def of_call(
     objects that count by identity."""
     leaves = Leaves()
     leaves.given = args, kwargs
-    structure = pytree.flatten(leaves.given, leaves, {})
+    met: pytree.Met = {}
+    structure = pytree.flatten(leaves.given, leaves, met)
     given, objects = signature(structure, leaves)
     leaves.objects, leaves.places = objects, rebound.of(objects)
     if leaves.places:
         with lock:  # a trace of another thread has stand-ins there
-            leaves.given = args, kwargs, values(leaves.places)
-        leaves.clear()
-        structure = pytree.flatten(leaves.given, leaves, {})
+            found = values(leaves.places)
+        leaves.given = args, kwargs, found
+        structure = structure._replace(children=(*structure.children, pytree.flatten(found, leaves, met)))
         given, objects = signature(structure, leaves)
     return leaves, structure, given, objects
