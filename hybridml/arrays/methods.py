@@ -150,6 +150,8 @@ def transpose(self: Tensor, *order: Any, axes: Any = None, dim0: Any = None, dim
     """`transpose(a, b)` exchanges two axes (PyTorch); `transpose()` reverses all, `transpose((2, 0, 1))` permutes."""
     if dim0 is not None or dim1 is not None:
         order = (*order, *(a for a in (dim0, dim1) if a is not None))
+        if len(order) != 2:
+            raise ArgumentError("transpose: dim0 and dim1 are two axes, which it exchanges")
     if len(order) == 2 and axes is None:
         return manipulation.exchanged(self, *order)
     return _permute.fn(self, None if axes is None and not order else _sizes("transpose", order, axes))
@@ -177,7 +179,7 @@ def ravel(self: Tensor) -> Tensor:
 @method
 def squeeze(self: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
-    if isinstance(axis, int) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
+    if isinstance(axis, int | np.integer) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
         return self
     return manipulation.squeeze(self, axis)
 

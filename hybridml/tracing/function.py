@@ -25,18 +25,19 @@ from ..core.tracebacks import shorten
 from .capture.signals import handled_outside
 from .capture.tracer import current_tracer
 from .introspection import CacheInfo, Introspection
-from .python_state import rebound
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
+from .python_state.rebound import Rebound
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
+from .specialize.call_leaves import of_call
 from .specialize.entry import Entry
 from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays, ValueBranch
-from .specialize.signature import Fields, Signature, signature
+from .specialize.signature import Fields, Signature
 from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized, StatedFamilies
 
 P = ParamSpec("P")
@@ -55,7 +56,7 @@ class Call:
     """A call with some arguments: the path it runs, that path's operands, and the values computed on the way."""
 
     structure: pytree.Structure
-    leaves: list[Any]
+    leaves: Leaves
     entry: Entry
     path: CompiledPath
     known: Arrays
@@ -118,7 +119,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._reported: set[str] = set()
         self._retraces: list[str] = []
         self._changes: Counter[str] = Counter()  # what was another value -> how often
-        self._rebound: rebound.Places = {}
+        self._rebound = Rebound()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         out: Any
@@ -202,13 +203,10 @@ class TracedFunction(Introspection, Generic[P, R]):
     ) -> tuple[Leaves, pytree.Structure, Fields, Fields, list[Any]]:
         """Leaves of a call, with what is in the places that the function rebinds; its signature, the one by which its
         programs are known, and the objects that count by identity."""
-        leaves = Leaves()
-        leaves.given = (args, kwargs, rebound.values(self._rebound)) if self._rebound else (args, kwargs)
-        structure = pytree.flatten(leaves.given, leaves, {})
-        given, objects = signature(structure, leaves)
+        leaves, structure, given, objects = of_call(args, kwargs, self._rebound, self._lock)
         return leaves, structure, *self._key(given, leaves), objects
 
-    def _key(self, given: Fields, leaves: list[Any]) -> tuple[Fields, Fields]:
+    def _key(self, given: Fields, leaves: Leaves) -> tuple[Fields, Fields]:
         """The signature of a call, and the one by which its programs are known. Ints become positions where no program
         is for their value."""
         key = self._integers.key(given)
@@ -226,7 +224,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._entries.setdefault(key, []).append(entry)
         return [entry]
 
-    def _fast_call(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _fast_call(self, entry: Entry, leaves: Leaves, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call the short way, or MISS."""
         fast = self._fast(entry, leaves)
         if fast is None:
@@ -234,14 +232,14 @@ class TracedFunction(Introspection, Generic[P, R]):
         if (out := fast.timed(leaves)) is not MISS:
             self._hits += 1
             self._last = entry
-            more = kwargs or fast.left or self._is_async or self._every or entry.doubles or self._rebound
+            more = kwargs or fast.left or self._is_async or self._every or entry.doubles or leaves.places
             if not more and len(leaves) == len(args):
                 self._direct = fast.direct
         elif fast.moved():  # places that hold other objects, equal to the ones seen
             entry.fast = build(entry, leaves)
         return out
 
-    def _fast(self, entry: Entry, leaves: list[Any]) -> NativeCall | None:
+    def _fast(self, entry: Entry, leaves: Leaves) -> NativeCall | None:
         """The native call of an entry, made when a path of it is taken for the second time."""
         grown = entry.grown
         if entry.tried != grown and any(path.calls for path in entry.paths):
@@ -318,7 +316,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return Call(structure, leaves, entry, path, known)
 
     def _grown(
-        self, fields: Fields, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
+        self, fields: Fields, structure: pytree.Structure, leaves: Leaves, objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
     ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
         """Traces a new path: of the entry that holds for this call (`on`), or of a new one."""
@@ -340,7 +338,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                 if sized is not None:
                     what, entry, path, known = sized
                 else:
-                    what, entry = [], self._entry(key, objects)
+                    what, entry = [], self._entry(key, objects, leaves)
                     path, known, entry = self._compiled(given, key, entry, structure, leaves, known)
                 if why:
                     names = list(arguments(self._fn, structure))
@@ -354,14 +352,14 @@ class TracedFunction(Introspection, Generic[P, R]):
                 self._hits += 1
         return entry, path, known
 
-    def _entry(self, key: Signature, objects: list[Any], sized: Sized | None = None) -> Entry:
+    def _entry(self, key: Signature, objects: list[Any], leaves: Leaves, sized: Sized | None = None) -> Entry:
         return Entry(
             self._fn, self._name, self._backend, objects, self._strict, sized, key.integers, self._integers,
-            key.doubles, key.positions, self._rebound,
+            key.doubles, key.positions, leaves.places,
         )  # fmt: skip
 
     def _compiled(
-        self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: list[Any],
+        self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: Leaves,
         known: Arrays,
     ) -> tuple[CompiledPath, Arrays, Entry]:  # fmt: skip
         """A new path of an entry; one in which all numbers but floats are constants, where the function fails with
@@ -379,14 +377,14 @@ class TracedFunction(Introspection, Generic[P, R]):
         return *found, plain
 
     def _sized(
-        self, given: Signature, key: Signature, structure: pytree.Structure, leaves: list[Any], objects: list[Any]
+        self, given: Signature, key: Signature, structure: pytree.Structure, leaves: Leaves, objects: list[Any]
     ) -> tuple[list[str], Entry, CompiledPath, Arrays] | None:
         """A new program for more sizes than those of this call; None where it is to be compiled for these."""
         while self._families is not None:
             pattern = self._families.pattern(key)
             if pattern is None:
                 break
-            entry = self._entry(key, objects, Sized(pattern))
+            entry = self._entry(key, objects, leaves, Sized(pattern))
             try:
                 path, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
             except NotGeneralizable as refused:
@@ -397,7 +395,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return None
 
     def _compile(
-        self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: list[Any],
+        self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: Leaves,
         known: Arrays,
     ) -> tuple[CompiledPath, Arrays]:  # fmt: skip
         start = time.perf_counter()
@@ -414,7 +412,8 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._compiles += 1
         self._last, entry.last, self._direct = entry, path, None
         once = [effect for effect in path.effects if not effect.repeats]
-        if names := rebound.learn(self._rebound, entry.watch, once):
+        more = leaves.places or len(self._rebound) < self._most
+        if more and (names := self._rebound.learn(leaves.objects, entry.watch, once)):
             self._note(f"it rebinds {names}: arguments from now on")
             return path, known
         entries = self._entries.setdefault(key, [])
@@ -438,7 +437,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._report_eager(f"{what}: its calls run eagerly")
         return path, known
 
-    def _why(self, key: Fields, given: Fields, leaves: list[Any]) -> str:
+    def _why(self, key: Fields, given: Fields, leaves: Leaves) -> str:
         if same := self._entries.get(key):
             return reasons.of_state(same[0], leaves)
         return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))

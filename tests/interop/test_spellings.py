@@ -50,6 +50,10 @@ SAME: list[tuple[str, str]] = [
     ("x.max(keepdim=True)", "x.max(keepdims=True)"),
     ("hm.squeeze(x[None], dim=(0, 1))", "x"),
     ("hm.squeeze(x, dim=0)", "x"),
+    ("hm.squeeze(x[None], dim=np.int64(0))", "x"),
+    ("hm.squeeze(x[None], axis=np.int64(0))", "x"),
+    ("x[None].squeeze(np.int64(0))", "x"),
+    ("x[None].squeeze(dim=None)", "x"),
     ("hm.squeeze(hm.tensor(1.0), dim=0)", "hm.tensor(1.0)"),
     ("hm.transpose(x, 0, 1)", "x.T"),
     ("hm.transpose(x, dim0=0, dim1=1)", "x.T"),
@@ -200,7 +204,7 @@ MADE = (
 
 
 def evaluate(program: str, x: hm.Tensor) -> Any:
-    return eval(program, {"hm": hm, "x": x, "i": hm.tensor([[1], [0]])})
+    return eval(program, {"hm": hm, "np": np, "x": x, "i": hm.tensor([[1], [0]])})
 
 
 def arrays(found: Any) -> list[np.ndarray]:
@@ -268,6 +272,8 @@ ERRORS = [
     ("hm.cuda.amp", AttributeError, "hm.cuda has no attribute 'amp'; write"),
     ("hm.trace(x)", hm.ArgumentError, "got Tensor; the sum of a diagonal is hm.linalg.trace"),
     ("hm.set_printoptions(profile='long')", hm.ArgumentError, "profile must be one of"),
+    ("x[None].transpose(0, 1, dim0=2)", hm.ArgumentError, "two axes"),
+    ("x.transpose(dim0=0)", hm.ArgumentError, "two axes"),
     ("x[None].t()", hm.ArgumentError, "at most two axes"),
 ]  # fmt: skip
 

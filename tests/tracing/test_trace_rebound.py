@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import nn
+from hybridml.tracing.function import TracedFunction
 
 State = types.SimpleNamespace
 Program = tuple[Callable[[hm.Tensor], Any], Callable[[], Any]]  # a step, and what gives its state
@@ -157,9 +160,32 @@ def one_object_twice() -> Program:
     return step, lambda: (state.a, state.b, state.a is state.b)
 
 
+def by_a_property() -> Program:
+    class Mean:
+        def __init__(self) -> None:
+            self.value, self.sets = hm.zeros(4), 0
+
+        @property
+        def mean(self) -> hm.Tensor:
+            return self.value
+
+        @mean.setter
+        def mean(self, value: hm.Tensor) -> None:
+            self.sets += 1
+            self.value = value * 2
+
+    state = Mean()
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        state.mean = state.mean * 0.25 + x
+        return state.mean
+
+    return step, lambda: (state.value, state.sets)
+
+
 PROGRAMS = (
     average, made_in_the_first_call, items, in_a_list, exchanged, of_a_module, through_time, in_a_branch,
-    updated_in_place_too, one_object_twice,
+    updated_in_place_too, one_object_twice, by_a_property,
 )  # fmt: skip
 
 
@@ -227,6 +253,85 @@ def test_an_error_leaves_what_was_there() -> None:
     assert state.h.tolist() == [5.0] * 4  # as eager code leaves it: the assignment comes first
     step(x, there)
     assert state.h.tolist() == [6.0] * 4
+
+
+def two_names(style: Callable[..., Any]) -> list[Any]:
+    state = State(a=[hm.zeros(4)])
+    state.b, state.grows = state.a, False
+
+    def step(x: hm.Tensor) -> Any:
+        if state.grows:
+            state.b.append(x)
+        total = sum(state.a)
+        state.a = [t + x for t in state.a]
+        return total
+
+    wrapped, found = style(step), []
+    for k in range(12):
+        state.grows = k not in (0, 1, 2, 8)
+        if k in (5, 6, 10):
+            state.b = state.a
+        if k == 11:
+            state.a = state.b
+        total = wrapped(hm.ones(4))
+        found.append((total.tolist(), len(state.a), len(state.b)))
+    return found
+
+
+def test_a_list_with_two_names() -> None:
+    """What is appended to it by one name is there by the other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert two_names(hm.trace) == two_names(lambda fn: fn)
+
+
+class Running:
+    def __init__(self) -> None:
+        self.mean = hm.zeros(4)
+
+    def step(self, x: hm.Tensor) -> hm.Tensor:
+        self.mean = self.mean * 0.5 + x
+        return self.mean
+
+
+def test_a_call_has_the_places_of_its_own_instance() -> None:
+    """What others hold is none of its arguments: it makes no program obsolete."""
+    step, x = hm.trace(Running.step), hm.ones(4)
+    first, *others = [Running() for _ in range(6)]
+    for each in (first, *others):
+        for _ in range(3):
+            step(each, x)
+    compiles = step.cache_info().compiles
+    for other in others:
+        other.mean = hm.ones((2, 1))
+        step(first, x)
+    assert first.mean.tolist() == [2 - 2.0**-7] * 4
+    assert step.cache_info().compiles == compiles == 2 * 6
+
+
+def test_objects_that_are_others_in_each_call_are_not_traced_for_ever() -> None:
+    step = TracedFunction(lambda each, _: Running.step(each, hm.ones(4)), most=4)
+    one = Running()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(20):
+            step(one, object())
+    assert step.cache_info().compiles <= 8
+    np.testing.assert_allclose(one.mean, 2 - 2.0**-19)
+
+
+def test_calls_from_threads_find_no_stand_ins() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(10):
+            one, step = Running(), hm.trace(Running.step)
+            with ThreadPoolExecutor(3) as pool:
+                for call in [pool.submit(step, one, hm.ones(4)) for _ in range(18)]:
+                    call.result()
+            assert type(one.mean) is hm.Tensor
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_it_is_said_in_the_retraces() -> None:

@@ -108,7 +108,7 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     x = _tensor(x)
     if axis is None:
         return _reshape.fn(x, tuple(n for n in x.shape if n != 1))
-    axes = {_axis("squeeze", a, x.ndim, x) for a in ((axis,) if isinstance(axis, int) else axis)}
+    axes = {_axis("squeeze", a, x.ndim, x) for a in ((axis,) if isinstance(axis, int | np.integer) else axis)}
     for a in axes:
         if x.shape[a] != 1:
             raise ShapeError(f"squeeze: axis {a} of {Aval(x.shape, x.dtype)} has size {x.shape[a]}, not 1")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ... import arrays as xp
 from ...arrays.searching.orders import Chosen
 from ...core import ops
@@ -69,7 +71,9 @@ def _spread(of: Callable[..., Tensor], x: Tensor, /, dim: Any, correction: float
 def _squeeze(x: Tensor, /, dim: Any) -> Tensor:
     """Without those of the axes that have size 1."""
     x = xp.asarray(x)
-    axes, shape = (dim,) if isinstance(dim, int) else tuple(dim), x.shape or (0,)
+    if dim is None:
+        return xp.squeeze(x)
+    axes, shape = (dim,) if isinstance(dim, int | np.integer) else tuple(dim), x.shape or (0,)
     return xp.squeeze(x, tuple(a for a in axes if not -len(shape) <= a < len(shape) or shape[a] == 1))
 
 

@@ -282,7 +282,7 @@ class Watch:
         elif issubclass(kind, staticmethod | classmethod):
             self._reach(value.__func__)
         elif issubclass(kind, property):
-            self._reach(value.fget)
+            self._reach(value.fget, value.fset, value.fdel)
         elif kind is ContextVar:
             self._add(ContextGuard(value, value.name))
         elif issubclass(kind, weakref.ref):

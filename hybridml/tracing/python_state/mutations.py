@@ -234,7 +234,9 @@ def of_recorder(watch: Watch, recorder: Recorder) -> Mutation:
     name, done = watch.name_of(recorder.of), recorder.done
     before = (recorder.before,) if recorder.adds_keys else ()
     repeats = not recorder.reads and is_plain(done)
-    return Mutation(name, _line(watch, name), done, recorder.repeat, None, repeats, before=before)
+    return Mutation(
+        name, _line(watch, name), done, recorder.repeat, None, repeats, before=before, container=recorder.of
+    )  # fmt: skip
 
 
 def _comes_again(watch: Watch, value: Any) -> bool:

@@ -32,6 +32,7 @@ class Place:
 
     name: str
     guard: Guard
+    others: frozenset[int] = frozenset()  # ids of containers that calls change, and so must not find here
 
     @property
     def slot(self) -> Slot:
@@ -46,6 +47,35 @@ class Place:
 
 
 Places = dict[Slot, Place]
+
+
+class Rebound:
+    """The places that a function rebinds, by the objects among its arguments: a call of a method has those of its own
+    instance."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, ...], tuple[list[Any], Places]] = {}  # the objects are kept: their ids stand for them
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, objects: list[Any]) -> Places:
+        found = self._of.get(tuple(map(id, objects))) if self._of else None
+        return {} if found is None else found[1]
+
+    def learn(self, objects: list[Any], watch: Watch, effects: Sequence[Mutation]) -> str:
+        """Adds the places that effects have changed, if they all are rebindable: their names; "" otherwise. A call that
+        goes on meanwhile has those that it has read."""
+        guards = rebindable(watch, effects)
+        places = self.of(objects).copy()
+        if not guards or len(guards) < len(effects) or len(places) + len(guards) > MOST:
+            return ""
+        names = ", ".join([_add(places, watch, guard) for guard in guards])
+        self._of[tuple(map(id, objects))] = objects, places
+        return names
+
+    def clear(self) -> None:
+        self._of.clear()
 
 
 def values(places: Places) -> dict[str, Any]:
@@ -66,15 +96,9 @@ def read_and_rebound(watch: Watch, effects: Sequence[Mutation], reals: Iterable[
     return {slot_of(g) for g in found if not read.isdisjoint(map(id, pytree.tree_leaves(g.value)))}
 
 
-def learn(places: Places, watch: Watch, effects: Sequence[Mutation]) -> str:
-    """Adds the places that effects have changed, if they all are rebindable: their names; "" otherwise."""
-    guards = rebindable(watch, effects)
-    if not guards or len(guards) < len(effects) or len(places) + len(guards) > MOST:
-        return ""
-    return ", ".join([_add(places, watch, guard) for guard in guards])
-
-
 def _add(places: Places, watch: Watch, guard: Guard) -> str:
+    if (known := places.get(slot_of(guard))) is not None:  # another thread may have been faster
+        return known.name
     is_item = isinstance(guard, ItemGuard) and id(guard.owner) not in watch.owners
     is_item = is_item and not watch.are_variables(guard.owner)
     name = f"{watch.name_of(guard.owner)}[{guard.key!r}]" if is_item else str(guard.key)
@@ -111,11 +135,26 @@ def take(watch: Watch, places: Places) -> list[Place]:
     return [Place(places[slot_of(g)].name, g) for g in found]
 
 
-def settle(places: Iterable[Place], effects: Iterable[Mutation]) -> None:
+def settle(places: Sequence[Place], effects: Sequence[Mutation]) -> None:
     """Lets calls repeat what the function has put there."""
     slots = {place.slot for place in places}
     for effect in effects:
         effect.repeats = effect.repeats or effect.slot in slots
+    for place in places:
+        place.others |= {id(effect.container) for effect in effects if effect.container is not None}
+
+
+def contain(places: Iterable[Place], container: Any) -> bool:
+    """Whether a container that a trace has changed is in one of the places, where the trace had a copy of it."""
+    return container is not None and any(place.now() is container for place in places)
+
+
+def are_apart(places: Iterable[Place]) -> bool:
+    """Whether none of the places has a container that calls change by another name."""
+    for place in places:
+        if place.others and id(place.now()) in place.others:
+            return False
+    return True
 
 
 @contextmanager

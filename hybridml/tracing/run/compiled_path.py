@@ -42,10 +42,13 @@ _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
 
 
 class Leaves(list[Any]):
-    """Leaves of the arguments of a call, with the arguments themselves."""
+    """Leaves of the arguments of a call, with the arguments themselves, the objects that count by identity, and the
+    places that the function rebinds."""
 
-    __slots__ = ("given",)
+    __slots__ = ("given", "objects", "places")
     given: Any
+    objects: list[Any]
+    places: Any
 
 
 @record

@@ -38,7 +38,7 @@ from ..python_state.mutations import PLAIN, Mutation, find, is_plain, of_recorde
 from ..python_state.names import Names, arguments, changed
 from ..python_state.prints import Output
 from ..python_state.promoted_ints import Integers
-from ..python_state.rebound import Places, in_place, read_and_rebound, take
+from ..python_state.rebound import Places, are_apart, contain, in_place, read_and_rebound, take
 from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
@@ -228,7 +228,8 @@ class Entry:
                 if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
                     raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             for effect in effects:
-                if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
+                changed = contain(self.places, effect.container)
+                if changed or (effect.array is not None and _reads(tracer, effect.array)):  # before or after: who knows
                     raise RunEagerly(f"changes {effect}, which it computes with")
             return CompiledPath(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
 
@@ -432,7 +433,7 @@ class Entry:
         for source, hooks in self.hooks:
             if hooks_of(real_of(source, leaves)._node) != hooks:
                 return False
-        if self.grad_guards and not self.grads_hold(leaves):
+        if not are_apart(self.places) or (self.grad_guards and not self.grads_hold(leaves)):
             return False
         for source, of in self.grads:
             grad, owner = grad_of(of, leaves), array_of(real_of(of, leaves))
