@@ -32,7 +32,7 @@ from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
-from .specialize.call_leaves import of_call
+from .specialize.call_leaves import are_plain, of_call, with_places
 from .specialize.entry import Entry
 from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
 from .specialize.gc_pause import collector_paused
@@ -232,9 +232,9 @@ class TracedFunction(Introspection, Generic[P, R]):
         if (out := fast.timed(leaves)) is not MISS:
             self._hits += 1
             self._last = entry
-            more = kwargs or fast.left or self._is_async or self._every or entry.doubles or leaves.places
-            if not more and len(leaves) == len(args):
-                self._direct = fast.direct
+            more = kwargs or fast.left or self._is_async or self._every or entry.doubles
+            if not more and are_plain(leaves):
+                self._direct = with_places(fast.direct, leaves)
         elif fast.moved():  # places that hold other objects, equal to the ones seen
             entry.fast = build(entry, leaves)
         return out
@@ -311,8 +311,9 @@ class TracedFunction(Introspection, Generic[P, R]):
             if limited and self._programs() >= self._most:
                 return None
             entry, path, known = self._grown(given, structure, leaves, objects, on)
-        except RunEagerly as error:
-            raise TraceError(f"{self._name} {error}: such calls run eagerly, there is no program to see") from None
+        except (RunEagerly, TraceFailed) as error:
+            what = f"cannot be traced ({error.what})" if isinstance(error, TraceFailed) else str(error)
+            raise TraceError(f"{self._name} {what}: such calls run eagerly, there is no program to see") from None
         return Call(structure, leaves, entry, path, known)
 
     def _grown(

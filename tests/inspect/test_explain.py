@@ -138,3 +138,12 @@ def test_cost_of_loops() -> None:
         and line.flops > 40 * 2 * 8**3
         and line.ns > 0.9 * sum(k.ns for k in found.kernels)
     )
+
+
+def test_a_function_that_raises_has_no_program() -> None:
+    @hm.trace
+    def fails(x: hm.Tensor) -> hm.Tensor:
+        raise ValueError("mine")
+
+    found = str(fails.explain(hm.ones(3)))
+    assert "cannot be traced (ValueError: mine" in found and "run eagerly" in found

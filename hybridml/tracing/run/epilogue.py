@@ -40,7 +40,8 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     history = _historian(path)
     recorded = [] if history is None else [k for k in path.program.differentiable() if k in place]
     structure, effects, there, known = path.structure, path.effects, path.there, path.known
-    single = structure.children[0].kind is None and not effects
+    is_flat = all(child.kind is None for child in structure.children)  # the result, and what effects put, are leaves
+    single = is_flat and not effects
     if (
         single
         and results[0][:2] == (0, False)
@@ -75,7 +76,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         ]  # fmt: skip
         if single:
             return values[0]
-        value, *put = pytree.unflatten(structure, values, dict(there), known)
+        value, *put = values if is_flat else pytree.unflatten(structure, values, dict(there), known)
         for effect, new in zip(effects, put, strict=True):
             effect.put(new)
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -29,3 +30,22 @@ def of_call(
         structure = structure._replace(children=(*structure.children, pytree.flatten(found, leaves, met)))
         given, objects = signature(structure, leaves)
     return leaves, structure, given, objects
+
+
+def are_plain(leaves: Leaves) -> bool:
+    """Whether each argument of a call by position is one leaf, and what is in each place, too."""
+    args, _, *found = leaves.given
+    values = (*args, *(found[0].values() if found else ()))
+    return len(values) == len(leaves) and all(a is b for a, b in zip(values, leaves, strict=True))
+
+
+def with_places(call: Callable[..., Any], leaves: Leaves) -> Callable[..., Any]:
+    """A native call of plain leaves that is given the arguments alone."""
+    if not leaves.places:
+        return call
+    reads = [place.now for place in leaves.places.values()]
+
+    def direct(*args: Any, **names: Any) -> Any:
+        return call(*args, *[read() for read in reads], **names)
+
+    return direct
