@@ -1,4 +1,4 @@
-"""What a call brings: its arguments, and what is in the places that the function rebinds."""
+"""The leaves of a call: its arguments, and what is in the places that the function rebinds."""
 
 from __future__ import annotations
 
