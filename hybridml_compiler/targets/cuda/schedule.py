@@ -55,7 +55,7 @@ def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
 
 def _outer(s: LoopBuilder, kernel: Kernel, kind: str) -> Kernel:
     """The kernel with its outer loops as one of this kind, or as many of them as are independent."""
-    loops, inside = perfect_nest(kernel.body)
+    loops, _ = perfect_nest(kernel.body)
     count = 0
     for loop in loops:
         try:

@@ -40,10 +40,12 @@ class Simulated:
         return self.source.text
 
     def run(self, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
-        if lo < hi:
-            grid = self.source.grid(hi - lo, _MOST_BLOCKS)
-            self.simulator.launch(ENTRY, grid, self.source.block, [*buffers, lo, hi])
-        return True
+        if lo >= hi:
+            return True
+        status = [np.zeros(1, np.int64)] * self.source.checked
+        grid = self.source.grid(hi - lo, _MOST_BLOCKS)
+        self.simulator.launch(ENTRY, grid, self.source.block, [*buffers, *status, lo, hi])
+        return not any(status)
 
 
 def has_library(call: Call) -> bool:

@@ -17,6 +17,23 @@ from .types import c_type, literal
 
 WARP = 32
 _INDENT = "  "
+_HELPERS = {
+    # An index into a table. Both sides of a choice are computed, so that it may be out of range where it is not used.
+    "clamp": """\
+static __device__ __forceinline__ long long clamp(long long index, long long size) {
+  return index < 0 ? 0 : index < size ? index : size - 1;
+}
+""",
+    # A checked index: wrapped, and reported where it is out of range and counts; element 0 is read in its place.
+    "checked": """\
+static __device__ __forceinline__ long long checked(long long index, bool counts, long long size, long long* status) {
+  if (index < 0) index += size;
+  if (index >= 0 && index < size) return index;
+  if (counts) atomicExch((unsigned long long*)status, 1ULL);
+  return 0;
+}
+""",
+}
 
 
 class Writer(CBuilder):
@@ -60,7 +77,9 @@ class DeviceFunctions:
     def table(self, values: Sequence[Any], dtype: np.dtype) -> str:
         numbers = ", ".join(literal(value, dtype) for value in values)
         name = f"table_{hashlib.blake2b(f'{dtype}{numbers}'.encode(), digest_size=4).hexdigest()}"
-        self._texts.setdefault(name, f"static __device__ const {c_type(dtype)} {name}[{len(values)}] = {{{numbers}}};\n")
+        self._texts.setdefault(
+            name, f"static __device__ const {c_type(dtype)} {name}[{len(values)}] = {{{numbers}}};\n"
+        )
         return name
 
     def function(self, name: str, dtype: np.dtype, arity: int) -> str:
@@ -78,15 +97,10 @@ class DeviceFunctions:
         head = f"static __device__ __forceinline__ {c_type(dtype)} {full}({parameters}) {{"
         self._texts[full] = "\n".join([head, *writer.lines, f"{_INDENT}return {result};", "}", ""])
 
-    def clamp(self) -> str:
-        """The name of the function that brings an index into a table."""
-        text = (
-            "static __device__ __forceinline__ long long clamp(long long index, long long size) {\n"
-            "  return index < 0 ? 0 : index < size ? index : size - 1;\n"
-            "}\n"
-        )
-        self._texts.setdefault("clamp", text)
-        return "clamp"
+    def helper(self, name: str) -> str:
+        """The name of a function that is written here as it stands."""
+        self._texts.setdefault(name, _HELPERS[name])
+        return name
 
     def block_reduction(self, op: str, dtype: np.dtype) -> str:
         """The name of the function that combines a value of each thread of a block, for all of them: by halves in the

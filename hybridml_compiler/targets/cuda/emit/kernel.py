@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,8 @@ from ....loops.ir import (
     Stmt,
     Store,
     changing,
-    extent,
     expressions,
-    operands,
+    extent,
     statements,
     steps,
 )
@@ -37,7 +35,7 @@ from ....loops.text import named_values
 from ....record import record
 from ....walk import postorder
 from .functions import WARP, DeviceFunctions
-from .scalars import ATOM, ORDER, PRODUCT, SUM, UNARY, C, CBuilder
+from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
 from .types import c_type, literal
 
 ENTRY = "kernel"
@@ -50,9 +48,11 @@ _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reduction
 
 @record
 class Source:
-    """A kernel's CUDA C, and how it is launched: for iterations lo to hi as the last two arguments."""
+    """A kernel's CUDA C, and how it is launched: with its operands, the status word where it is `checked`, and the
+    iterations lo to hi."""
 
     text: str
+    checked: bool
     block: int  # threads
     per_block: int  # iterations of the range that a block takes at once
 
@@ -63,8 +63,6 @@ class Source:
 
 def unsupported(kernel: Kernel) -> str:
     """Why `emit` does not write the kernel; nothing where it does."""
-    if kernel.checked:
-        return "it checks indices that come from data"
     if kernel.symbolic:
         return "its sizes come with the call"
     if kernel.scratch and not _shares_rows(kernel):
@@ -126,9 +124,10 @@ class _KernelWriter:
         self.close(block)
         threads = self.threads()
         parameters = [f"{'const ' * (b.role == 'in')}{c_type(b.dtype)}* {b.name}" for b in kernel.operands]
+        parameters += ["long long* status"] * kernel.checked
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
         text = "\n".join([f'extern "C" __global__ void __launch_bounds__({threads})', f"{head} {{", *block.lines, "}"])
-        return Source(f"{self.functions.text()}{text}\n", threads, 1 if self.rows else threads)
+        return Source(f"{self.functions.text()}{text}\n", kernel.checked, threads, 1 if self.rows else threads)
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
@@ -353,9 +352,13 @@ class _KernelWriter:
                 made: C = getattr(self.s, expr.op)(self.show(expr.args[0]), expr.dtype)
                 return made
             case "table":
-                index = self.show(expr.args[0])  # both sides of a choice are computed: it may be out of range
-                inside = C(f"{self.functions.clamp()}({index}, {len(expr.attr)})", dtypes.int64)
+                index = self.show(expr.args[0])
+                inside = C(call(self.functions.helper("clamp"), index, str(len(expr.attr))), dtypes.int64)
                 return self.s.table(expr.attr, inside, expr.dtype)
+            case "index":
+                index, counts = self.show(expr.args[0]), self.show(expr.args[1]) if expr.args[1:] else "true"
+                check = call(self.functions.helper("checked"), index, counts, str(expr.attr[0]), "status")
+                return C(check, dtypes.int64)
         plain = self.plain(expr)
         if plain is not None:
             return plain
@@ -367,7 +370,7 @@ class _KernelWriter:
         if expr.op not in ("add", "sub", "mul", "floordiv", "mod") or expr.dtype is not dtypes.int64:
             return None
         x, y = expr.args
-        if expr.low is None or any(a.low is None for a in (x, y)):
+        if expr.low is None or x.low is None or y.low is None:
             return None
         if expr.op in ("floordiv", "mod"):
             if y.op != "const" or y.attr < 1 or x.low < 0:

@@ -32,8 +32,8 @@ def c_type(dtype: np.dtype) -> str:
 
 
 def c_unsigned(dtype: np.dtype) -> str:
-    """The unsigned type as wide as an integer type: what its arithmetic wraps in, for overflow of signed C is undefined.
-    Narrow ones are promoted to 32 bits, in which they cannot overflow."""
+    """The type that an integer type's arithmetic wraps in, for overflow of signed C is undefined. Narrow ones are
+    computed in 32 bits."""
     return c_type(dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32)
 
 
@@ -60,4 +60,4 @@ def _float_literal(number: Any) -> str:
     text = str(number)  # the shortest digits that give the number back
     if not any(mark in text for mark in ".e"):
         text += ".0"
-    return text + "f" * single
+    return f"{text}f" if single else text

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ....loops.scalar import fma32, fma64
 
-COMPARE: dict[str, Callable[..., np.ndarray]] = {
+COMPARE: dict[str, Callable[..., Any]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
 
 
-def compare(how: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def compare(how: str, x: np.ndarray, y: np.ndarray) -> Any:
     """A comparison; of floats, one that ends in `u` holds where one of them is nan, too."""
     if x.dtype.kind != "f":
         return COMPARE[how](x, y)
@@ -26,7 +27,7 @@ def compare(how: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return COMPARE[how](x, y) & ~nan
 
 
-def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, towards_zero: bool = False) -> np.ndarray:
+def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, towards_zero: bool = False) -> Any:
     """x * y + z, rounded once."""
     x, y, z = np.broadcast_arrays(x, y, z)
     nearest = fma32(x, y, z) if x.dtype == np.float32 else fma64(x, y, z)
@@ -51,7 +52,7 @@ def truncated_division(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.where(zero, ones, quotient), np.where(zero, x, rest)
 
 
-def high_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def high_product(x: np.ndarray, y: np.ndarray) -> Any:
     """The upper half of the product of twice as many bits."""
     bits = 8 * x.dtype.itemsize
     if bits < 64:
@@ -68,7 +69,7 @@ def high_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return high.astype(x.dtype)
 
 
-def shifted(name: str, x: np.ndarray, amount: np.ndarray) -> np.ndarray:
+def shifted(name: str, x: np.ndarray, amount: np.ndarray) -> Any:
     """x << amount or x >> amount; beyond the width only copies of the sign are left, or zeros."""
     bits = 8 * x.dtype.itemsize
     inside = np.minimum(amount, bits - 1).astype(x.dtype)
@@ -78,11 +79,11 @@ def shifted(name: str, x: np.ndarray, amount: np.ndarray) -> np.ndarray:
     return np.where(amount >= bits, beyond, x >> inside)
 
 
-ROUND: dict[str, Callable[..., np.ndarray]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+ROUND: dict[str, Callable[..., Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
-def convert(x: np.ndarray, dtype: np.dtype, how: tuple[str, ...]) -> np.ndarray:
-    """A number as another type: floats are rounded to whole numbers as asked, and held to the integers that there are."""
+def convert(x: np.ndarray, dtype: np.dtype, how: tuple[str, ...]) -> Any:
+    """A number as another type: floats are rounded to whole numbers as asked, and held to the integers' range."""
     rounding = next((part for part in how if part in ROUND), None)
     if x.dtype.kind == "f" and rounding is not None:
         x = ROUND[rounding](x)

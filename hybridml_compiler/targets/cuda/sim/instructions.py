@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ....errors import CompileError
 from . import arithmetic
-from .memory import Region, SimulatorError
+from .memory import Access, Region, SimulatorError
 from .ptx import DTYPES, Instruction
 from .threads import WARP, Lanes, Threads
 
@@ -22,6 +23,9 @@ TABLE: dict[str, Meaning] = {}
 _U32, _PRED = np.dtype("u4"), np.dtype("?")
 _NOT_EXACT = ("approx", "ftz", "sat", "full")
 _APPROXIMATE = (("rcp", "approx", "ftz", "f32"), ("div", "approx", "f32"), ("rcp", "approx", "ftz", "f64"))
+_UPDATES: dict[str, Callable[..., Any]] = {
+    "exch": lambda _, value: value, "add": np.add, "min": np.minimum, "max": np.maximum, "or": np.bitwise_or,
+}  # fmt: skip
 _SIGNS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
@@ -113,29 +117,45 @@ def _ld(t: Threads, i: Instruction, lanes: Lanes) -> None:
     if space == "param":
         t.write(to, t.parameters[source[1:-1]].astype(i.dtype), lanes)
         return
-    address, who = t.address(source, lanes), t.who(lanes)
+    address, access = t.address(source, lanes), t.access(i.text, lanes)
     for k, name in enumerate(_components(i, to, address)):
         at = address + k * i.dtype.itemsize
         if space in ("global", "const"):
-            value = t.memory.load(at, i.dtype, who, i.text)
+            value = t.memory.load(at, i.dtype, access)
         else:
             region, owner = _own(t, space, lanes)
-            value = region.load(at, owner, i.dtype, who, i.text)
+            value = region.load(at, owner, i.dtype, access)
         t.write(name, value, lanes)
 
 
 @_names("st")
 def _st(t: Threads, i: Instruction, lanes: Lanes) -> None:
     target, source = i.operands
-    space, address, who = _space(i), t.address(target, lanes), t.who(lanes)
+    space, address, access = _space(i), t.address(target, lanes), t.access(i.text, lanes)
     for k, name in enumerate(_components(i, source, address)):
         at = address + k * i.dtype.itemsize
         value = np.broadcast_to(t.read(name, i.dtype, lanes), at.shape)
         if space == "global":
-            t.memory.store(at, i.dtype, value, who, i.text)
+            t.memory.store(at, i.dtype, value, access)
         else:
             region, owner = _own(t, space, lanes)
-            region.store(at, owner, i.dtype, value, who, i.text)
+            region.store(at, owner, i.dtype, value, access)
+
+
+@_names("atom", "red")
+def _atom(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """Updates that no other thread comes between, one thread after the other."""
+    to, target, *values = ["_", *i.operands] if i.name == "red" else i.operands
+    how = next((part for part in i.parts if part in _UPDATES), None)
+    if how is None or "global" not in i.parts:
+        raise CompileError(f"cuda:sim: {i.text}: this atomic update is not simulated")
+    address, before = t.address(target, lanes), np.zeros(t.number(lanes), i.dtype)
+    value, alone = np.broadcast_to(t.read(values[0], i.dtype, lanes), address.shape), Access(i.text, None)
+    for k in range(address.size):
+        at = address[k : k + 1]
+        before[k : k + 1] = t.memory.load(at, i.dtype, alone)
+        t.memory.store(at, i.dtype, _UPDATES[how](before[k : k + 1], value[k : k + 1]), alone)
+    t.write(to, before, lanes)
 
 
 # ---- arithmetic

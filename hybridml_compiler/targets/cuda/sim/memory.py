@@ -1,6 +1,7 @@
 """Memory of the simulated device: global buffers, a block's shared and a thread's local memory.
 
-An access is checked for bounds, alignment, reads of what nobody has written, and races (races.py). Global addresses are
+An access is checked for bounds, alignment, reads of what nobody has written, and races (races.py): those of atomic
+updates, which are by no thread in particular, are none. Global addresses are
 of the simulator's own: a buffer is the upper 32 bits, so that no address of one is in another.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....errors import CompileError
+from ....record import record
 from .races import Races, Who
 
 _BUFFER_BITS = 32
@@ -19,6 +21,14 @@ _ALIGN = 16
 
 class SimulatorError(CompileError):
     """A kernel that does what a GPU must not be asked to do."""
+
+
+@record(eq=False)
+class Access:
+    """An instruction that loads or stores, and the threads that execute it: of an atomic update none in particular."""
+
+    text: str
+    who: Who | None
 
 
 class Region:
@@ -39,23 +49,30 @@ class Region:
         found.stride = stride
         return found
 
-    def load(self, offset: np.ndarray, owner: np.ndarray | int, dtype: np.dtype, who: Who, text: str) -> np.ndarray:
-        at = self._place(offset, owner, dtype, text)
+    def load(self, offset: np.ndarray, owner: np.ndarray | int, dtype: np.dtype, access: Access) -> np.ndarray:
+        at = self._place(offset, owner, dtype, access.text)
         if self.written is not None and not self.written[at].all():
-            raise SimulatorError(f"cuda:sim: {text}: reads {self.what} that nothing has written")
-        if self.races is not None:
-            self._report(self.races.read(at, who), at, who, text)
+            raise SimulatorError(f"cuda:sim: {access.text}: reads {self.what} that nothing has written")
+        who = access.who
+        if self.races is not None and who is not None:
+            self._report(self.races.read(at, who), at, who, access.text)
         found: np.ndarray = self._view(dtype)[at // dtype.itemsize]
         return found
 
     def store(
-        self, offset: np.ndarray, owner: np.ndarray | int, dtype: np.dtype, value: np.ndarray, who: Who, text: str
+        self,
+        offset: np.ndarray,
+        owner: np.ndarray | int,
+        dtype: np.dtype,
+        value: np.ndarray,
+        access: Access,
     ) -> None:
         if self.constant:
-            raise SimulatorError(f"cuda:sim: {text}: stores to {self.what}, which is constant")
-        at = self._place(offset, owner, dtype, text)
-        if self.races is not None:
-            self._report(self.races.write(at, who), at, who, text)
+            raise SimulatorError(f"cuda:sim: {access.text}: stores to {self.what}, which is constant")
+        at = self._place(offset, owner, dtype, access.text)
+        who = access.who
+        if self.races is not None and who is not None:
+            self._report(self.races.write(at, who), at, who, access.text)
         if self.written is not None:
             self.written[(at[:, None] + np.arange(dtype.itemsize)).reshape(-1)] = True
         self._view(dtype)[at // dtype.itemsize] = value
@@ -102,29 +119,30 @@ class GlobalMemory:
         """Where a buffer begins."""
         return (number + 1) << _BUFFER_BITS
 
-    def load(self, address: np.ndarray, dtype: np.dtype, who: Who, text: str) -> np.ndarray:
+    def load(self, address: np.ndarray, dtype: np.dtype, access: Access) -> np.ndarray:
         out = np.empty(address.size, dtype)
-        for region, part, offset, some in self._parts(address, who, text):
-            out[part] = region.load(offset, 0, dtype, some, text)
+        for region, part, offset, some in self._parts(address, access):
+            out[part] = region.load(offset, 0, dtype, some)
         return out
 
-    def store(self, address: np.ndarray, dtype: np.dtype, value: np.ndarray, who: Who, text: str) -> None:
-        for region, part, offset, some in self._parts(address, who, text):
-            region.store(offset, 0, dtype, value[part], some, text)
+    def store(self, address: np.ndarray, dtype: np.dtype, value: np.ndarray, access: Access) -> None:
+        for region, part, offset, some in self._parts(address, access):
+            region.store(offset, 0, dtype, value[part], some)
 
     def _parts(
-        self, address: np.ndarray, who: Who, text: str
-    ) -> list[tuple[Region, slice | np.ndarray, np.ndarray, Who]]:
+        self, address: np.ndarray, access: Access
+    ) -> list[tuple[Region, slice | np.ndarray, np.ndarray, Access]]:
         """(buffer, which of the accesses are in it, their offsets, their threads)."""
         numbers, offset = (address >> _BUFFER_BITS) - 1, address & ((1 << _BUFFER_BITS) - 1)
         different = [int(numbers[0])] if (numbers == numbers[0]).all() else np.unique(numbers).tolist()
         if min(different) < 0 or max(different) >= len(self.regions):
-            raise SimulatorError(f"cuda:sim: {text}: an address that is in no buffer")
+            raise SimulatorError(f"cuda:sim: {access.text}: an address that is in no buffer")
         if len(different) == 1:
-            return [(self.regions[different[0]], slice(None), offset, who)]
-        found: list[tuple[Region, slice | np.ndarray, np.ndarray, Who]] = []
+            return [(self.regions[different[0]], slice(None), offset, access)]
+        found: list[tuple[Region, slice | np.ndarray, np.ndarray, Access]] = []
         for number in different:
             part = numbers == number
-            some = Who(who.thread[part], who.block[part], who.clock[part])
+            who = access.who and access.who.some(part)
+            some = Access(access.text, who)
             found.append((self.regions[number], part, offset[part], some))
         return found

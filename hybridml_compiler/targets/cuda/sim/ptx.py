@@ -12,8 +12,11 @@ from ....errors import CompileError
 from ....record import record
 
 # PTX's types; "b" is bits, and a register of a wider type may hold a narrower value.
-DTYPES = {f"{kind}{bits}": np.dtype(f"{numpy}{bits // 8}") for kind, numpy in (("b", "u"), ("u", "u"), ("s", "i"))
-          for bits in (8, 16, 32, 64)} | {"f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?")}  # fmt: skip
+_KINDS = {"b": "u", "u": "u", "s": "i"}
+DTYPES: dict[str, np.dtype] = {
+    f"{kind}{bits}": np.dtype(f"{_KINDS[kind]}{bits // 8}") for kind in _KINDS for bits in (8, 16, 32, 64)
+}
+DTYPES |= {"f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?")}
 
 
 @record(eq=False)
@@ -65,18 +68,25 @@ _PARAMETER = re.compile(r"\.param\s+\.(\w+)\s+(?:\.ptr[^%\n]*?\s)?(\w+)\s*(?:,|$
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(%[A-Za-z]+)")
 _VARIABLE = r"\.{}\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\]\s*;"
 _CONSTANT = re.compile(
-    r"^\s*(?:\.visible\s+)?\.(?:global|const)\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{([^}]*)\}", re.MULTILINE
+    r"^\s*(?:\.visible\s+)?\.(?:global|const)\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[(\d+)\]\s*=\s*\{([^}]*)\}",
+    re.MULTILINE,
 )
 _DIRECTIVE = re.compile(r"(?<![\w.])\.(?:reg|shared|local|loc|pragma)\s[^;]*;")
 _STATEMENT = re.compile(r"(?:@(!?)(%\w+)\s+)?([\w.:]+)\s*(.*)$", re.DOTALL)
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s{}\[\]]+")
-_WIDTHS = {1: np.dtype("u1"), 8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
+_WIDTHS: dict[int, np.dtype] = {
+    1: np.dtype("u1"),
+    8: np.dtype("u1"),
+    16: np.dtype("u2"),
+    32: np.dtype("u4"),
+    64: np.dtype("u8"),
+}
 
 
 def parse_ptx(text: str) -> Module:
     """The module of a text, with comments and trailing zeros as NVRTC writes it."""
     text = re.sub(r"//[^\n]*", "", text.rstrip("\0"))
-    constants = {m[1]: bytes(int(number) for number in m[2].split(",")) for m in _CONSTANT.finditer(text)}
+    constants = {m[1]: _bytes(m[3], int(m[2])) for m in _CONSTANT.finditer(text)}
     entries = {}
     for match in _ENTRY.finditer(text):
         end, depth = match.end(), 1
@@ -85,6 +95,11 @@ def parse_ptx(text: str) -> Module:
             end += 1
         entries[match[1]] = _entry(match[1], match[2], text[match.end() : end - 1])
     return Module(entries, constants)
+
+
+def _bytes(numbers: str, size: int) -> bytes:
+    """The bytes of a variable, of which zeros at the end are left out."""
+    return bytes(map(int, numbers.split(","))).ljust(size, b"\0")
 
 
 def _entry(name: str, parameters: str, body: str) -> Entry:

@@ -22,6 +22,9 @@ class Who:
     block: np.ndarray
     clock: np.ndarray
 
+    def some(self, part: np.ndarray) -> Who:
+        return Who(self.thread[part], self.block[part], self.clock[part])
+
 
 class Races:
     """The last accesses to each byte; elements are known by their first one."""

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ....errors import CompileError
-from .memory import GlobalMemory, Region, SimulatorError
-from .ptx import DTYPES, Entry
+from .memory import Access, GlobalMemory, Region, SimulatorError
+from .ptx import Entry
 from .races import Who
 
 WARP = 32
@@ -60,8 +60,9 @@ class Threads:
         """How many threads these are."""
         return self.count if isinstance(lanes, slice) else lanes.size
 
-    def who(self, lanes: Lanes) -> Who:
-        return Who(self.thread[lanes], self.block[lanes], self.clock[lanes])
+    def access(self, text: str, lanes: Lanes) -> Access:
+        """An instruction's access by these threads."""
+        return Access(text, Who(self.thread[lanes], self.block[lanes], self.clock[lanes]))
 
     # ---- operands
 
