@@ -4,6 +4,7 @@ over the threads of a block. Each is written once for a dtype, in front of what 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from .types import c_type, literal
 
 WARP = 32
 _INDENT = "  "
+_NAME = re.compile(r"\bt\d+\b")
+_DEFINITION = re.compile(r"\s*const [\w ]+ (t\d+) = ")
 _HELPERS = {
     # An index into a table. Both sides of a choice are computed, so that it may be out of range where it is not used.
     "clamp": """\
@@ -44,6 +47,16 @@ class Writer(CBuilder):
         self.lines: list[str] = []
         self.indent = _INDENT
         self._count = 0
+
+    def finish(self, result: C) -> list[str]:
+        """The lines that the result needs, and its return."""
+        kept, used = [f"{_INDENT}return {result};"], set(_NAME.findall(result.text))
+        for line in reversed(self.lines):
+            defined = _DEFINITION.match(line)
+            if defined is None or defined[1] in used:
+                kept.append(line)
+                used.update(_NAME.findall(line))
+        return kept[::-1]
 
     def _name(self) -> str:
         self._count += 1
@@ -95,7 +108,7 @@ class DeviceFunctions:
         result = _BODIES[name](writer, *args) if name in _BODIES else TABLE[name](writer, *args)
         parameters = ", ".join(f"{c_type(dtype)} {arg}" for arg in args)
         head = f"static __device__ __forceinline__ {c_type(dtype)} {full}({parameters}) {{"
-        self._texts[full] = "\n".join([head, *writer.lines, f"{_INDENT}return {result};", "}", ""])
+        self._texts[full] = "\n".join([head, *writer.finish(result), "}", ""])
 
     def helper(self, name: str) -> str:
         """The name of a function that is written here as it stands."""

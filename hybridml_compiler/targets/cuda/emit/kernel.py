@@ -41,8 +41,8 @@ from .types import c_type, literal
 ENTRY = "kernel"
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
-_BLOCK = 256  # threads of a block that run iterations of their own
-_MOST_ROW = 1024  # threads of a block that share a row
+_BLOCK = 128  # threads of a block: with 256, the compiler spills registers to have more blocks side by side
+_ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
 
@@ -138,7 +138,7 @@ class _KernelWriter:
             if isinstance(stmt, For | Reduce) and stmt.kind == "thread":
                 longest = max(longest, int(extent(stmt.var if isinstance(stmt, For) else stmt.vars[-1])))
         threads = WARP
-        while threads < min(longest, _BLOCK):
+        while threads < min(longest, _ROW):
             threads *= 2
         return threads
 
