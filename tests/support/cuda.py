@@ -32,11 +32,11 @@ def compiled() -> Iterator[list[Any]]:
         return made[-1]
 
     original = SimulatedCuda.code_of
-    SimulatedCuda.code_of = code_of  # type: ignore[method-assign]
+    SimulatedCuda.code_of = code_of  # type: ignore[assignment, method-assign]
     try:
         yield made
     finally:
-        SimulatedCuda.code_of = original  # type: ignore[method-assign]
+        SimulatedCuda.code_of = original  # type: ignore[assignment, method-assign]
 
 
 def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:
@@ -61,7 +61,8 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
         return a.tobytes() == b.tobytes()
     parts = [(a.real, b.real), (a.imag, b.imag)] if a.dtype.kind == "c" else [(a, b)]
     return all(
-        np.array_equal(x, y, equal_nan=True) and np.array_equal(np.signbit(x) | np.isnan(x), np.signbit(y) | np.isnan(y))
+        np.array_equal(x, y, equal_nan=True)
+        and np.array_equal(np.signbit(x) | np.isnan(x), np.signbit(y) | np.isnan(y))
         for x, y in parts
     )
 

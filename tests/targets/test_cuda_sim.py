@@ -19,7 +19,9 @@ REGISTERS = """
   .reg .pred %p<9>; .reg .b16 %rs<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<20>; .reg .f64 %fd<9>;
 """
 LETTERS = {"f32": "%f", "f64": "%fd", "pred": "%p"}
-LETTERS |= {f"{kind}{bits}": {8: "%rs", 16: "%rs", 32: "%r", 64: "%rd"}[bits] for kind in "bus" for bits in (8, 16, 32, 64)}
+LETTERS |= {
+    f"{kind}{bits}": {8: "%rs", 16: "%rs", 32: "%r", 64: "%rd"}[bits] for kind in "bus" for bits in (8, 16, 32, 64)
+}
 FLOATS = (0.0, -0.0, 1.0, -1.5, 2.5, 3.5, -2.5, 1e-40, 1e30, -1e30, 0.3, math.inf, -math.inf, math.nan, 3e9, -7.0)
 
 
@@ -235,8 +237,9 @@ $done:
 # ---- what a kernel must not do
 
 SHARED = ".shared .align 4 .b8 row[256];"
-EXCHANGE = """mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, row; add.s32 %r4, %r3, %r2; st.shared.u32 [%r4], %r1;
-{barrier} xor.b32 %r5, %r2, 4; add.s32 %r4, %r3, %r5; ld.shared.u32 %r5, [%r4];"""
+EXCHANGE = """mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, row; add.s32 %r4, %r3, %r2;
+st.shared.u32 [%r4], %r1; {barrier} xor.b32 %r5, %r2, 4; add.s32 %r4, %r3, %r5; ld.shared.u32 %r5, [%r4];"""
+FIVE = "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; "
 STORE = numbered(1) + "mad.lo.s64 %rd3, %rd19, {step}, %rd1; st.global.u32 [%rd3+{offset}], %r8;"
 
 
@@ -251,11 +254,9 @@ STORE = numbered(1) + "mad.lo.s64 %rd3, %rd19, {step}, %rd1; st.global.u32 [%rd3
         (EXCHANGE.format(barrier=""), "race in shared memory"),
         ("ld.shared.u32 %r1, [row];", "that nothing has written"),
         ("mov.u32 %r1, 1; st.shared.u32 [row+256], %r1;", "byte 256 of shared memory, which has 256"),
-        ("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 bra $out; bar.sync 0;\n$out:\n", "6 of 64 threads"),
-        ("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 bra $b; bar.sync 0; bra $c;\n$b:\nbar.sync 0;\n$c:\n",
-         "at different barriers"),
-        ("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 bra $out; shfl.sync.down.b32 %r2, %r1, 1, 31, -1;\n$out:\n",
-         "lanes that its mask names"),
+        (FIVE + "@%p1 bra $out; bar.sync 0;\n$out:\n", "6 of 64 threads"),
+        (FIVE + "@%p1 bra $b; bar.sync 0; bra $c;\n$b:\nbar.sync 0;\n$c:\n", "at different barriers"),
+        (FIVE + "@%p1 bra $out; shfl.sync.down.b32 %r2, %r1, 1, 31, -1;\n$out:\n", "lanes that its mask names"),
         ("add.s32 %r2, %r1, 1;", "register %r1 is read before"),
     ],
 )  # fmt: skip
@@ -266,7 +267,9 @@ def test_errors(body: str, message: str) -> None:
 
 def test_a_barrier_orders_threads_and_not_blocks() -> None:
     run(EXCHANGE.format(barrier="bar.sync 0;"), np.zeros(64, np.uint32), declared=SHARED)
-    body = numbered(1) + "and.b64 %rd2, %rd19, 31; mad.lo.s64 %rd3, %rd2, 4, %rd1; bar.sync 0; st.global.u32 [%rd3], %r8;"
+    body = (
+        numbered(1) + "and.b64 %rd2, %rd19, 31; mad.lo.s64 %rd3, %rd2, 4, %rd1; bar.sync 0; st.global.u32 [%rd3], %r8;"
+    )
     run(body, np.zeros(32, np.uint32), block=32)
     with pytest.raises(SimulatorError, match="race in buffer 0"):
         run(body, np.zeros(32, np.uint32), block=32, grid=2)
@@ -275,7 +278,8 @@ def test_a_barrier_orders_threads_and_not_blocks() -> None:
 @pytest.mark.parametrize(
     "line",
     ["mma.sync.aligned.m16n8k8 %r1, %r2, %r3;", "ex2.approx.f32 %f1, %f2;", "add.ftz.f32 %f1, %f2, %f3;",
-     "div.full.f32 %f1, %f2, %f3;", "ld.u32 %r1, [%rd1];", "cvt.rn.bf16.f32 %rs1, %f1;", "fma.rp.f32 %f1, %f2, %f3, %f4;"],
+     "div.full.f32 %f1, %f2, %f3;", "ld.u32 %r1, [%rd1];", "cvt.rn.bf16.f32 %rs1, %f1;",
+     "fma.rp.f32 %f1, %f2, %f3, %f4;"],
 )  # fmt: skip
 def test_what_is_not_simulated_is_an_error(line: str) -> None:
     with pytest.raises(CompileError, match="not simulated"):
