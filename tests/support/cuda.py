@@ -36,7 +36,7 @@ def compiled() -> Iterator[list[Any]]:
     try:
         yield made
     finally:
-        SimulatedCuda.code_of = original  # type: ignore[assignment, method-assign]
+        SimulatedCuda.code_of = original  # type: ignore[method-assign]
 
 
 def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:

@@ -43,6 +43,15 @@ def test_elementwise_has_the_bits_of_the_cpu(style: str) -> None:
     assert same_bits(run(x.to(SIM), y.to(SIM)).cpu().numpy(), program(x, y).numpy())
 
 
+@pytest.mark.parametrize("dtype", [hm.int8, hm.uint8, hm.int16, hm.uint16, hm.int32, hm.uint32, hm.int64, hm.uint64])
+def test_integers_wrap(dtype: Any) -> None:
+    info = np.iinfo(np.dtype(dtype))
+    x = hm.tensor(np.array([info.min, info.max, info.max // 2 + 1, 3], np.dtype(dtype)))
+    program = hm.trace(lambda x: (x * x + x - 3) // 5 - (x << 3) * (x >> 1))
+    with np.errstate(all="ignore"):
+        assert same_bits(program(x.to(SIM)).cpu().numpy(), program(x).numpy())
+
+
 def test_rows_are_one_kernel() -> None:
     (x,) = arrays((6, 300))
     for f in (lambda x: hm.functional.softmax(x * 20, -1), lambda x: hm.functional.layer_norm(x, (300,))):

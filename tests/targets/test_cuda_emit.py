@@ -69,7 +69,13 @@ def test_golden(name: str, text: str, golden: Callable[[str, str], None]) -> Non
          ["parallel"]),
         ("kernel(x: f32[4096], y: f32[2] out) { for i < 2 { s = reduce add over r < 2048 of x[r*2 + i] y[i] = s } }",
          ["block", "thread"]),
-        # rows in turn, their elements beside each other
+        # loops side by side: one block
+        ("kernel(x: f32[9], y: f32[4] out, z: f32[5] out) { for i < 4 { y[i] = x[i] } for j < 5 { z[j] = x[j + 4] } }",
+         ["thread", "thread"]),
+        # a scan beside a row stays with it, in one thread
+        ("kernel(x: f32[96], y: f32[96] out) {"
+         " s = reduce add over r < 96 of x[r] scan add over q < 96 { y[q] = x[q] * s } }", []),
+        # rows in turn, in one thread
         ("kernel(x: f32[12] inout) { for i < 3 { for j < 4 { x[j] = x[j] + x[i*4 + j] } } }", []),
         ("kernel(x: f32[12], y: f32[12] out) { for i < 3 { scan add over r < 4 { y[i*4 + r] = x[i*4 + r] } } }",
          ["parallel"]),

@@ -287,6 +287,22 @@ def test_what_is_not_simulated_is_an_error(line: str) -> None:
             np.zeros(4, np.uint32))  # fmt: skip
 
 
+def test_a_result_in_the_place_of_an_operand_is_one_buffer() -> None:
+    """Each thread may overwrite what it has read, and no other."""
+    body = (
+        numbered(2)
+        + """mad.lo.s64 %rd3, %rd19, 4, %rd1; mad.lo.s64 %rd4, %rd19, 4, %rd2;
+    ld.global.u32 %r1, [%rd3{offset}]; add.s32 %r1, %r1, 1; st.global.u32 [%rd4], %r1;"""
+    )
+    x = np.arange(8, dtype=np.uint32)
+    run(body.replace("{offset}", ""), x, x)
+    assert x.tolist() == list(range(1, 9))
+    apart = np.zeros(7, np.uint32)
+    run(body.replace("{offset}", "+4"), x, apart, block=7)
+    with pytest.raises(SimulatorError, match="a race in buffer 0"):
+        run(body.replace("{offset}", "+4"), x, x, block=7)
+
+
 def test_arguments_are_counted() -> None:
     with pytest.raises(CompileError, match="takes 2 arguments, got 1"):
         Simulator(kernel("", 2)).launch("kernel", 1, 32, [np.zeros(1)])

@@ -1,4 +1,4 @@
-"""What the CUDA target has no generated code for yet: it runs as the reference target runs it.
+"""Loop nests that the CUDA target has no generated code for yet, run as the reference target runs them.
 
 Loop nests that `unsupported` names go through the interpreter of the loop dialect, here. Matrix products, Fourier
 transforms, calls of NumPy, copies and control flow are those of the walk over a plan (targets/run_plan.py), as for the

@@ -16,7 +16,7 @@ import math
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
 from ...loops.index import coefficient
-from ...loops.ir import Expr, For, Kernel, Reduce, extent, loads, perfect_nest
+from ...loops.ir import Expr, For, Kernel, LoopKind, Reduce, Scan, extent, loads, perfect_nest
 from ...loops.transforms import bind, collapse
 
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
@@ -48,18 +48,18 @@ def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
             kernel = bind(kernel, stmt.var, "thread")
         elif isinstance(stmt, Reduce):
             kernel = bind(kernel, stmt.vars[-1], "thread")
-        else:
-            continue
+        elif isinstance(stmt, Scan):
+            raise CompileError("the threads of a block do not share a scan")
     return kernel
 
 
-def _outer(s: LoopBuilder, kernel: Kernel, kind: str) -> Kernel:
+def _outer(s: LoopBuilder, kernel: Kernel, kind: LoopKind) -> Kernel:
     """The kernel with its outer loops as one of this kind, or as many of them as are independent."""
     loops, _ = perfect_nest(kernel.body)
     count = 0
     for loop in loops:
         try:
-            kernel = bind(kernel, loop.var, kind)  # type: ignore[arg-type]
+            kernel = bind(kernel, loop.var, kind)
         except CompileError:
             break
         count += 1
@@ -70,11 +70,11 @@ def _has_rows(kernel: Kernel) -> bool:
     """Whether the threads of a block find work beside each other in an iteration of the outer loops."""
     _, inside = perfect_nest(kernel.body)
     reductions = [stmt for stmt in inside if isinstance(stmt, Reduce)]
-    if not reductions or any(stmt.op.startswith("arg") or stmt.value.dtype.kind == "c" for stmt in reductions):
+    if any(stmt.op.startswith("arg") or stmt.value.dtype.kind == "c" for stmt in reductions):
         return False
-    if kernel.scratch:
+    if kernel.scratch or any(_is_row(stmt) for stmt in reductions):
         return True
-    return any(_is_row(stmt) for stmt in reductions)
+    return len(kernel.body) > 1 and any(isinstance(stmt, For) for stmt in kernel.body)
 
 
 def _is_row(stmt: Reduce) -> bool:

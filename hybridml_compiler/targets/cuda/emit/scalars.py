@@ -121,9 +121,8 @@ class CBuilder:
         return self._arithmetic(name, args, result_dtype(name, tuple(a.dtype for a in args)))
 
     def _arithmetic(self, name: str, args: Sequence[C], dtype: np.dtype) -> C:
-        if dtype.kind == "f" or dtype.kind == "u":
-            made = self._infix(_ARITHMETIC[name], args, dtype, kept=False)
-            return self._narrowed(made)
+        if dtype.kind == "f" or dtype in (dtypes.uint32, dtypes.uint64):
+            return self._infix(_ARITHMETIC[name], args, dtype)
         wrapping = c_unsigned(dtype)
         wide = [C(f"({wrapping}){a.at(UNARY)}", dtype, UNARY) for a in args]
         made = self._infix(_ARITHMETIC[name], wide, dtype, kept=False)

@@ -1,4 +1,4 @@
-"""What PTX's arithmetic means, on NumPy arrays: rounded as IEEE 754 says, with integers that wrap."""
+"""The arithmetic of PTX on NumPy arrays: rounded as IEEE 754 says, with integers that wrap."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _SIGNS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
 def meaning_of(instruction: Instruction) -> Meaning:
-    """What an instruction does. CompileError for one that is not simulated: never a guess."""
+    """The function of an instruction. CompileError for one that is not simulated: never a guess."""
     found = TABLE.get(instruction.name)
     inexact = any(part in _NOT_EXACT for part in instruction.parts)
     if found is None or (inexact and instruction.parts not in _APPROXIMATE):

@@ -99,25 +99,27 @@ class Region:
 
 
 class GlobalMemory:
-    """The buffers of a launch, and the constants of its module."""
+    """The buffers of a launch, and the constants of its module. A buffer that is another one (a result in the place of
+    an operand) has its address, so that races between the two are seen."""
 
     def __init__(self, buffers: Sequence[np.ndarray], constants: Mapping[str, bytes], races: bool) -> None:
         self.regions: list[Region] = []
+        known: dict[tuple[int, int], int] = {}
+        self.buffers: list[int] = []  # their addresses
         for number, buffer in enumerate(buffers):
-            self._add(f"buffer {number}", buffer.view(np.uint8), races=races, constant=False)
+            place = buffer.__array_interface__["data"][0], buffer.nbytes
+            if place not in known:
+                known[place] = self._add(f"buffer {number}", buffer.view(np.uint8), races=races, constant=False)
+            self.buffers.append(known[place])
         self.addresses = {
             name: self._add(name, np.frombuffer(data, np.uint8), races=False, constant=True)
             for name, data in constants.items()
         }
 
     def _add(self, what: str, data: np.ndarray, *, races: bool, constant: bool) -> int:
+        """The address of new memory."""
         self.regions.append(Region(what, data, data.size, written=True, races=races, constant=constant))
-        return self.address(len(self.regions) - 1)
-
-    @staticmethod
-    def address(number: int) -> int:
-        """Where a buffer begins."""
-        return (number + 1) << _BUFFER_BITS
+        return len(self.regions) << _BUFFER_BITS
 
     def load(self, address: np.ndarray, dtype: np.dtype, access: Access) -> np.ndarray:
         out = np.empty(address.size, dtype)

@@ -57,7 +57,7 @@ class Simulator:
             raise CompileError(f"cuda:sim: {name} takes {len(entry.parameters)} arguments, got {len(arguments)}")
         buffers = [a for a in arguments if isinstance(a, np.ndarray)]
         memory = GlobalMemory(buffers, self.module.constants, self.races)
-        addresses = iter([memory.address(k) for k in range(len(buffers))])
+        addresses = iter(memory.buffers)
         parameters = {
             parameter: np.array(next(addresses) if isinstance(a, np.ndarray) else a).astype(dtype)
             for (parameter, dtype), a in zip(entry.parameters, arguments, strict=True)

@@ -57,7 +57,7 @@ class Threads:
         return found | {"%laneid": self.lane.astype(np.uint32)}
 
     def number(self, lanes: Lanes) -> int:
-        """How many threads these are."""
+        """The number of these threads."""
         return self.count if isinstance(lanes, slice) else lanes.size
 
     def access(self, text: str, lanes: Lanes) -> Access:
