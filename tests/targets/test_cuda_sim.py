@@ -13,6 +13,7 @@ import pytest
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from hybridml_compiler.targets.cuda.sim.ptx import DTYPES
+from hybridml_compiler.targets.cuda.sim.races import Races, ThreadIds
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 
 REGISTERS = """
@@ -285,6 +286,25 @@ def test_what_is_not_simulated_is_an_error(line: str) -> None:
     with pytest.raises(CompileError, match="not simulated"):
         run(f"mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1; mov.u64 %rd1, 0; {line}",
             np.zeros(4, np.uint32))  # fmt: skip
+
+
+def test_reads_of_several_blocks_are_remembered() -> None:
+    """A barrier of one block makes nothing of what another one has read."""
+
+    def ids(thread: int, block: int, clock: int) -> ThreadIds:
+        return ThreadIds(*(np.array([k]) for k in (thread, block, clock)))
+
+    at = np.array([0])
+    for readers, writer, wrong in (
+        ([(0, 0, 0), (32, 1, 0), (33, 1, 1)], (33, 1, 2), True),
+        ([(32, 1, 0), (33, 1, 0)], (33, 1, 1), False),
+        ([(32, 1, 0), (33, 1, 0)], (33, 1, 0), True),
+        ([(32, 1, 0), (33, 1, 1)], (34, 1, 1), True),
+        ([(32, 1, 0), (32, 1, 1)], (32, 1, 1), False),
+    ):
+        races = Races(1)
+        assert not any(races.read(at, ids(*reader)) for reader in readers)
+        assert bool(races.write(at, ids(*writer))) == wrong
 
 
 def test_a_result_in_the_place_of_an_operand_is_one_buffer() -> None:

@@ -110,7 +110,7 @@ class _KernelWriter:
         self.level: dict[Expr, int] = {}  # variables and results in scope -> depth of their block
         self.blocks: list[_Block] = []
         self.rows = _shares_rows(kernel)
-        self.alone = self.rows  # is the code that is being written run by every thread of a block, for the same values?
+        self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
         stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
         loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
         self.exchanged = stored & loaded  # buffers by which iterations may hand on values
@@ -190,7 +190,7 @@ class _KernelWriter:
                 block.add(f"const {c_type(value.dtype)} {kept} = {value};")
                 value = kept
             made.append(f"{stmt.buffer.name}[{at}] = {value};")
-        if not self.alone:
+        if not self.uniform:
             for line in made:
                 block.add(line)
             return
@@ -215,14 +215,14 @@ class _KernelWriter:
             start, step = f"{start} + blockIdx.x", f"{name} += gridDim.x"
         elif stmt.kind == "thread":
             start, step = "threadIdx.x", f"{name} += blockDim.x"
-        outer, block = self.alone, self.blocks[-1]
+        outer, block = self.uniform, self.blocks[-1]
         if stmt.kind == "thread":
             self.barrier((stmt,))
-        self.alone = self.alone and stmt.kind != "thread"
+        self.uniform = self.uniform and stmt.kind != "thread"
         inner = self.open((stmt.var,))
         self.body(stmt.body)
         self.close(inner)
-        self.alone = outer
+        self.uniform = outer
         block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
         block.nest(inner)
         if stmt.kind == "thread":

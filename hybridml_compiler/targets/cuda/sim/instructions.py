@@ -18,8 +18,8 @@ from .memory import Access, Region, SimulatorError
 from .ptx import DTYPES, Instruction
 from .threads import WARP, Lanes, Threads
 
-Meaning = Callable[[Threads, Instruction, Lanes], None]
-TABLE: dict[str, Meaning] = {}
+Semantics = Callable[[Threads, Instruction, Lanes], None]
+TABLE: dict[str, Semantics] = {}
 _U32, _PRED = np.dtype("u4"), np.dtype("?")
 _NOT_EXACT = ("approx", "ftz", "sat", "full")
 _APPROXIMATE = (("rcp", "approx", "ftz", "f32"), ("div", "approx", "f32"), ("rcp", "approx", "ftz", "f64"))
@@ -29,7 +29,7 @@ _UPDATES: dict[str, Callable[..., Any]] = {
 _SIGNS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
-def meaning_of(instruction: Instruction) -> Meaning:
+def semantics_of(instruction: Instruction) -> Semantics:
     """The function of an instruction. CompileError for one that is not simulated: never a guess."""
     found = TABLE.get(instruction.name)
     inexact = any(part in _NOT_EXACT for part in instruction.parts)
@@ -38,8 +38,8 @@ def meaning_of(instruction: Instruction) -> Meaning:
     return found
 
 
-def _names(*names: str) -> Callable[[Meaning], Meaning]:
-    def add(function: Meaning) -> Meaning:
+def _names(*names: str) -> Callable[[Semantics], Semantics]:
+    def add(function: Semantics) -> Semantics:
         TABLE.update(dict.fromkeys(names, function))
         return function
 

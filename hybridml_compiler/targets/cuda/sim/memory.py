@@ -13,7 +13,7 @@ import numpy as np
 
 from ....errors import CompileError
 from ....record import record
-from .races import Races, Who
+from .races import Races, ThreadIds
 
 _BUFFER_BITS = 32
 _ALIGN = 16
@@ -28,7 +28,7 @@ class Access:
     """An instruction that loads or stores, and the threads that execute it: of an atomic update none in particular."""
 
     text: str
-    who: Who | None
+    ids: ThreadIds | None
 
 
 class Region:
@@ -53,9 +53,9 @@ class Region:
         at = self._place(offset, owner, dtype, access.text)
         if self.written is not None and not self.written[at].all():
             raise SimulatorError(f"cuda:sim: {access.text}: reads {self.what} that nothing has written")
-        who = access.who
-        if self.races is not None and who is not None:
-            self._report(self.races.read(at, who), at, who, access.text)
+        ids = access.ids
+        if self.races is not None and ids is not None:
+            self._report(self.races.read(at, ids), at, ids, access.text)
         found: np.ndarray = self._view(dtype)[at // dtype.itemsize]
         return found
 
@@ -70,9 +70,9 @@ class Region:
         if self.constant:
             raise SimulatorError(f"cuda:sim: {access.text}: stores to {self.what}, which is constant")
         at = self._place(offset, owner, dtype, access.text)
-        who = access.who
-        if self.races is not None and who is not None:
-            self._report(self.races.write(at, who), at, who, access.text)
+        ids = access.ids
+        if self.races is not None and ids is not None:
+            self._report(self.races.write(at, ids), at, ids, access.text)
         if self.written is not None:
             self.written[(at[:, None] + np.arange(dtype.itemsize)).reshape(-1)] = True
         self._view(dtype)[at // dtype.itemsize] = value
@@ -89,9 +89,9 @@ class Region:
             raise SimulatorError(f"cuda:sim: {text}: an address in {self.what} is no multiple of {dtype.itemsize}")
         return np.asarray(offset + np.asarray(owner) * self.stride)
 
-    def _report(self, wrong: str, at: np.ndarray, who: Who, text: str) -> None:
+    def _report(self, wrong: str, at: np.ndarray, ids: ThreadIds, text: str) -> None:
         if wrong:
-            first, last = int(who.thread.min()), int(who.thread.max())
+            first, last = int(ids.thread.min()), int(ids.thread.max())
             raise SimulatorError(
                 f"cuda:sim: {text}: a race in {self.what} around byte {int(at.min())}: {wrong}, without a barrier "
                 f"between them (threads {first} to {last})"
@@ -144,7 +144,7 @@ class GlobalMemory:
         found: list[tuple[Region, slice | np.ndarray, np.ndarray, Access]] = []
         for number in different:
             part = numbers == number
-            who = access.who and access.who.some(part)
-            some = Access(access.text, who)
+            ids = access.ids and access.ids.select(part)
+            some = Access(access.text, ids)
             found.append((self.regions[number], part, offset[part], some))
         return found

@@ -15,15 +15,15 @@ _NOBODY, _SEVERAL, _BLOCKS = -1, -2, -3  # threads of one block, of more than on
 
 
 @record(eq=False)
-class Who:
+class ThreadIds:
     """The threads that access memory, each with its block and the block's clock."""
 
     thread: np.ndarray
     block: np.ndarray
     clock: np.ndarray
 
-    def some(self, part: np.ndarray) -> Who:
-        return Who(self.thread[part], self.block[part], self.clock[part])
+    def select(self, part: np.ndarray) -> ThreadIds:
+        return ThreadIds(self.thread[part], self.block[part], self.clock[part])
 
 
 class Races:
@@ -35,34 +35,38 @@ class Races:
         self.writer_block, self.writer_clock = (np.zeros(nbytes, np.int64) for _ in range(2))
         self.reader_block, self.reader_clock = (np.zeros(nbytes, np.int64) for _ in range(2))
 
-    def read(self, at: np.ndarray, who: Who) -> str:
+    def read(self, at: np.ndarray, ids: ThreadIds) -> str:
         """Notes reads; what is wrong with one of them, or nothing."""
-        if self._unordered(at, who, self.writer, self.writer_block, self.writer_clock).any():
+        if self._unordered(at, ids, self.writer, self.writer_block, self.writer_clock).any():
             return "read after a write of another thread"
-        before, same = self.reader[at], self.reader_block[at] == who.block
-        alone = (before == _NOBODY) | (before == who.thread) | (same & (self.reader_clock[at] < who.clock))
-        self._note(at, who, np.where(alone, who.thread, np.where(same & (before != _BLOCKS), _SEVERAL, _BLOCKS)))
+        before = self.reader[at]
+        same = (self.reader_block[at] == ids.block) & (before != _BLOCKS)
+        alone = (before == _NOBODY) | (before == ids.thread) | (same & (self.reader_clock[at] < ids.clock))
+        self._note(at, ids, np.where(alone, ids.thread, np.where(same, _SEVERAL, _BLOCKS)))
         return ""
 
-    def _note(self, at: np.ndarray, who: Who, reader: np.ndarray) -> None:
-        self.reader[at], self.reader_block[at], self.reader_clock[at] = reader, who.block, who.clock
+    def _note(self, at: np.ndarray, ids: ThreadIds, reader: np.ndarray) -> None:
+        self.reader[at], self.reader_block[at], self.reader_clock[at] = reader, ids.block, ids.clock
         together = self.reader[at] != reader  # one byte read by several of these threads
         if together.any():
-            at, block = at[together], who.block[together]
+            at, block = at[together], ids.block[together]
             np.minimum.at(self.reader, at, np.where(self.reader_block[at] == block, _SEVERAL, _BLOCKS))
 
-    def write(self, at: np.ndarray, who: Who) -> str:
+    def write(self, at: np.ndarray, ids: ThreadIds) -> str:
         """Notes writes; what is wrong with one of them, or nothing."""
-        if self._unordered(at, who, self.writer, self.writer_block, self.writer_clock).any():
+        if self._unordered(at, ids, self.writer, self.writer_block, self.writer_clock).any():
             return "write after a write of another thread"
-        if self._unordered(at, who, self.reader, self.reader_block, self.reader_clock).any():
+        if self._unordered(at, ids, self.reader, self.reader_block, self.reader_clock).any():
             return "write after a read of another thread"
-        self.writer[at], self.writer_block[at], self.writer_clock[at] = who.thread, who.block, who.clock
-        return "two writes of an instruction" if (self.writer[at] != who.thread).any() else ""
+        self.writer[at], self.writer_block[at], self.writer_clock[at] = ids.thread, ids.block, ids.clock
+        return "two writes of an instruction" if (self.writer[at] != ids.thread).any() else ""
 
     @staticmethod
-    def _unordered(at: np.ndarray, who: Who, last: np.ndarray, block: np.ndarray, clock: np.ndarray) -> np.ndarray:
+    def _unordered(
+        at: np.ndarray, ids: ThreadIds, last: np.ndarray, block: np.ndarray, clock: np.ndarray
+    ) -> np.ndarray:
+        """Whether the last access to each byte is another thread's, with nothing between the two."""
         thread = last[at]
-        other = (thread != _NOBODY) & (thread != who.thread)
-        ordered = (block[at] == who.block) & (clock[at] < who.clock) & (thread != _BLOCKS)
+        other = (thread != _NOBODY) & (thread != ids.thread)
+        ordered = (block[at] == ids.block) & (clock[at] < ids.clock) & (thread != _BLOCKS)
         return np.asarray(other & ~ordered)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....errors import CompileError
-from .instructions import Meaning, meaning_of
+from .instructions import Semantics, semantics_of
 from .memory import GlobalMemory, SimulatorError
 from .ptx import Entry, Instruction, parse_ptx
 from .threads import Lanes, Threads
@@ -45,8 +45,8 @@ class Simulator:
     def __init__(self, ptx: str, *, races: bool = True) -> None:
         """`races`: check that nothing depends on which thread is first."""
         self.module, self.races = parse_ptx(ptx), races
-        self._meanings = {
-            name: [None if _is_control(i) else meaning_of(i) for i in entry.code]
+        self._semantics = {
+            name: [None if _is_control(i) else semantics_of(i) for i in entry.code]
             for name, entry in self.module.entries.items()
         }
 
@@ -67,7 +67,7 @@ class Simulator:
             for first in range(0, grid, at_once):
                 blocks = range(first, min(grid, first + at_once))
                 threads = Threads(entry, parameters, memory, grid, block, blocks, self.races)
-                _Run(entry, self._meanings[name], threads).run()
+                _Run(entry, self._semantics[name], threads).run()
 
 
 def _is_control(instruction: Instruction) -> bool:
@@ -77,8 +77,8 @@ def _is_control(instruction: Instruction) -> bool:
 class _Run:
     """The threads of some blocks, on their way through a kernel."""
 
-    def __init__(self, entry: Entry, meanings: Sequence[Meaning | None], threads: Threads) -> None:
-        self.entry, self.code, self.meanings, self.threads = entry, entry.code, meanings, threads
+    def __init__(self, entry: Entry, semantics: Sequence[Semantics | None], threads: Threads) -> None:
+        self.entry, self.code, self.semantics, self.threads = entry, entry.code, semantics, threads
         self.at = np.zeros(threads.count, np.int64)  # the instruction that each thread is at
         self.waits = np.zeros(threads.count, np.bool_)
 
@@ -101,19 +101,19 @@ class _Run:
         threads = self.threads
         lanes: Lanes = group if group.size < threads.count else slice(None)
         while True:
-            instruction, meaning = self.code[here], self.meanings[here]
+            instruction, execute = self.code[here], self.semantics[here]
             some, number = lanes, group.size
             if instruction.predicate:
                 holds = threads.holds(instruction.predicate, instruction.negated, lanes)
                 if not holds.all():
                     some = group[holds]
                     number = some.size
-            if meaning is None:
+            if execute is None:
                 self.at[lanes] = here + 1
                 self.jump(instruction, some)
                 return
             if number:
-                meaning(threads, instruction, some)
+                execute(threads, instruction, some)
             here += 1
             if here >= stop or here >= len(self.code):
                 self.at[lanes] = here

@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import CompileError
 from .memory import Access, GlobalMemory, Region, SimulatorError
 from .ptx import Entry
-from .races import Who
+from .races import ThreadIds
 
 WARP = 32
 Lanes: TypeAlias = "np.ndarray | slice"  # which threads execute an instruction: their numbers, or all
@@ -62,7 +62,7 @@ class Threads:
 
     def access(self, text: str, lanes: Lanes) -> Access:
         """An instruction's access by these threads."""
-        return Access(text, Who(self.thread[lanes], self.block[lanes], self.clock[lanes]))
+        return Access(text, ThreadIds(self.thread[lanes], self.block[lanes], self.clock[lanes]))
 
     # ---- operands
 
