@@ -41,7 +41,7 @@ from .types import c_type, literal
 ENTRY = "kernel"
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
-_BLOCK = 128  # threads of a block: with 256, the compiler spills registers to have more blocks side by side
+_BLOCK = 128  # threads of a block that run iterations of their own
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -122,12 +122,15 @@ class _KernelWriter:
             block.add(f"__shared__ {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
         self.body(kernel.body)
         self.close(block)
+        # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
+        # registers, and spills, to have more blocks side by side.
         threads = self.threads()
         parameters = [f"{'const ' * (b.role == 'in')}{c_type(b.dtype)}* {b.name}" for b in kernel.operands]
         parameters += ["long long* status"] * kernel.checked
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
-        text = "\n".join([f'extern "C" __global__ void __launch_bounds__({threads})', f"{head} {{", *block.lines, "}"])
-        return Source(f"{self.functions.text()}{text}\n", kernel.checked, threads, 1 if self.rows else threads)
+        entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
+        text = "\n".join([entry, *block.lines, "}\n"])
+        return Source(f"{self.functions.text()}{text}", kernel.checked, threads, 1 if self.rows else threads)
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
