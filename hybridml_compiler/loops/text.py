@@ -47,7 +47,7 @@ from ..sizes.dims import Size, is_dim
 from ..walk import postorder
 from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands, statements
 
-__all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
+__all__ = ["kernel_lines", "named_values", "parse_kernel", "print_kernel"]
 
 _LEAVES = ("const", "var", "result")
 _LONG = 8  # operations in one expression before a part of it gets a name: they fit a line, and recursion is bounded
@@ -96,7 +96,7 @@ class _Block:
 class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.named = _named_values(kernel)
+        self.named = named_values(kernel)
         self.names: dict[Expr, str] = {}
         self.counts: dict[str, int] = {}
         self.blocks: list[_Block] = []
@@ -240,7 +240,7 @@ class _Printer:
         return " if ".join(map(self.show, args))
 
 
-def _named_values(kernel: Kernel) -> set[Expr]:
+def named_values(kernel: Kernel) -> set[Expr]:
     """Values that get a name: those used twice or more, and parts of expressions that would be too long for a line."""
     uses: dict[Expr, int] = {}
     order = kernel.expressions

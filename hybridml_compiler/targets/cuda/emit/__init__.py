@@ -1,0 +1,1 @@
+"""CUDA C from the loop dialect: text without headers, made to be read."""

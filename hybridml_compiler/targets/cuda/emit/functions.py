@@ -1,0 +1,231 @@
+"""The device functions of a kernel: instructions that C has no operator for, transcendental functions, and reductions
+over the threads of a block. Each is written once for a dtype, in front of what calls it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .... import dtypes
+from ....loops.scalar import COMBINE
+from ....loops.transcendental import TABLE
+from .scalars import C, CBuilder, call
+from .types import c_type, literal
+
+WARP = 32
+_INDENT = "  "
+_NAME = re.compile(r"\bt\d+\b")
+_DEFINITION = re.compile(r"\s*const [\w ]+ (t\d+) = ")
+_HELPERS = {
+    # An index into a table. Both sides of a choice are computed, so that it may be out of range where it is not used.
+    "clamp": """\
+static __device__ __forceinline__ long long clamp(long long index, long long size) {
+  return index < 0 ? 0 : index < size ? index : size - 1;
+}
+""",
+    # A checked index: wrapped, and reported where it is out of range and counts; element 0 is read in its place.
+    "checked": """\
+static __device__ __forceinline__ long long checked(long long index, bool counts, long long size, long long* status) {
+  if (index < 0) index += size;
+  if (index >= 0 && index < size) return index;
+  if (counts) atomicExch((unsigned long long*)status, 1ULL);
+  return 0;
+}
+""",
+}
+
+
+class Writer(CBuilder):
+    """A builder that writes the body of a function: every value is a line, with a name of its own."""
+
+    def __init__(self, functions: DeviceFunctions) -> None:
+        super().__init__(functions, self._line)
+        self.lines: list[str] = []
+        self.indent = _INDENT
+        self._count = 0
+
+    def finish(self, result: C) -> list[str]:
+        """The lines that the result needs, and its return."""
+        kept, used = [f"{_INDENT}return {result};"], set(_NAME.findall(result.text))
+        for line in reversed(self.lines):
+            defined = _DEFINITION.match(line)
+            if defined is None or defined[1] in used:
+                kept.append(line)
+                used.update(_NAME.findall(line))
+        return kept[::-1]
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"t{self._count - 1}"
+
+    def _line(self, value: C) -> C:
+        named = C(self._name(), value.dtype)
+        self.lines.append(f"{self.indent}const {c_type(value.dtype)} {named} = {value};")
+        return named
+
+    def rarely(self, cond: C, slow: Callable[[], C], fast: C) -> C:
+        """select(cond, slow(), fast), as a branch: the threads of a warp that need it take it together."""
+        named, outer = C(self._name(), fast.dtype), self.indent
+        self.lines += [f"{outer}{c_type(fast.dtype)} {named} = {fast};", f"{outer}if ({cond}) {{"]
+        self.indent += _INDENT
+        self.lines.append(f"{self.indent}{named} = {slow()};")
+        self.indent = outer
+        self.lines.append(f"{outer}}}")
+        return named
+
+
+class DeviceFunctions:
+    """The functions and tables that a kernel has asked for, in an order in which each knows those that it calls."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def text(self) -> str:
+        return "".join(f"{text}\n" for text in self._texts.values())
+
+    def table(self, values: Sequence[Any], dtype: np.dtype) -> str:
+        numbers = ", ".join(literal(value, dtype) for value in values)
+        name = f"table_{hashlib.blake2b(f'{dtype}{numbers}'.encode(), digest_size=4).hexdigest()}"
+        self._texts.setdefault(
+            name, f"static __device__ const {c_type(dtype)} {name}[{len(values)}] = {{{numbers}}};\n"
+        )
+        return name
+
+    def function(self, name: str, dtype: np.dtype, arity: int) -> str:
+        """The name of an instruction or of a transcendental function as a device function."""
+        full = f"{name.rstrip('_')}_{dtypes.short(dtype)}"
+        if full not in self._texts:
+            self._write(full, name, dtype, arity)
+        return full
+
+    def _write(self, full: str, name: str, dtype: np.dtype, arity: int) -> None:
+        writer = Writer(self)
+        args = [C(letter, dtype) for letter in "xyz"[:arity]]
+        result = _BODIES[name](writer, *args) if name in _BODIES else TABLE[name](writer, *args)
+        parameters = ", ".join(f"{c_type(dtype)} {arg}" for arg in args)
+        head = f"static __device__ __forceinline__ {c_type(dtype)} {full}({parameters}) {{"
+        self._texts[full] = "\n".join([head, *writer.finish(result), "}", ""])
+
+    def helper(self, name: str) -> str:
+        """The name of a function that is written here as it stands."""
+        self._texts.setdefault(name, _HELPERS[name])
+        return name
+
+    def block_reduction(self, op: str, dtype: np.dtype) -> str:
+        """The name of the function that combines a value of each thread of a block, for all of them: by halves in the
+        lanes of a warp, then warp by warp in order. The tree depends on the size of the block alone."""
+        full = f"block_{op}_{dtypes.short(dtype)}"
+        if full not in self._texts:
+            kind, lane = c_type(dtype), c_type(dtype) if dtype.itemsize >= 4 else "int"
+            lines = CBuilder(self)
+            below = "__shfl_down_sync(0xffffffffu, value, step)"  # of the lane so many places below
+            if lane != kind:
+                below = f"({kind}){below.replace('value', f'({lane})value')}"
+            other = C(below, dtype)
+            combined = getattr(lines, COMBINE[op])(C("value", dtype), other)
+            following = getattr(lines, COMBINE[op])(C("value", dtype), C("parts[warp]", dtype))
+            self._texts[full] = (
+                f"static __device__ __forceinline__ {kind} {full}({kind} value) {{\n"
+                f"  __shared__ {kind} parts[{WARP}];\n"
+                f"  for (int step = {WARP // 2}; step > 0; step /= 2) value = {combined};\n"
+                f"  if (threadIdx.x % {WARP} == 0) parts[threadIdx.x / {WARP}] = value;\n"
+                "  __syncthreads();\n"
+                "  value = parts[0];\n"
+                f"  for (int warp = 1; warp < blockDim.x / {WARP}; ++warp) value = {following};\n"
+                "  __syncthreads();  // the parts are free for the next reduction\n"
+                "  return value;\n"
+                "}\n"
+            )
+        return full
+
+
+# ---- instructions as functions, over a builder
+
+
+def _extreme(wins: str) -> Callable[[Writer, C, C], C]:
+    """x if it wins or is nan, else y."""
+
+    def body(s: Writer, x: C, y: C) -> C:
+        better = getattr(s, wins)(x, y)
+        return s.select(better if x.dtype.kind != "f" else s.or_(better, s.ne(x, x)), x, y)
+
+    return body
+
+
+def _shift(symbol: str) -> Callable[[Writer, C, C], C]:
+    """The shift, of which an amount that is negative or too wide is defined."""
+
+    def body(s: Writer, x: C, y: C) -> C:
+        width, kind = 8 * x.dtype.itemsize, c_type(x.dtype)
+        inside = f"y >= 0 && y < {width}" if x.dtype.kind == "i" else f"y < {width}"
+        beyond = "x < 0 ? -1 : 0" if symbol == ">>" and x.dtype.kind == "i" else "0"
+        value = "x" if symbol == ">>" else f"({c_type(np.dtype(f'u{x.dtype.itemsize}'))})x"
+        return C(f"{inside} ? ({kind})({value} {symbol} y) : ({kind})({beyond})", x.dtype, 1)
+
+    return body
+
+
+def _ldexp(s: Writer, x: C, y: C) -> C:
+    from ....loops.notation import Value
+    from ....loops.transcendental.exp import in_two_factors
+
+    made: C = in_two_factors(Value(s, x), Value(s, y)).raw
+    return made
+
+
+def _floordiv(s: Writer, x: C, y: C) -> C:
+    return (_float_divmod if x.dtype.kind == "f" else _int_divmod)(s, x, y)[0]
+
+
+def _mod(s: Writer, x: C, y: C) -> C:
+    return (_float_divmod if x.dtype.kind == "f" else _int_divmod)(s, x, y)[1]
+
+
+def _int_divmod(s: Writer, x: C, y: C) -> tuple[C, C]:
+    """Floor division: x // 0 = x % 0 = 0, and INT_MIN // -1 wraps."""
+    zero, kind = s.eq(y, 0), c_type(x.dtype)
+
+    def divided(symbol: str, by: C) -> C:
+        return s.keep(C(f"({kind})({x} {symbol} {by})", x.dtype))
+
+    if x.dtype.kind == "u":
+        safe = s.select(zero, 1, y)
+        return s.select(zero, 0, divided("/", safe)), s.select(zero, 0, divided("%", safe))
+    minus = s.eq(y, -1)
+    safe = s.select(s.or_(zero, minus), 1, y)
+    q, r = divided("/", safe), divided("%", safe)
+    below = s.and_(s.ne(r, 0), s.lt(s.xor(r, safe), 0))
+    q, r = s.select(below, s.sub(q, 1), q), s.select(below, s.add(r, safe), r)
+    q = s.select(minus, s.neg(x), q)
+    return s.select(zero, 0, q), s.select(s.or_(zero, minus), 0, r)
+
+
+def _float_divmod(s: Writer, x: C, y: C) -> tuple[C, C]:
+    """NumPy's divmod of floats (npy_divmod), step for step: it decides the signs of zeros and the last bit."""
+    r = s.keep(C(call("fmodf" if x.dtype is dtypes.float32 else "fmod", x, y), x.dtype))
+    zero = s.const(0.0, x.dtype)
+    quotient = s.div(s.sub(x, r), y)
+    wrong_sign = s.and_(s.ne(r, zero), s.xor(s.lt(y, zero), s.lt(r, zero)))
+    mod = s.select(s.ne(r, zero), s.select(wrong_sign, s.add(r, y), r), s.copysign(zero, y))
+    quotient = s.select(wrong_sign, s.sub(quotient, 1.0), quotient)
+    whole = s.floor(quotient)
+    whole = s.select(s.gt(s.sub(quotient, whole), 0.5), s.add(whole, 1.0), whole)
+    exact = s.div(x, y)
+    whole = s.select(s.ne(quotient, zero), whole, s.copysign(zero, exact))
+    by_zero = s.eq(y, zero)
+    return s.select(by_zero, exact, whole), s.select(by_zero, r, mod)
+
+
+_BODIES: dict[str, Callable[..., C]] = {
+    "minimum": _extreme("lt"),
+    "maximum": _extreme("gt"),
+    "shl": _shift("<<"),
+    "shr": _shift(">>"),
+    "ldexp": _ldexp,
+    "floordiv": _floordiv,
+    "mod": _mod,
+}

@@ -1,0 +1,401 @@
+"""A loop nest as a kernel of CUDA C.
+
+A loop of kind `parallel` is shared by all threads of the grid, one of kind `block` by its blocks; inside of that, loops
+and reductions of kind `thread` are shared by the threads of a block, and all else is computed by each of them. A value
+is computed in the outermost loop that knows its variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+import numpy as np
+
+from .... import dtypes
+from ....loops.builder import identity, scan_start
+from ....loops.ir import (
+    INFIX,
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    changing,
+    expressions,
+    extent,
+    statements,
+    steps,
+)
+from ....loops.scalar import COMBINE
+from ....loops.text import named_values
+from ....record import record
+from ....walk import postorder
+from .functions import WARP, DeviceFunctions
+from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
+from .types import c_type, literal
+
+ENTRY = "kernel"
+_INDENT = "  "
+_BARRIER = "__syncthreads();"
+_BLOCK = 128  # threads of a block that run iterations of their own
+_ROW = 256  # threads of a block that share a row, at most
+_MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
+
+
+@record
+class Source:
+    """A kernel's CUDA C, and how it is launched: with its operands, the status word where it is `checked`, and the
+    iterations lo to hi."""
+
+    text: str
+    checked: bool
+    block: int  # threads
+    per_block: int  # iterations of the range that a block takes at once
+
+    def grid(self, iterations: int, most: int) -> int:
+        """The number of blocks for so many iterations; they take turns where there are more than `most`."""
+        return max(1, min(most, -(-iterations // self.per_block)))
+
+
+def unsupported(kernel: Kernel) -> str:
+    """Why `emit` does not write the kernel; nothing where it does."""
+    if kernel.symbolic:
+        return "its sizes come with the call"
+    if kernel.scratch and not _shares_rows(kernel):
+        return "its scratch memory is not shared by the threads of a block"
+    if sum(int(buffer.nbytes) for buffer in kernel.scratch) > _MOST_SHARED:
+        return f"its scratch memory is more than {_MOST_SHARED} bytes"
+    if any(isinstance(stmt, Reduce | Scan) and stmt.value.dtype.kind == "c" for stmt in statements(kernel.body)):
+        return "it combines complex numbers"
+    return ""
+
+
+def emit(kernel: Kernel) -> Source:
+    """The kernel's source."""
+    return _KernelWriter(kernel).source()
+
+
+def _shares_rows(kernel: Kernel) -> bool:
+    return any(isinstance(stmt, For | Reduce) and stmt.kind == "thread" for stmt in statements(kernel.body))
+
+
+@record(frozen=False, eq=False)
+class _Block:
+    """Lines between two braces, and the names that are defined by them."""
+
+    indent: str
+    lines: list[str] = field(default_factory=list)
+    names: list[Expr] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def nest(self, inner: _Block) -> None:
+        self.lines.extend(inner.lines)
+        self.add("}")
+
+
+class _KernelWriter:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.functions = DeviceFunctions()
+        self.s = CBuilder(self.functions)
+        self.named, self.changing = named_values(kernel), changing(kernel.body)
+        self.names: dict[Expr, C] = {}
+        self.counts: dict[str, int] = {}
+        self.level: dict[Expr, int] = {}  # variables and results in scope -> depth of their block
+        self.blocks: list[_Block] = []
+        self.rows = _shares_rows(kernel)
+        self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
+        stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
+        loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
+        self.exchanged = stored & loaded  # buffers by which iterations may hand on values
+
+    def source(self) -> Source:
+        kernel = self.kernel
+        block = self.open(())
+        for buffer in kernel.scratch:
+            block.add(f"__shared__ {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
+        self.body(kernel.body)
+        self.close(block)
+        # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
+        # registers, and spills, to have more blocks side by side.
+        threads = self.threads()
+        parameters = [f"{'const ' * (b.role == 'in')}{c_type(b.dtype)}* {b.name}" for b in kernel.operands]
+        parameters += ["long long* status"] * kernel.checked
+        head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
+        entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
+        text = "\n".join([entry, *block.lines, "}\n"])
+        return Source(f"{self.functions.text()}{text}", kernel.checked, threads, 1 if self.rows else threads)
+
+    def threads(self) -> int:
+        """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
+        if not self.rows:
+            return _BLOCK if self.kernel.range is not None else 1
+        longest = 1
+        for stmt in statements(self.kernel.body):
+            if isinstance(stmt, For | Reduce) and stmt.kind == "thread":
+                longest = max(longest, int(extent(stmt.var if isinstance(stmt, For) else stmt.vars[-1])))
+        threads = WARP
+        while threads < min(longest, _ROW):
+            threads *= 2
+        return threads
+
+    # ---- blocks and names
+
+    def new(self, kind: str, dtype: np.dtype) -> C:
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        return C(f"{kind}{number}", dtype)
+
+    def open(self, variables: Sequence[Expr]) -> _Block:
+        block = _Block(_INDENT * (len(self.blocks) + 1))
+        self.blocks.append(block)
+        for var in variables:
+            self.level[var] = len(self.blocks) - 1
+        block.names.extend(variables)
+        return block
+
+    def close(self, block: _Block) -> None:
+        for expr in block.names:
+            self.level.pop(expr, None)
+            self.names.pop(expr, None)
+        self.blocks.pop()
+
+    # ---- statements
+
+    def body(self, body: Sequence[Stmt]) -> None:
+        for step in steps(body):
+            match step[0]:
+                case Store():
+                    self.stores([stmt for stmt in step if isinstance(stmt, Store)])
+                case Reduce(_, "argmin" | "argmax", _, _, _):
+                    for stmt in step:
+                        assert isinstance(stmt, Reduce)
+                        self.position(stmt)
+                case Reduce():
+                    self.reduce([stmt for stmt in step if isinstance(stmt, Reduce)])
+                case For():
+                    self.loop(step[0])
+                case Scan():
+                    self.scan(step[0])
+
+    def stores(self, stmts: Sequence[Store]) -> None:
+        block, made = self.blocks[-1], []
+        for stmt in stmts:
+            at, value = self.index(stmt.index), self.expression(stmt.value)
+            if len(stmts) > 1 and value.level < ATOM:  # all are computed before the first is stored
+                kept = self.new("v", value.dtype)
+                block.add(f"const {c_type(value.dtype)} {kept} = {value};")
+                value = kept
+            made.append(f"{stmt.buffer.name}[{at}] = {value};")
+        if not self.uniform:
+            for line in made:
+                block.add(line)
+            return
+        self.barrier(stmts)
+        block.add("if (threadIdx.x == 0) {")
+        for line in made:
+            block.add(_INDENT + line)
+        block.add("}")
+        self.barrier(stmts)
+
+    def loop(self, stmt: For) -> None:
+        name, size = self.new("i", dtypes.int64), extent(stmt.var)
+        self.names[stmt.var] = name
+        start, end, step = "0", str(size), f"++{name}"
+        if stmt.var is self.kernel.range:
+            start, end = "lo", "hi"
+        if stmt.kind == "parallel":
+            self.blocks[-1].add(f"const long long first = {start} + blockIdx.x * (long long)blockDim.x + threadIdx.x;")
+            self.blocks[-1].add("const long long stride = gridDim.x * (long long)blockDim.x;")
+            start, step = "first", f"{name} += stride"
+        elif stmt.kind == "block":
+            start, step = f"{start} + blockIdx.x", f"{name} += gridDim.x"
+        elif stmt.kind == "thread":
+            start, step = "threadIdx.x", f"{name} += blockDim.x"
+        outer, block = self.uniform, self.blocks[-1]
+        if stmt.kind == "thread":
+            self.barrier((stmt,))
+        self.uniform = self.uniform and stmt.kind != "thread"
+        inner = self.open((stmt.var,))
+        self.body(stmt.body)
+        self.close(inner)
+        self.uniform = outer
+        block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
+        block.nest(inner)
+        if stmt.kind == "thread":
+            self.barrier((stmt,))
+
+    def barrier(self, body: Sequence[Stmt]) -> None:
+        """Waits for the other threads of the block, where they may read what these statements store, or store over what
+        they read. A reduction has waited for them already."""
+        touched = {stmt.buffer.name for stmt in statements(body) if isinstance(stmt, Store | Scan)}
+        touched |= {expr.attr.name for expr in expressions(body) if expr.op == "load"}
+        lines = self.blocks[-1].lines
+        waited = not lines or lines[-1].strip() == _BARRIER or " = block_" in lines[-1]
+        if touched & self.exchanged and not waited:
+            self.blocks[-1].add(_BARRIER)
+
+    def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], _Block]:
+        """The heads of loops over the variables, the last one of this kind, and the block inside of them."""
+        heads = []
+        for k, var in enumerate(variables):
+            name = self.names[var] = self.new("r", dtypes.int64)
+            shared = kind == "thread" and k == len(variables) - 1
+            start, step = ("threadIdx.x", f"{name} += blockDim.x") if shared else ("0", f"++{name}")
+            heads.append(f"for (long long {name} = {start}; {name} < {extent(var)}; {step}) {{")
+        outer = self.blocks[-1]
+        inner = self.open(variables)
+        inner.indent = outer.indent + _INDENT * len(variables)
+        return heads, inner
+
+    def enclose(self, heads: Sequence[str], inner: _Block) -> None:
+        block = self.blocks[-1]
+        for k, head in enumerate(heads):
+            block.add(_INDENT * k + head)
+        block.lines.extend(inner.lines)
+        for k in reversed(range(len(heads))):
+            block.add(_INDENT * k + "}")
+
+    def reduce(self, joined: Sequence[Reduce]) -> None:
+        """Reductions over the same variables, in one loop."""
+        first = joined[0]
+        totals = [self.new("s", stmt.value.dtype) for stmt in joined]
+        heads, inner = self.nested(first.vars, first.kind)
+        for stmt, total in zip(joined, totals, strict=True):
+            inner.add(f"{total} = {self.combined(stmt.op, total, self.expression(stmt.value))};")
+        self.close(inner)
+        block = self.blocks[-1]
+        for stmt, total in zip(joined, totals, strict=True):
+            start = literal(identity(stmt.op, total.dtype), total.dtype)
+            block.add(f"{c_type(total.dtype)} {total} = {start};")
+        self.enclose(heads, inner)
+        for stmt, total in zip(joined, totals, strict=True):
+            if first.kind == "thread":
+                block.add(f"{total} = {self.functions.block_reduction(stmt.op, total.dtype)}({total});")
+            self.define(stmt.result, total)
+
+    def combined(self, op: str, a: C, b: C) -> C:
+        made: C = getattr(self.s, COMBINE[op])(a, b)
+        return made
+
+    def define(self, result: Expr, name: C) -> None:
+        self.names[result] = name
+        self.level[result] = len(self.blocks) - 1
+        self.blocks[-1].names.append(result)
+
+    def position(self, stmt: Reduce) -> None:
+        """The row-major position of the first extreme; nan counts as the extreme."""
+        dtype, symbol = stmt.value.dtype, ">" if stmt.op == "argmax" else "<"
+        at, best = self.new("s", dtypes.int64), self.new("best", dtype)
+        heads, inner = self.nested(stmt.vars, "serial")
+        value, name = self.expression(stmt.value), self.new("v", dtype)
+        inner.add(f"const {c_type(dtype)} {name} = {value};")
+        position = str(self.names[stmt.vars[0]])
+        for var in stmt.vars[1:]:
+            position = f"({position}) * {extent(var)} + {self.names[var]}"
+        better = f"{name} {symbol} {best}"
+        if dtype.kind == "f":
+            better = f"({better} || {name} != {name}) && {best} == {best}"
+        inner.add(f"if ({better}) {{")
+        inner.add(f"{_INDENT}{best} = {name};")
+        inner.add(f"{_INDENT}{at} = {position};")
+        inner.add("}")
+        self.close(inner)
+        block = self.blocks[-1]
+        block.add(f"long long {at} = 0;")
+        block.add(f"{c_type(dtype)} {best} = {literal(identity(stmt.op[3:], dtype), dtype)};")
+        self.enclose(heads, inner)
+        self.define(stmt.result, at)
+
+    def scan(self, stmt: Scan) -> None:
+        dtype, name, size = stmt.value.dtype, self.new("r", dtypes.int64), extent(stmt.var)
+        total, block = self.new("total", dtype), self.blocks[-1]
+        self.names[stmt.var] = name
+        inner = self.open((stmt.var,))
+        at, value = self.index(stmt.index), self.expression(stmt.value)
+        inner.add(f"{total} = {self.combined(stmt.op, total, value)};")
+        inner.add(f"{stmt.buffer.name}[{at}] = {total};")
+        self.close(inner)
+        block.add(f"{c_type(dtype)} {total} = {literal(scan_start(stmt.op, dtype), dtype)};")
+        forward = f"long long {name} = 0; {name} < {size}; ++{name}"
+        backward = f"long long {name} = {size} - 1; {name} >= 0; --{name}"
+        block.add(f"for ({backward if stmt.reverse else forward}) {{")
+        block.nest(inner)
+
+    # ---- expressions
+
+    def expression(self, expr: Expr) -> C:
+        """An operand of a statement; parts that have a name and are not yet defined are defined first."""
+        for part in postorder([expr], lambda part: () if part in self.names else part.args):
+            if part in self.named and part not in self.names:
+                depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
+                if part in self.changing:
+                    depth = len(self.blocks) - 1
+                value, name = self.show(part), self.new("t", part.dtype)
+                self.names[part] = name
+                self.blocks[depth].add(f"const {c_type(part.dtype)} {name} = {value};")
+                self.blocks[depth].names.append(part)
+        return self.show(expr)
+
+    def show(self, expr: Expr) -> C:
+        if expr in self.names:
+            return self.names[expr]
+        match expr.op:
+            case "const":
+                return self.s.const(expr.attr, expr.dtype)
+            case "load":
+                return self.load(expr.attr, expr)
+            case "cast" | "bitcast":
+                made: C = getattr(self.s, expr.op)(self.show(expr.args[0]), expr.dtype)
+                return made
+            case "table":
+                index = self.show(expr.args[0])
+                inside = C(call(self.functions.helper("clamp"), index, str(len(expr.attr))), dtypes.int64)
+                return self.s.table(expr.attr, inside, expr.dtype)
+            case "index":
+                index, counts = self.show(expr.args[0]), self.show(expr.args[1]) if expr.args[1:] else "true"
+                check = call(self.functions.helper("checked"), index, counts, str(expr.attr[0]), "status")
+                return C(check, dtypes.int64)
+        plain = self.plain(expr)
+        if plain is not None:
+            return plain
+        found: C = getattr(self.s, expr.op)(*map(self.show, expr.args))
+        return found
+
+    def plain(self, expr: Expr) -> C | None:
+        """Index arithmetic, which does not wrap; None for other instructions."""
+        if expr.op not in ("add", "sub", "mul", "floordiv", "mod") or expr.dtype is not dtypes.int64:
+            return None
+        x, y = expr.args
+        if expr.low is None or x.low is None or y.low is None:
+            return None
+        if expr.op in ("floordiv", "mod"):
+            if y.op != "const" or y.attr < 1 or x.low < 0:
+                return None
+            symbol, level = "/%"[expr.op == "mod"], PRODUCT
+        else:
+            symbol, level = INFIX[expr.op][0], PRODUCT if expr.op == "mul" else SUM
+        a, b = (str(e.attr) if e.op == "const" and e.attr >= 0 else None for e in (x, y))
+        left = a if a is not None and b is None else self.show(x).at(level)
+        right = b if b is not None and a is None else self.show(y).at(level + 1)
+        return C(f"{left} {symbol} {right}", expr.dtype, level)
+
+    def load(self, buffer: Buffer, expr: Expr) -> C:
+        index, *mask = expr.args
+        element = C(f"{buffer.name}[{self.index(index)}]", buffer.dtype)
+        if not mask:
+            return element
+        if buffer.dtype.kind == "c":
+            zero = C(f"make_{c_type(buffer.dtype)}(0, 0)", buffer.dtype)
+        else:
+            zero = self.s.const(0, buffer.dtype)
+        return self.s.select(self.show(mask[0]), element, zero)
+
+    def index(self, expr: Expr) -> str:
+        return str(expr.attr) if expr.op == "const" else str(self.expression(expr))

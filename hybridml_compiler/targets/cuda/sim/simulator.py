@@ -1,0 +1,145 @@
+"""Launches of PTX on NumPy: the threads of some blocks run side by side, the least advanced ones first.
+
+Threads that part at a branch meet again where it ends. Barriers are real: a block goes on when all of its threads have
+arrived at the same one. What a GPU would do wrongly in silence is an error here (memory.py, races.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....errors import CompileError
+from .instructions import Semantics, semantics_of
+from .memory import GlobalMemory, SimulatorError
+from .ptx import Entry, Instruction, parse_ptx
+from .threads import Lanes, Threads
+
+_AT_ONCE = 1 << 14  # threads that run side by side
+_BRANCH, _RETURN, _BARRIER = "bra", ("ret", "exit"), ("bar", "barrier")
+_FAR = np.iinfo(np.int64).max
+
+
+class Simulator:
+    """The kernels of a PTX module. CompileError for an instruction that is not simulated.
+
+    >>> ptx = '''
+    ... .visible .entry twice(.param .u64 twice_param_0) {
+    ...     .reg .b32 %r<4>; .reg .f32 %f<3>; .reg .b64 %rd<5>;
+    ...     ld.param.u64 %rd1, [twice_param_0];
+    ...     mov.u32 %r1, %tid.x;
+    ...     mul.wide.u32 %rd2, %r1, 4;
+    ...     add.s64 %rd3, %rd1, %rd2;
+    ...     ld.global.f32 %f1, [%rd3];
+    ...     add.f32 %f2, %f1, %f1;
+    ...     st.global.f32 [%rd3], %f2;
+    ...     ret;
+    ... }'''
+    >>> x = np.arange(3, dtype=np.float32)
+    >>> Simulator(ptx).launch("twice", grid=1, block=3, arguments=[x])
+    >>> x
+    array([0., 2., 4.], dtype=float32)
+    """
+
+    def __init__(self, ptx: str, *, races: bool = True) -> None:
+        """`races`: check that nothing depends on which thread is first."""
+        self.module, self.races = parse_ptx(ptx), races
+        self._semantics = {
+            name: [None if _is_control(i) else semantics_of(i) for i in entry.code]
+            for name, entry in self.module.entries.items()
+        }
+
+    def launch(self, name: str, grid: int, block: int, arguments: Sequence[np.ndarray | int]) -> None:
+        """Runs a kernel in so many blocks of so many threads; arrays are its buffers, which it writes to."""
+        entry = self.module.entries[name]
+        if len(arguments) != len(entry.parameters):
+            raise CompileError(f"cuda:sim: {name} takes {len(entry.parameters)} arguments, got {len(arguments)}")
+        buffers = [a for a in arguments if isinstance(a, np.ndarray)]
+        memory = GlobalMemory(buffers, self.module.constants, self.races)
+        addresses = iter(memory.buffers)
+        parameters = {
+            parameter: np.array(next(addresses) if isinstance(a, np.ndarray) else a).astype(dtype)
+            for (parameter, dtype), a in zip(entry.parameters, arguments, strict=True)
+        }
+        at_once = max(1, _AT_ONCE // block)
+        with np.errstate(all="ignore"):
+            for first in range(0, grid, at_once):
+                blocks = range(first, min(grid, first + at_once))
+                threads = Threads(entry, parameters, memory, grid, block, blocks, self.races)
+                _Run(entry, self._semantics[name], threads).run()
+
+
+def _is_control(instruction: Instruction) -> bool:
+    return instruction.name in (_BRANCH, *_RETURN, *_BARRIER)
+
+
+class _Run:
+    """The threads of some blocks, on their way through a kernel."""
+
+    def __init__(self, entry: Entry, semantics: Sequence[Semantics | None], threads: Threads) -> None:
+        self.entry, self.code, self.semantics, self.threads = entry, entry.code, semantics, threads
+        self.at = np.zeros(threads.count, np.int64)  # the instruction that each thread is at
+        self.waits = np.zeros(threads.count, np.bool_)
+
+    def run(self) -> None:
+        end = len(self.code)
+        while True:
+            ready = np.where(self.waits, _FAR, self.at)
+            here = int(ready.min())
+            if here < end:
+                lanes = np.nonzero(ready == here)[0]
+                others = ready[ready > here]
+                self.straight(here, lanes, int(others.min()) if others.size else _FAR)
+            elif self.waits.any():
+                self.release()
+            else:
+                return
+
+    def straight(self, here: int, group: np.ndarray, stop: int) -> None:
+        """Runs a group of threads up to a jump, or to where others are."""
+        threads = self.threads
+        lanes: Lanes = group if group.size < threads.count else slice(None)
+        while True:
+            instruction, execute = self.code[here], self.semantics[here]
+            some, number = lanes, group.size
+            if instruction.predicate:
+                holds = threads.holds(instruction.predicate, instruction.negated, lanes)
+                if not holds.all():
+                    some = group[holds]
+                    number = some.size
+            if execute is None:
+                self.at[lanes] = here + 1
+                self.jump(instruction, some)
+                return
+            if number:
+                execute(threads, instruction, some)
+            here += 1
+            if here >= stop or here >= len(self.code):
+                self.at[lanes] = here
+                return
+
+    def jump(self, instruction: Instruction, lanes: Lanes) -> None:
+        if instruction.name == _BRANCH:
+            self.at[lanes] = self.entry.labels[instruction.operands[0]]
+        elif instruction.name in _RETURN:
+            self.at[lanes] = len(self.code)
+        else:
+            self.waits[lanes] = True
+
+    def release(self) -> None:
+        """Lets the blocks go on that wait at a barrier: with all of their threads, at the same one."""
+        threads = self.threads
+        waits, at = (x.reshape(-1, threads.per_block) for x in (self.waits, self.at))
+        waiting = waits.any(1)
+        missing = waiting & ~waits.all(1)
+        if missing.any():
+            block = int(missing.argmax())
+            raise SimulatorError(
+                f"cuda:sim: {waits[block].sum()} of {threads.per_block} threads of a block wait at a barrier "
+                "that the others never reach"
+            )
+        if (at[waiting] != at[waiting][:, :1]).any():
+            raise SimulatorError("cuda:sim: threads of a block wait at different barriers")
+        threads.clock[self.waits] += 1
+        self.waits[:] = False

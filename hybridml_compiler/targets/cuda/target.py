@@ -1,0 +1,96 @@
+"""The CUDA target (see targets/base.py) on its simulated device: NVRTC's PTX, run by an interpreter on NumPy arrays.
+
+Elementwise results have the bits of the CPU's: no contraction, no flushing, and the same polynomials. Reductions have a
+tree of their own, fixed by the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...aval import Aval
+from ...loops.ir import Kernel
+from ...record import record
+from ...schedule.kernels.gemm import Product
+from ...schedule.kernels.library import Call, Capabilities
+from ...schedule.launch import Plan
+from ...schedule.text import describe_plan
+from ..base import Stage
+from ..kernel_target import KernelCode, KernelTarget
+from . import nvrtc
+from .emit.kernel import ENTRY, Source, emit, unsupported
+from .fallback import Interpreted
+from .schedule import schedule
+from .sim.simulator import Simulator
+
+_MOST_BLOCKS = 1024  # of a launch: the simulator's threads take turns
+
+
+@record(eq=False)
+class Simulated:
+    """A kernel's source, and the simulator of its PTX."""
+
+    source: Source
+    simulator: Simulator
+
+    @property
+    def text(self) -> str:
+        return self.source.text
+
+    def run(self, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
+        if lo >= hi:
+            return True
+        status = [np.zeros(1, np.int64)] * self.source.checked
+        grid = self.source.grid(hi - lo, _MOST_BLOCKS)
+        self.simulator.launch(ENTRY, grid, self.source.block, [*buffers, *status, lo, hi])
+        return not any(status)
+
+
+def has_library(call: Call) -> bool:
+    """Whether the walk over a plan computes the call by NumPy."""
+    return isinstance(call, Product)
+
+
+class SimulatedCuda(KernelTarget):
+    """The target of the device `cuda:sim`."""
+
+    name = "cuda:sim"
+    capabilities = Capabilities(
+        has_library=has_library,
+        takes_epilogue=lambda _: True,
+        schedule=schedule,
+        schedule_matrix=schedule,
+        runs_control=True,
+    )
+
+    def compile(self, kernel: Kernel) -> Simulated | Interpreted:
+        reason = unsupported(kernel)
+        if reason:
+            return Interpreted(kernel, reason)
+        source = emit(kernel)
+        return Simulated(source, Simulator(nvrtc.compile(source.text, "ptx").code.decode()))
+
+    def run(self, code: Simulated | Interpreted, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
+        return code.run(buffers, lo, hi)
+
+    def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
+        return CudaCode(self)
+
+
+class CudaCode(KernelCode):
+    """The code of a program, whose text has the user's lines."""
+
+    def text(self, plan: Plan) -> str:
+        lines: dict[str, dict[str, None]] = {}  # by the text of a kernel, which several launches may run
+        for launch in plan.launches:
+            for kernel in launch.kernels:
+                places = lines.setdefault(self.of(kernel).text, {})
+                places.update(dict.fromkeys(launch.where))
+        kernels = ["".join([*(f"// {place}\n" for place in places if place), text]) for text, places in lines.items()]
+        return "\n".join([describe_plan(plan), *kernels])
+
+
+TARGET = SimulatedCuda()
+DEVICE = TARGET.device

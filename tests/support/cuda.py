@@ -1,0 +1,70 @@
+"""Generated CUDA kernels: what tests compile, run and break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.loops.ir import Kernel
+from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
+from hybridml_compiler.targets.cuda.sim.simulator import Simulator
+from hybridml_compiler.targets.cuda.target import TARGET, Simulated, SimulatedCuda
+
+SIM = "cuda:sim"
+needs_nvrtc = pytest.mark.skipif(
+    not nvrtc.is_installed(), reason="NVRTC is not installed: pip install nvidia-cuda-nvrtc"
+)
+
+
+@contextmanager
+def compiled() -> Iterator[list[Any]]:
+    """The code of all loop nests that are compiled inside, or found compiled before."""
+    made: list[Any] = []
+
+    def code_of(self: SimulatedCuda, kernel: Kernel) -> Any:
+        made.append(original(self, kernel))
+        return made[-1]
+
+    original = SimulatedCuda.code_of
+    SimulatedCuda.code_of = code_of  # type: ignore[assignment, method-assign]
+    try:
+        yield made
+    finally:
+        SimulatedCuda.code_of = original  # type: ignore[method-assign]
+
+
+def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:
+    """The sources of the kernels of a traced function."""
+    with compiled() as made:
+        hm.trace(function)(*(hm.tensor(array).to(SIM) for array in arrays))
+    return [code.source for code in made if isinstance(code, Simulated)]
+
+
+def launch(text: str, source: Source, buffers: list[np.ndarray], iterations: int, blocks: int | None = None) -> None:
+    """Runs a source, which may be another text than the kernel's own, on buffers of the host."""
+    simulator = Simulator(nvrtc.compile(text, "ptx").code.decode())
+    grid = source.grid(iterations, 1024) if blocks is None else blocks
+    simulator.launch(ENTRY, grid, source.block, [*buffers, 0, iterations])
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays are equal to the last bit, signs of zeros included; one nan is as good as another."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind not in "fc":
+        return a.tobytes() == b.tobytes()
+    parts = [(a.real, b.real), (a.imag, b.imag)] if a.dtype.kind == "c" else [(a, b)]
+    return all(
+        np.array_equal(x, y, equal_nan=True)
+        and np.array_equal(np.signbit(x) | np.isnan(x), np.signbit(y) | np.isnan(y))
+        for x, y in parts
+    )
+
+
+__all__ = ["SIM", "TARGET", "compiled", "launch", "needs_nvrtc", "same_bits", "sources"]

@@ -1,0 +1,148 @@
+"""The simulated CUDA device as users have it: eager and traced, in training, and where they err."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.targets.cuda.fallback import Interpreted
+from hybridml_compiler.targets.cuda.target import Simulated
+from tests.support.closeness import assert_close
+from tests.support.cuda import SIM, TARGET, compiled, needs_nvrtc, same_bits
+
+pytestmark = needs_nvrtc
+
+
+def arrays(*shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [hm.tensor((rng.standard_normal(shape) * 3).astype("f4")) for shape in shapes]
+
+
+def test_names() -> None:
+    x = hm.tensor([1.0, 2.0]).to(SIM)
+    assert repr(x + 1) == "Tensor([2., 3.], device='cuda:sim')"
+    assert repr(x.device) == "device('cuda:sim')" and x.device == hm.device(SIM)
+    assert "f32[2]@cuda:sim" in str(x._array.aval)
+    f = hm.trace(lambda x: x * 2)
+    assert f(x).device == SIM
+    assert hm.zeros(3, device=SIM).device == SIM
+
+
+@pytest.mark.parametrize("style", ["eager", "traced"])
+def test_elementwise_has_the_bits_of_the_cpu(style: str) -> None:
+    def program(x: hm.Tensor, y: hm.Tensor) -> hm.Tensor:
+        return hm.functional.gelu(x * 30) - hm.tanh(y) ** 3 / (hm.sin(1e5 * x) + 1.5)
+
+    x, y = arrays((7, 50), (50,))
+    run = program if style == "eager" else hm.trace(program)
+    assert same_bits(run(x.to(SIM), y.to(SIM)).cpu().numpy(), program(x, y).numpy())
+
+
+@pytest.mark.parametrize("dtype", [hm.int8, hm.uint8, hm.int16, hm.uint16, hm.int32, hm.uint32, hm.int64, hm.uint64])
+def test_integers_wrap(dtype: Any) -> None:
+    info = np.iinfo(np.dtype(dtype))
+    x = hm.tensor(np.array([info.min, info.max, info.max // 2 + 1, 3], np.dtype(dtype)))
+    program = hm.trace(lambda x: (x * x + x - 3) // 5 - (x << 3) * (x >> 1))
+    with np.errstate(all="ignore"):
+        assert same_bits(program(x.to(SIM)).cpu().numpy(), program(x).numpy())
+
+
+def test_rows_are_one_kernel() -> None:
+    (x,) = arrays((6, 300))
+    for f in (lambda x: hm.functional.softmax(x * 20, -1), lambda x: hm.functional.layer_norm(x, (300,))):
+        traced = hm.trace(f)
+        assert_close(traced(x.to(SIM)).cpu(), f(x))
+        assert traced.llvm.count("__global__") == 1 and "__shared__" in traced.llvm
+
+
+def trained(device: str, style: str) -> tuple[list[np.ndarray], list[float]]:
+    """Weights after three steps of a small network, and the losses."""
+    hm.random.seed(0)
+    model = hm.nn.Sequential(hm.nn.Linear(5, 8), hm.nn.LayerNorm(8), hm.nn.GELU(), hm.nn.Linear(8, 3)).to(device)
+    optimizer = hm.optim.Adam(model.parameters(), 0.01)
+    rng = np.random.default_rng(1)
+    x, labels = hm.tensor(rng.standard_normal((12, 5)).astype("f4")), hm.tensor(rng.integers(0, 3, 12))
+    x, labels = x.to(device), labels.to(device)
+
+    def step(x: hm.Tensor, labels: hm.Tensor) -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = hm.functional.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = hm.trace(step) if style == "traced" else step
+    losses = [float(run(x, labels)) for _ in range(3)]
+    return [p.detach().cpu().numpy() for p in model.parameters()], losses
+
+
+def test_a_training_step() -> None:
+    """Matrix products are NumPy's for now; everything else is a generated kernel."""
+    with compiled() as made:
+        there, losses = trained(SIM, "traced")
+    here, expected = trained("cpu", "traced")
+    assert losses[2] < losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for a, b in zip(there, here, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert len(made) > 10 and all(isinstance(code, Simulated) for code in made)
+
+
+def test_an_index_out_of_range_names_the_users_line() -> None:
+    @hm.trace
+    def chosen(x: hm.Tensor, k: hm.Tensor) -> hm.Tensor:
+        y = x * 2
+        return y[k]  # here
+
+    x, k = hm.zeros((4, 2)).to(SIM), hm.tensor([1, 7]).to(SIM)
+    assert chosen(x, hm.tensor([1, -4]).to(SIM)).cpu().tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(IndexError, match=r"test_cuda_device\.py:\d+: .*  # here$"):
+        chosen(x, k)
+    with pytest.raises(IndexError, match=r"test_cuda_device\.py:\d+: .*  # here$"):
+        x[k]  # here
+
+
+def test_control_flow() -> None:
+    def program(x: hm.Tensor) -> Any:
+        total, ys = hm.scan(lambda c, row: (c + row, c * row), x[0] * 0, x)
+        return total, ys, hm.while_loop(lambda t: (t < 9).all(), lambda t: t * 2, x + 1, max_steps=5)
+
+    x = hm.arange(6.0).reshape(3, 2)
+    for a, b in zip(hm.trace(program)(x.to(SIM)), program(x), strict=True):
+        assert a.device == SIM and a.tolist() == b.tolist()
+
+
+def test_what_has_no_kernel_is_interpreted_and_says_so() -> None:
+    """Lowering makes no such loop nest today: the place is for what comes."""
+    kernel = parse_kernel("kernel(x: c64[4], y: c64[1] out) { s = reduce add over r < 4 of x[r] y[0] = s }")
+    code = TARGET.compile(kernel)
+    assert isinstance(code, Interpreted)
+    assert code.text == f"// interpreted: it combines complex numbers\n{print_kernel(kernel)}"
+    x, y = np.arange(4).astype("c8") * (1 + 2j), np.zeros(1, "c8")
+    assert TARGET.run(code, [x, y], 0, 1) and y[0] == 6 + 12j
+
+
+def test_long_arrays_take_turns() -> None:
+    """More elements than a launch has threads."""
+    n = 128 * 1024 + 77
+    x = hm.arange(n)
+    assert (x.to(SIM) * 3).cpu().numpy().tolist() == list(range(0, 3 * n, 3))
+
+
+def test_one_kernel_serves_equal_loops() -> None:
+    x = hm.ones(6).to(SIM)
+    with compiled() as made:
+        for _ in range(2):
+            hm.trace(lambda x: hm.exp(x) * 2)(x)
+    assert len(made) == 2 and made[0] is made[1]
+
+
+def test_texts_of_programs_name_the_device() -> None:
+    f = hm.trace(lambda x: x.sum(0) * 2)
+    f(hm.ones((4, 3)).to(SIM))
+    assert re.search(r"plan: \d+ launches", f.llvm) and 'extern "C" __global__' in f.llvm

@@ -1,0 +1,175 @@
+"""Planted bugs: each generated kernel is broken in one place, which the simulator or the result must show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hybridml_compiler.loops.builder import LoopBuilder
+from hybridml_compiler.loops.interpret import interpret_kernel
+from hybridml_compiler.loops.ir import Kernel
+from hybridml_compiler.loops.text import parse_kernel
+from hybridml_compiler.targets.cuda.emit.kernel import Source, emit
+from hybridml_compiler.targets.cuda.schedule import schedule
+from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
+from tests.support.cuda import launch, needs_nvrtc
+
+pytestmark = needs_nvrtc
+KERNELS = {
+    "softmax": """kernel(b0: f32[1000], b1: f32[1000] out, row0: f32[100] scratch) {
+      for i0 < 10 {
+        s0 = reduce max over r0 < 100 of b0[i0 * 100 + r0]
+        for i1 < 100 { row0[i1] = exp(b0[i0 * 100 + i1] - s0) }
+        s1 = reduce add over r1 < 100 of row0[r1]
+        for i2 < 100 { b1[i0 * 100 + i2] = row0[i2] / s1 }
+      } }""",
+    "twice": """kernel(b0: f32[600], b1: f32[600] out, row0: f32[100] scratch) {
+      for i0 < 6 {
+        s0 = reduce add over r0 < 100 of b0[i0 * 100 + r0]
+        for i1 < 100 { row0[i1] = b0[i0 * 100 + i1] - s0 }
+        for i2 < 100 { b1[i0 * 100 + i2] = row0[99:i64 - i2] * 2.0:f32 }
+      } }""",
+    "moments": """kernel(b0: f32[600], b1: f32[6] out) {
+      for i0 < 6 {
+        s0 = reduce add over r0 < 100 of b0[i0 * 100 + r0]
+        s1 = reduce add over r1 < 100 of (b0[i0 * 100 + r1] - s0) * (b0[i0 * 100 + r1] - s0)
+        b1[i0] = s1
+      } }""",
+    "transpose": """kernel(b0: f32[143], b1: f32[143] out) {
+      for i0 < 143 { b1[i0] = b0[mod(i0, 13) * 11 + floordiv(i0, 13)] * 2.0:f32 + 1.0:f32 } }""",
+    "columns": """kernel(b0: f64[160], b1: f64[20] out) {
+      for i0 < 20 { s0 = reduce add over r0 < 8 of b0[r0 * 20 + i0] b1[i0] = s0 } }""",
+    "position": """kernel(b0: f32[60], b1: i64[6] out) {
+      for i0 < 6 { s0 = reduce argmax over r0 < 10 of b0[i0 * 10 + r0] b1[i0] = s0 } }""",
+    "take": """kernel(b0: f32[40], b1: i64[9], b2: f32[45] out) {
+      for i0 < 9 { for i1 < 5 { b2[i0 * 5 + i1] = b0[index(b1[i0], 8, "take") * 5 + i1] } } }""",
+    "scan": """kernel(b0: i32[60], b1: i32[60] out) {
+      for i0 < 6 { scan add over r0 < 10 { b1[i0 * 10 + r0] = b0[i0 * 10 + r0] } } }""",
+    "total": "kernel(b0: f32[777], b1: f32[1] out) { s0 = reduce add over r0 < 777 of b0[r0] b1[0] = s0 }",
+    "padded": """kernel(b0: f32[20], b1: f32[30] out) {
+      for i0 < 30 { b1[i0] = b0[i0 - 5 if and_(i0 >= 5, i0 < 25)] } }""",
+}  # fmt: skip
+
+
+@cache
+def built(name: str) -> tuple[Kernel, Source]:
+    kernel = schedule(LoopBuilder(), parse_kernel(KERNELS[name]))
+    return kernel, emit(kernel)
+
+
+def buffers(kernel: Kernel) -> list[np.ndarray]:
+    rng, made = np.random.default_rng(0), []
+    for buffer in kernel.operands:
+        values: Any = rng.standard_normal(int(buffer.size)) * 60  # so that a softmax is far from flat
+        if buffer.dtype.kind == "i":
+            values = rng.integers(-8, 8, int(buffer.size))
+            values[-1] = 8  # for an axis of eight elements one too many
+        made.append(values.astype(buffer.dtype))
+    return made
+
+
+def run(name: str, change: Callable[[str], str]) -> bool:
+    """Whether the changed kernel gives the interpreter's result, to the last bit unless it adds up: with all of its
+    blocks, and with two that take turns."""
+    kernel, source = built(name)
+    expected = buffers(kernel)
+    status = interpret_kernel(kernel, expected)
+    text = change(source.text)
+    for blocks in (None, 2) if kernel.range is not None else (None,):
+        found = buffers(kernel)
+        for array, buffer in zip(found, kernel.operands, strict=True):
+            if buffer.role == "out":
+                array[...] = 77
+        words = [np.zeros(1, np.int64)] * kernel.checked
+        launch(text, source, [*found, *words], int(kernel.total), blocks)
+        if any(int(word[0]) != status for word in words):
+            return False
+        for a, b in zip(found, expected, strict=True):
+            some = 1e-5 if "add" in KERNELS[name] and a.dtype.kind == "f" else 0.0  # sums have an order of their own
+            if not np.allclose(a, b, rtol=some, atol=some * 0.1 * float(np.abs(b).max())):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_as_generated(name: str) -> None:
+    assert run(name, lambda text: text)
+
+
+def without(text: str, line: str, number: int) -> str:
+    """A text without one of its lines that are the same."""
+    parts = text.split(line)
+    assert len(parts) > number + 1, f"there are {len(parts) - 1} of {line!r} in\n{text}"
+    return line.join(parts[: number + 1]) + line.join(["", *parts[number + 1 :]])[len(line) :]
+
+
+BARRIER = "__syncthreads();"
+MUTANTS: list[tuple[str, str, str]] = [
+    # wrong indices
+    ("softmax", "row0[i2] / s1", "row0[i2 ^ 1] / s1"),
+    ("softmax", "b1[t0 + i2] =", "b1[t0 + i2 + 1] ="),
+    ("softmax", "r1 += blockDim.x", "r1 += 32"),
+    ("transpose", "b1[i0] =", "b1[i0 + 1] ="),
+    ("transpose", "i0 % 13 * 11", "i0 % 13 * 10"),
+    ("columns", "r0 * 20 + i0", "r0 * 20 + r0"),
+    ("columns", "r0 < 8", "r0 <= 8"),
+    ("columns", "r0 < 8", "r0 < 7"),
+    ("take", "i0 % 5", "i0 % 4"),
+    ("total", "r0 = threadIdx.x", "r0 = threadIdx.x + 1"),
+    # wrong ranges, and threads that do the same
+    ("transpose", "i0 < hi", "i0 <= hi"),
+    ("transpose", "first = lo + blockIdx.x * (long long)blockDim.x + threadIdx.x", "first = lo + threadIdx.x"),
+    ("transpose", "stride = gridDim.x * (long long)blockDim.x", "stride = blockDim.x"),
+    ("softmax", "i0 += gridDim.x", "i0 += 1"),
+    ("total", "if (threadIdx.x == 0) {\n    b1", "{\n    b1"),
+    # wrong constants, operators and comparisons
+    ("transpose", "* 2.0f + 1.0f", "* 2.0f + 1.0001f"),
+    ("softmax", "0.49999994f", "0.49f"),
+    ("softmax", "t0 = x > y", "t0 = x < y"),
+    ("softmax", "s1 = 0.0f", "s1 = 0.01f"),
+    ("position", "v0 > best0", "v0 < best0"),
+    ("position", "s0 = r0;", "s0 = r0 + 1;"),
+    ("scan", "total0 = 0", "total0 = 1"),
+    ("take", "index < 0) index += size", "index < 0) index += 1"),
+    ("take", "index < size", "index <= size"),
+    ("take", "static", "#define atomicExch(a, b) 0\nstatic"),
+    # wrong masks
+    ("padded", "i0 >= 5", "i0 >= 4"),
+    ("padded", "i0 < 25", "i0 < 26"),
+    ("padded", "? b0", "|| true ? b0"),
+    # wrong reductions of a block
+    ("total", "step = 16", "step = 8"),
+    ("total", "warp < blockDim.x / 32", "warp < 1"),
+    ("total", "parts[threadIdx.x / 32] = value", "parts[threadIdx.x % 32] = value"),
+    ("total", "threadIdx.x % 32 == 0", "threadIdx.x % 16 == 0"),
+]  # fmt: skip
+
+
+def caught(name: str, change: Callable[[str], str]) -> bool:
+    try:
+        return not run(name, change)
+    except SimulatorError:
+        return True
+
+
+@pytest.mark.parametrize(("name", "old", "new"), MUTANTS, ids=[f"{n}: {new.strip()[:40]}" for n, _, new in MUTANTS])
+def test_a_planted_bug_is_caught(name: str, old: str, new: str) -> None:
+    assert built(name)[1].text.count(old) >= 1, f"there is no {old!r} in\n{built(name)[1].text}"
+    assert caught(name, lambda text: text.replace(old, new))
+
+
+# Those that nothing else makes up for: the parts of a reduction that are written, and read, and a row that is written.
+@pytest.mark.parametrize(
+    ("name", "number"), [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2)]
+)
+def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
+    """Lockstep alone would hide each of them."""
+    assert caught(name, lambda text: without(text, BARRIER, number))
+
+
+def test_a_barrier_that_some_threads_skip_is_caught() -> None:
+    assert caught("twice", lambda text: text.replace(BARRIER, f"if (threadIdx.x < 64) {BARRIER}"))

@@ -1,0 +1,58 @@
+"""Every row of the operation table on the simulated CUDA device, and its kernels compiled for real ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda.target import Simulated
+from tests.support.cases import case
+from tests.support.closeness import assert_close
+from tests.support.cuda import SIM, compiled, needs_nvrtc, same_bits
+from tests.support.on_devices import results
+
+pytestmark = needs_nvrtc
+# Rows whose result is a rounding away: the threads of a block add up in another order than the lanes of a CPU.
+REORDERED = {"reduction", "contraction", "convolution"}
+
+
+def _run(op: Op, most: int) -> set[str]:
+    """What the row's first samples are beside the CPU's results."""
+    found = set()
+    samples = itertools.islice(op.samples(np.random.default_rng(0)), most if op.inputs else 0)
+    for k, sample in enumerate(samples):
+        with case(f"{op.name}, sample {k}"):
+            here, there = (results(op, sample, device, grad=False) for device in ("cpu", SIM))
+            for a, b in zip(here, there, strict=True):
+                if not same_bits(a, b):
+                    assert op.kind in REORDERED, f"{op.name} is not bit-equal: {b} in place of {a}"
+                    assert_close(b, a)
+                    found.add("close")
+    return found or {"bit-equal"}
+
+
+@pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
+def test_every_row(most: int) -> None:
+    """Bit-equal, but for sums. All that is a loop nest has a kernel, which compiles for each architecture without a
+    spill; by default for one of them, in turns."""
+    tally: Counter[str] = Counter()
+    texts: dict[str, None] = {}
+    for op in OPS.values():
+        with compiled() as made:
+            tally.update(_run(op, most))
+        assert all(isinstance(code, Simulated) for code in made), f"{op.name}: {[code.text[:60] for code in made]}"
+        texts.update(dict.fromkeys(code.text for code in made))
+    assert tally["bit-equal"] > 10 * tally["close"] > 0
+    assert len(texts) > 100
+    for k, text in enumerate(texts):
+        every = nvrtc.ARCHITECTURES
+        for architecture in every if most > 1 and k % 10 == 0 else every[k % len(every) :][:1]:
+            made_for = nvrtc.compile(text, "cubin", architecture)
+            assert made_for.spills == 0, f"spills on sm_{architecture}:\n{text}\n{made_for.log}"
+            assert 0 < made_for.registers <= 128, made_for.log
