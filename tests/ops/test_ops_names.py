@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
@@ -41,6 +42,7 @@ HONEST = {
     ("hybridml_compiler/graph/facts.py", "node.op is astype"): "`is_cast`, which others ask instead",
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
     ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "COMBINE[part.op]"): "the same",
+    ("hybridml_compiler/targets/cuda/emit/kernel.py", "INFIX[expr.op]"): "the same",
     ("hybridml_compiler/eager/large.py", "op is _astype"): "a cast between narrow floats computes nothing in float32",
 }
 
@@ -142,6 +144,7 @@ def _scopes(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield node
 
 
+@functools.cache  # two tests read every file
 def decisions(source: str) -> set[tuple[int, str]]:
     """Lines and texts of what compares a row or its name with certain ones, or looks something up by it."""
     scopes = list(_scopes(ast.parse(source).body))
