@@ -1,7 +1,7 @@
 """Other names of parameters: NumPy's `axis` and PyTorch's `dim` are one, whichever a function is written with.
 
 A function keeps its identity and its code gets a door before it, which takes the other names as well. A call without
-them takes 0.04 us more through the door; rows have it in their generated text, where it takes 0.01 us.
+them takes 0.04 us more through the door; rows have it in their generated text, where each name takes 0.03 us.
 """
 
 from __future__ import annotations

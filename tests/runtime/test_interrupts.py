@@ -226,7 +226,8 @@ def test_a_notebook_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_an_error_before_the_first_line_of_a_callback_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of an interrupt that has come while native code ran: ctypes gives it to a hook, in each Python's way."""
+    """An interrupt that has come while native code ran is such an error; ctypes gives it to a hook, in each Python's
+    way."""
 
     class Stopped(BaseException):
         pass

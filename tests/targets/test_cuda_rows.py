@@ -23,7 +23,7 @@ REORDERED = {"reduction", "contraction", "convolution"}
 
 
 def _run(op: Op, most: int) -> set[str]:
-    """What the row's first samples are beside the CPU's results."""
+    """Compares the row's first samples with the CPU's results: "bit-equal", or "close" where sums are reordered."""
     found = set()
     samples = itertools.islice(op.samples(np.random.default_rng(0)), most if op.inputs else 0)
     for k, sample in enumerate(samples):

@@ -216,7 +216,7 @@ def test_state_is_that_of_python(make: Callable[[], Program]) -> None:
 
 
 def test_other_values_from_outside() -> None:
-    """What is in the place counts, whoever has put it there; of another size, or None."""
+    """Calls take the value that is in the place, whoever has put it there, also one of another size, or None."""
     state = State(h=hm.zeros(4))
 
     @hm.trace
@@ -279,7 +279,7 @@ def two_names(style: Callable[..., Any]) -> list[Any]:
 
 
 def test_a_list_with_two_names() -> None:
-    """What is appended to it by one name is there by the other."""
+    """An item that is appended by one name of a list is seen by the other."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert two_names(hm.trace) == two_names(lambda fn: fn)
@@ -295,7 +295,7 @@ class Running:
 
 
 def test_a_call_has_the_places_of_its_own_instance() -> None:
-    """What others hold is none of its arguments: it makes no program obsolete."""
+    """The tensors of other instances are no arguments of a call, and make no program of it obsolete."""
     step, x = hm.trace(Running.step), hm.ones(4)
     first, *others = [Running() for _ in range(6)]
     for each in (first, *others):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .... import dtypes
+from ....loops.division import float_divmod, int_divmod
 from ....loops.transcendental import TABLE
 from ....record import record
 from . import ir
@@ -169,35 +170,17 @@ class LaneBuilder:
         return self._float_divmod(x, y)[1] if x.dtype.kind == "f" else self._int_divmod(x, y)[1]
 
     def _int_divmod(self, x: Lanes, y: Lanes) -> tuple[Lanes, Lanes]:
-        """Floor division without a trap: x // 0 = x % 0 = 0, and INT_MIN // -1 wraps."""
-        zero = self.eq(y, 0)
-        if x.dtype.kind == "u":
-            safe = self.select(zero, 1, y)
-            q, r = self._wrap(self.b.udiv(x.value, safe.value), x), self._wrap(self.b.urem(x.value, safe.value), x)
-            return self.select(zero, 0, q), self.select(zero, 0, r)
-        minus = self.eq(y, -1)
-        safe = self.select(self.or_(zero, minus), 1, y)
-        q, r = self._wrap(self.b.sdiv(x.value, safe.value), x), self._wrap(self.b.srem(x.value, safe.value), x)
-        below = self.and_(self.ne(r, 0), self.lt(self.xor(r, safe), 0))
-        q = self.select(below, self.sub(q, 1), q)
-        r = self.select(below, self.add(r, safe), r)
-        q = self.select(minus, self.neg(x), q)
-        return self.select(zero, 0, q), self.select(self.or_(zero, minus), 0, r)
+        divide, rest = (self.b.udiv, self.b.urem) if x.dtype.kind == "u" else (self.b.sdiv, self.b.srem)
+
+        def machines(op: Callable[[Any, Any], Any]) -> Callable[[Lanes, Lanes], Lanes]:
+            return lambda x, by: self._wrap(op(x.value, by.value), x)
+
+        made: tuple[Lanes, Lanes] = int_divmod(self, x, y, machines(divide), machines(rest))
+        return made
 
     def _float_divmod(self, x: Lanes, y: Lanes) -> tuple[Lanes, Lanes]:
-        """NumPy's divmod of floats (npy_divmod), step for step: it decides the signs of zeros and the last bit."""
-        r = self._wrap(self.b.frem(x.value, y.value), x)
-        zero = self.const(0.0, x.dtype)
-        quotient = self.div(self.sub(x, r), y)
-        wrong_sign = self.and_(self.ne(r, zero), self.xor(self.lt(y, zero), self.lt(r, zero)))
-        mod = self.select(self.ne(r, zero), self.select(wrong_sign, self.add(r, y), r), self.copysign(zero, y))
-        quotient = self.select(wrong_sign, self.sub(quotient, 1.0), quotient)
-        whole = self.floor(quotient)
-        whole = self.select(self.gt(self.sub(quotient, whole), 0.5), self.add(whole, 1.0), whole)
-        exact = self.div(x, y)
-        whole = self.select(self.ne(quotient, zero), whole, self.copysign(zero, exact))
-        by_zero = self.eq(y, zero)
-        return self.select(by_zero, exact, whole), self.select(by_zero, r, mod)
+        made: tuple[Lanes, Lanes] = float_divmod(self, x, y, self._wrap(self.b.frem(x.value, y.value), x))
+        return made
 
     # ---- comparison, bits, choice
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .... import dtypes
+from ....loops.division import float_divmod, int_divmod
 from ....loops.scalar import COMBINE
 from ....loops.transcendental import TABLE
 from .scalars import C, CBuilder, call
@@ -186,38 +187,19 @@ def _mod(s: Writer, x: C, y: C) -> C:
 
 
 def _int_divmod(s: Writer, x: C, y: C) -> tuple[C, C]:
-    """Floor division: x // 0 = x % 0 = 0, and INT_MIN // -1 wraps."""
-    zero, kind = s.eq(y, 0), c_type(x.dtype)
+    kind = c_type(x.dtype)
 
-    def divided(symbol: str, by: C) -> C:
-        return s.keep(C(f"({kind})({x} {symbol} {by})", x.dtype))
+    def machines(symbol: str) -> Callable[[C, C], C]:
+        return lambda x, by: s.keep(C(f"({kind})({x} {symbol} {by})", x.dtype))
 
-    if x.dtype.kind == "u":
-        safe = s.select(zero, 1, y)
-        return s.select(zero, 0, divided("/", safe)), s.select(zero, 0, divided("%", safe))
-    minus = s.eq(y, -1)
-    safe = s.select(s.or_(zero, minus), 1, y)
-    q, r = divided("/", safe), divided("%", safe)
-    below = s.and_(s.ne(r, 0), s.lt(s.xor(r, safe), 0))
-    q, r = s.select(below, s.sub(q, 1), q), s.select(below, s.add(r, safe), r)
-    q = s.select(minus, s.neg(x), q)
-    return s.select(zero, 0, q), s.select(s.or_(zero, minus), 0, r)
+    made: tuple[C, C] = int_divmod(s, x, y, machines("/"), machines("%"))
+    return made
 
 
 def _float_divmod(s: Writer, x: C, y: C) -> tuple[C, C]:
-    """NumPy's divmod of floats (npy_divmod), step for step: it decides the signs of zeros and the last bit."""
     r = s.keep(C(call("fmodf" if x.dtype is dtypes.float32 else "fmod", x, y), x.dtype))
-    zero = s.const(0.0, x.dtype)
-    quotient = s.div(s.sub(x, r), y)
-    wrong_sign = s.and_(s.ne(r, zero), s.xor(s.lt(y, zero), s.lt(r, zero)))
-    mod = s.select(s.ne(r, zero), s.select(wrong_sign, s.add(r, y), r), s.copysign(zero, y))
-    quotient = s.select(wrong_sign, s.sub(quotient, 1.0), quotient)
-    whole = s.floor(quotient)
-    whole = s.select(s.gt(s.sub(quotient, whole), 0.5), s.add(whole, 1.0), whole)
-    exact = s.div(x, y)
-    whole = s.select(s.ne(quotient, zero), whole, s.copysign(zero, exact))
-    by_zero = s.eq(y, zero)
-    return s.select(by_zero, exact, whole), s.select(by_zero, r, mod)
+    made: tuple[C, C] = float_divmod(s, x, y, r)
+    return made
 
 
 _BODIES: dict[str, Callable[..., C]] = {
