@@ -23,8 +23,9 @@ STREAM_BYTES = 16 << 20
 PARALLEL_THRESHOLD_NS = 8_000.0
 # A thread's share of a longer launch is cut into ranges of so many nanoseconds; others take over the remaining ones
 # when they are ready: cores are not equally fast, nor ours alone (MLP step 2.36 ms, 2.28 with four of them). To claim
-# one takes less than 0.1 us.
-RANGE_NS = 25_000.0
+# one takes less than 0.1 us. Where both halves of 60 us were one range each, a worker that woke late found its own
+# taken, polled for 60 us and slept again, call after call.
+RANGE_NS = 6_000.0
 RANGES_A_THREAD = 4
 # So it is with one kernel more that threads fork for (hot, with the waiting for the slower thread).
 FORK_NS = 500.0

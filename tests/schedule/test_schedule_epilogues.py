@@ -271,6 +271,6 @@ def test_long_launches_have_several_ranges_a_thread() -> None:
         (launch,) = planned(followed(updated, m, 256, 512)).launches
         return callee_of(launch.spec, replace(host_spec(), cores=cores)).ranges_a_thread
 
-    found = [ranges(m, 2) for m in (16, 64, 256, 1024)]
+    found = [ranges(m, 2) for m in (4, 16, 64, 1024)]
     assert found == sorted(found) and (found[0], found[-1]) == (1, cost.RANGES_A_THREAD) and 1 < found[1]
     assert ranges(256, 64) == 1, "of many threads"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....schedule.cost import RANGES_A_THREAD
 from ..python_entry.object_layout import Layout
 from . import ir
 from .native import KINDS, NativeBuilder, native
@@ -36,7 +37,9 @@ def emit_builtin(
             c.through(kernel, "void", table, 0, size.value)
             c.ret(none)
         thread = c.extern("ptr", "PyEval_SaveThread")
-        c.extern("void", "hml_parallel", c.symbol("hml_pool"), kernel, table, size.value, granule)
+        c.extern(
+            "void", "hml_parallel_chunks", c.symbol("hml_pool"), kernel, table, size.value, granule, RANGES_A_THREAD
+        )
         c.extern("void", "PyEval_RestoreThread", thread)
         c.ret(none)
 
