@@ -246,7 +246,7 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
             if type(other) is Tensor:
                 b = other._array
                 fits = a.dtype is b.dtype and (op.complex_eager is None or a.dtype.kind != "c")
-                if fits and (grad_is_off() or (self._node is None and other._node is None)):
+                if fits and ((self._node is None and other._node is None) or grad_is_off()):
                     small = a.size < LARGE
                     fits = (small or a.shape == b.shape) and (
                         (a.base is None and b.base is None) or not np.may_share_memory(a, b)

@@ -19,6 +19,7 @@ from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CRE
 from hybridml_compiler.eager.large import compute, created, is_small
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
@@ -38,7 +39,7 @@ from .proxies.scalar import ScalarProxy, tensor_of
 from .source_location import here
 from .tensor import Tensor, aval_of, wrap
 
-_ndarray = np.ndarray
+_ndarray, _ascontiguous = np.ndarray, np.ascontiguousarray
 _astype, _full, _pow, _square = OPS["astype"], OPS["full"], OPS["pow"], OPS["square"]
 _SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
@@ -61,8 +62,9 @@ _constants: dict[tuple[Any, np.dtype], Tensor] = {}
 
 def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
     """A cached 0-d tensor: `x + 2.0` converts its scalar once."""
-    found = _constants.get((value, dtype))
-    if found is not None and value != 0 and type(value) is not complex:  # 0.0 and -0.0 share a key, also as a part
+    key = value or str(value), dtype  # 0.0 and -0.0 are equal
+    found = _constants.get(key)
+    if found is not None and type(value) is not complex:  # -0.0 may be a part of one
         return found
     if len(_constants) > 1000:
         _constants.clear()
@@ -71,7 +73,7 @@ def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
     with np.errstate(all="ignore"):
         array = np.array(value, dtype)
     array.flags.writeable = False
-    t = _constants[value, dtype] = wrap(array)
+    t = _constants[key] = wrap(array)
     return t
 
 
@@ -189,14 +191,24 @@ class RowLibrary:
 
     def of_tensors(self, *args: Tensor) -> Any:
         """The result of a call of an elementwise row, or MISS."""
+        gaps = False
         for t in args:
             array = t._array
-            if array.size >= COMPOSITE or not array.flags.c_contiguous:
+            if array.size >= COMPOSITE:
                 return MISS
+            if not array.flags.c_contiguous:
+                gaps = True
+                if order_of(array) is not None:  # which the result would have
+                    return MISS
         if not self._functions:
             self.calls += 1
             if self.calls < FEW:
                 return MISS
+        if gaps:
+            args = tuple([t if t._array.flags.c_contiguous else wrap(_ascontiguous(t._array)) for t in args])
+            out = self.direct(*args)
+            if out is not MISS:
+                return out
         function = self._function(0)
         out = function.of_row(args)
         self.direct = function.direct

@@ -121,12 +121,14 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
         hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
         draw = compiled_when_repeated(fn)
 
+        sizes = {"shape", "num_samples"}
+        places = [(k, key) for k, key in enumerate(positional) if key in sizes or key in domains]
         unchecked = {"dtype", "generator"}
 
         def check(key: str, value: Any) -> None:
             if key in domains:
                 domains[key].check(name, key, value)
-            elif (key == "shape" or key == "num_samples") and isinstance(value, _NO_SIZES):
+            elif key in sizes and isinstance(value, _NO_SIZES):
                 raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
 
         @functools.wraps(fn)
@@ -134,8 +136,10 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
             if leads and len(args) > 1 and (_is_numpys(args) or "shape" in kwargs):
                 first: Any = (kwargs.pop("shape", None),) if len(args) < 3 else args[2:]
                 args = (*first, *args[:2])  # type: ignore[assignment]
-            for key, value in zip(positional, args, strict=False):
-                check(key, value)
+            given = len(args)
+            for k, key in places:
+                if k < given:
+                    check(key, args[k])
             if not unchecked.issuperset(kwargs):
                 for key, named in kwargs.items():
                     check(key, named)

@@ -10,7 +10,8 @@ import numpy as np
 
 def order_of(array: np.ndarray) -> tuple[int, ...] | None:
     """Axes from the one with the longest steps on, those of one element first; None where that is their order."""
-    if array.flags.c_contiguous:
+    strides = array.strides
+    if array.flags.c_contiguous or (strides[-1] >= 0 and sorted(strides, reverse=True) == [*strides]):
         return None
     moving = [k for k, n in enumerate(array.shape) if n > 1]
     order = sorted(moving, key=lambda k: -abs(array.strides[k]))
@@ -27,6 +28,8 @@ def order_of_result(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
     """
     if all([a.flags.c_contiguous for a in arrays]):
         return None
+    if len(arrays) == 1 and 0 not in arrays[0].strides:  # an axis of no steps stays where it is
+        return order_of(arrays[0])
     modes: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
     kinds: Any = [None] * len(arrays) + [np.bool_]
     return order_of(np.nditer((*arrays, None), ["zerosize_ok"], modes, kinds, order="K").operands[-1])

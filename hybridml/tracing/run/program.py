@@ -354,7 +354,7 @@ def dense(array: np.ndarray | float) -> np.ndarray:
         return array  # of a device
     if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
         return array
-    return np.require(array, array.dtype.newbyteorder("="), ("C", "A"))
+    return array.copy() if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="), "C")
 
 
 def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:

@@ -12,6 +12,7 @@ from .... import dtypes
 from ....loops.ir import ANY_LENGTH
 from ....once import once
 from ....ops.memory_order import order_of_result
+from ....ops.movement import inverse
 from ....ops.random import random_bits
 from ..runtime.allocation import empty
 from .pointwise import Pointwise, compile_pointwise
@@ -31,14 +32,14 @@ def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
         shape = arrays[0].shape
     order = order_of_result(arrays)
     if order is not None:  # the result lies as NumPy's would
-        dense = [np.ascontiguousarray(a.transpose(order)) for a in arrays]
-        return transcendental(name, *dense).transpose(np.argsort(order))
+        arrays = tuple([a.transpose(order) for a in arrays])
+        shape = arrays[0].shape
     kernel, result = elementary(name, first.dtype.char, len(arrays))
     out = empty(shape, result)
     # native code reads the array structs: a NumPy scalar must not get through
     dense = [a if type(a) is np.ndarray and a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
     kernel(*dense, out)
-    return out
+    return out if order is None else out.transpose(inverse(order))
 
 
 @once
