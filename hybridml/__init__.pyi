@@ -15,6 +15,7 @@ from . import autograd as autograd
 from . import data as data
 from . import distributions as distributions
 from . import fft as fft
+from . import func as func
 from . import functional as functional
 from . import io as io
 from . import linalg as linalg
@@ -148,11 +149,11 @@ from .arrays.spectral import hann_window as hann_window
 from .arrays.spectral import istft as istft
 from .arrays.spectral import kaiser_window as kaiser_window
 from .arrays.spectral import stft as stft
-from .control_flow import cond as cond
-from .control_flow import fori_loop as fori_loop
-from .control_flow import map as map
-from .control_flow import scan as scan
-from .control_flow import while_loop as while_loop
+from .control_flow.branches import cond as cond
+from .control_flow.loops import fori_loop as fori_loop
+from .control_flow.loops import while_loop as while_loop
+from .control_flow.scans import map as map
+from .control_flow.scans import scan as scan
 from .core.context import enable_grad as enable_grad
 from .core.context import is_grad_enabled as is_grad_enabled
 from .core.context import no_grad as no_grad
@@ -241,6 +242,15 @@ from .transforms.grad import grad as grad
 from .transforms.grad import jvp as jvp
 from .transforms.grad import value_and_grad as value_and_grad
 from .transforms.grad import vjp as vjp
+from .transforms.jacobian import hessian as hessian
+from .transforms.jacobian import hvp as hvp
+from .transforms.jacobian import jacfwd as jacfwd
+from .transforms.jacobian import jacrev as jacrev
+from .transforms.jacobian import linearize as linearize
+from .transforms.vmap import axis_index as axis_index
+from .transforms.vmap import pmean as pmean
+from .transforms.vmap import psum as psum
+from .transforms.vmap import vmap as vmap
 from builtins import tuple as tuple
 from collections.abc import Mapping
 from hybridml.arrays.reducing.cumulative import Extremes

@@ -20,28 +20,21 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, S
 from hybridml_compiler.ops.table import OPS
 
 from .core import aliasing
+from .core.autodiff.function import Function, filled
 from .core.autodiff.tape import (  # fmt: skip
     Handle,
     Leaf,
-    Node,
     conjugated,
     give_hooks,
     hooked,
     is_node,
-    kept_by,
-    make_node,
     misplaced,
     own,
-    parents_of,
-    part,
-    result_shape,
     run,
     run_hooks,
-    stale,
 )
 from .core.context import (
     _no_grad,
-    at_place,
     clock,
     current_interpreter,
     enable_grad,
@@ -54,9 +47,8 @@ from .core.context import (
 from .core.device_tensor import transfer
 from .core.dispatch import constant
 from .core.shared import accumulating
-from .core.source_location import here
 from .core.spellings import advise
-from .core.tensor import CPU, Tensor, like, method, place_of
+from .core.tensor import Tensor, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
@@ -80,7 +72,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
             )
         if not t.shape and type(t._array) is ndarray:
             return t._node, constant(1.0, t.dtype)
-        return t._node, _filled(t, 1.0)
+        return t._node, filled(t, 1.0)
     if not isinstance(gradient, Tensor):
         raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
     if gradient.shape != t.shape:
@@ -102,10 +94,6 @@ def _beside(g: Tensor, t: Tensor, what: str) -> Tensor:
     if not g.shape:
         return transfer(g, t.device.type)
     raise misplaced(g, t.device.type, what)
-
-
-def _filled(like: Tensor, value: float) -> Tensor:
-    return at_place(like.device.type, lambda: _full.fn(shape=like.shape, value=value, dtype=like.dtype))
 
 
 @method
@@ -328,136 +316,6 @@ def detach(self: Tensor) -> Tensor:
         t._version = [t._version]
     out._version = t._version
     return out
-
-
-# -- custom functions
-
-
-class Context:
-    """Context that `Function.forward` leaves for `Function.backward`: saved tensors and any attribute you set."""
-
-    __slots__ = ("__dict__", "_saved", "materialize_grads", "needs_input_grad")
-
-    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
-        self.needs_input_grad = needs_input_grad
-        self._saved: tuple[Any, ...] = ()
-        self.materialize_grads = True
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """With False, `backward` gets None, instead of zeros, for a result that nothing used."""
-        self.materialize_grads = value
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps inputs or outputs of `forward`; a later in-place update of one is noticed."""
-        self._saved = tensors
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        return self._saved
-
-
-class Function:
-    """An operation with a hand-written gradient: subclass it, write two static methods, call `apply`.
-
-    `forward(ctx, *args)` returns a tensor or a tuple of tensors, and is not recorded. `backward(ctx, *grads)` gets one
-    gradient an output and returns one an argument (None for arguments without gradient), which is cast to the
-    argument's dtype. If `backward` is written in framework operations it can be differentiated again.
-
-    >>> import hybridml as hm
-    >>> class Square(hm.autograd.Function):
-    ...     @staticmethod
-    ...     def forward(ctx, x):
-    ...         ctx.save_for_backward(x)
-    ...         return x * x
-    ...     @staticmethod
-    ...     def backward(ctx, g):
-    ...         (x,) = ctx.saved_tensors
-    ...         return g * 2 * x
-    >>> x = hm.tensor(3.0, requires_grad=True)
-    >>> Square.apply(x).backward()
-    >>> x.grad.item()
-    6.0
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
-
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Runs `forward`, and records this function as one step of the history."""
-        name = cls.__name__
-        args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
-        wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
-        ctx = Context(wants)
-        with no_grad():
-            result = cls.forward(ctx, *args)
-        outs = (result,) if isinstance(result, Tensor) else result
-        if not isinstance(outs, tuple) or not all(isinstance(o, Tensor) for o in outs):
-            raise DTypeError(f"{name}.forward must return a tensor or a tuple of tensors, got {type(result).__name__}")
-        if not any(wants):
-            return result
-        outs = _record_function(cls, ctx, args, wants, outs)
-        return outs[0] if isinstance(result, Tensor) else outs
-
-
-def _record_function(
-    cls: type[Function], ctx: Context, args: tuple[Any, ...], wants: tuple[bool, ...], outs: tuple[Tensor, ...]
-) -> tuple[Tensor, ...]:
-    """Records one node for the call, and a small node per output that hands it that output's cotangent."""
-    results = [like(o, o._array, None, o._version if type(o._version) is list else [o._version]) for o in outs]
-    # A kept output must not keep its own history alive (a reference cycle): it is rebuilt when backward asks for it.
-    position = {id(o): k for k, o in enumerate(outs)}
-    kept = [(position[id(t)], results[position[id(t)]]._version) if id(t) in position else t for t in ctx._saved]
-    ctx._saved = ()
-    positions = tuple((k, args[k].dtype, args[k].device.type) for k, want in enumerate(wants) if want)
-    parents = [args[k]._node for k, *_ in positions]
-    bare = [like(o, o._array) for o in outs]
-    joint = make_node(_pull_function, None, parents, cls, ctx, positions, len(args), kept, bare, here())
-    for k, t in enumerate(results):
-        if dtypes.is_inexact(t.dtype):
-            t._node = part(joint, k, t.shape)
-    return tuple(results)
-
-
-def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    cls, ctx, positions, n_args, kept, bare, place = kept_by(node)
-    name, saved = cls.__name__, []
-    for i, t in enumerate(kept):
-        if type(t) is tuple:
-            k, version = t
-            t = like(bare[k], bare[k]._array, part(node, k, bare[k].shape), version)
-        if isinstance(t, Tensor) and t._version:
-            stale(name, f"saved tensor {i}", t._version, node, place)
-        saved.append(t)
-    ctx._saved = tuple(saved)
-    gs = [
-        conjugated(bundle[k]) if k in bundle else _filled(o, 0.0) if ctx.materialize_grads else None
-        for k, o in enumerate(bare)
-    ]
-    result = at_place(CPU.type, lambda: cls.backward(ctx, *gs))
-    ctx._saved = ()
-    result = result if isinstance(result, tuple) else (result,)
-    if len(result) != n_args:
-        raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
-    pairs = []
-    for parent, (k, dtype, device) in zip(parents_of(node), positions, strict=True):
-        g = result[k]
-        if g is None:
-            continue
-        shape = result_shape(parent)
-        if not isinstance(g, Tensor) or g.shape != shape:
-            got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
-            raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
-        if g.device.type != device:
-            raise misplaced(g, device, f"{name}.backward")
-        g = g.real if dtype.kind != "c" else conjugated(g)
-        pairs.append((parent, lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
-    return pairs
 
 
 advise(globals())

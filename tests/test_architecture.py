@@ -72,6 +72,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "distributions": (*_LIBRARY, "functional", "special"),
     "nn": (*_LIBRARY, "functional"),
     "optim": (*_LIBRARY, "nn"),
+    "func": (*_LIBRARY, "nn"),
     "data": (*_BASIC, "random"),
     "utils": ("data",),
     "io": ("core", "nn"),

@@ -1,5 +1,7 @@
-"""Functions of functions: gradients, Jacobian products, checkpoints.
+"""Functions of functions: gradients, Jacobian products, batches, checkpoints.
 
 grad.py        `grad`, `value_and_grad`, `vjp`, `jvp`
+jacobian.py    `jacrev`, `jacfwd`, `hessian`, `hvp`, `linearize`
+vmap.py        `vmap`, `psum`, `pmean`, `axis_index`
 checkpoint.py  `checkpoint`: a part of a program that is computed again for its gradient
 """

@@ -62,6 +62,14 @@ def _check_function(name: str, fn: Any) -> None:
         )
 
 
+def positions_of(name: str, argnums: Argnums) -> tuple[int, ...]:
+    """The arguments that are differentiated."""
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(hasattr(n, "__index__") for n in positions):
+        raise ArgumentError(f"{name}: argnums counts positional arguments from 0, one int or several, got {argnums!r}")
+    return positions
+
+
 def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """`value_and_grad(fn)(*args)` is `(fn(*args), gradient)`.
 
@@ -76,9 +84,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
     (5.0, [2.0, 4.0])
     """
     _check_function("grad", fn)
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not all(hasattr(n, "__index__") for n in positions):
-        raise ArgumentError(f"grad: argnums counts positional arguments from 0, one int or several, got {argnums!r}")
+    positions = positions_of("grad", argnums)
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

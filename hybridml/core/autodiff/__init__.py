@@ -1,5 +1,6 @@
 """Reverse-mode differentiation.
 
+function.py    custom functions
 tape.py        the tape and the engine that walks it backward
 pullbacks.py   the reverse step of a row, generated when first needed
 replay.py      random numbers of a checkpoint's first run, drawn again

@@ -21,9 +21,10 @@ HINTS: dict[str, str] = {
     "device_put": "write x.to(device)",
     "from_blob": "write hm.from_numpy(array) or hm.from_dlpack(x)",
     "function": "write hm.trace(f)",
-    "functional_call": "write hm.trace(f), which takes modules as they are",
     "get_rng_state": "write hm.random.default_generator.get_state()",
     "keras": "layers are in hm.nn, optimizers in hm.optim",
+    "functional_call": "hm.func.functional_call(module, parameters, args)",
+    "jacobian": "hm.jacrev(f)(x)",
     "lax": "hm.cond, hm.scan, hm.while_loop, hm.fori_loop and hm.map are functions of hybridml itself",
     "multiprocessing": "threads share tensors as they are; see docs/threads.md",
     "numpy": "functions of arrays are those of hybridml itself: hm.sin, hm.zeros",
@@ -55,12 +56,7 @@ HINTS: dict[str, str] = {
     "disable_jit": "write with hm.eager():",
     "errstate": "there is nothing to silence: division by zero gives inf and nan without a warning",
     "eval_shape": "write f(x).shape, or hm.summary(model, x)",
-    "func": "hm.grad, hm.value_and_grad, hm.vjp and hm.jvp are functions of hybridml itself",
-    "hessian": "write rows of hm.autograd.grad of a gradient with create_graph=True",
     "ix_": "write x[rows][:, columns]",
-    "jacfwd": "write hm.stack of hm.jvp(f, (x,), (row,))[1] over the rows of hm.eye(n)",
-    "jacobian": "write rows of hm.vjp",
-    "jacrev": "write rows of hm.vjp",
     "loadtxt": _ITS_OWN.format("loadtxt", "loadtxt(file)"),
     "make_jaxpr": "write hm.trace(f), call it and read its .ir",
     "mgrid": "write hm.meshgrid(hm.arange(n), hm.arange(m), indexing='ij')",
@@ -76,7 +72,6 @@ HINTS: dict[str, str] = {
     "tree_flatten": _TREES,
     "tree_unflatten": _TREES,
     "tree_util": "write hm.tree_map(f, tree) and hm.tree_leaves(tree)",
-    "vmap": "functions of hm broadcast over leading axes; write hm.map, or a leading axis",
 }
 
 OF_TENSOR: dict[str, str] = {

@@ -1,0 +1,259 @@
+"""Custom functions: operations with a hand-written gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from ..batching.interpreter import Batching, top_batching
+from ..batching.rules import spread
+from ..context import at_place, grad_is_off, lift, no_grad
+from ..interpreter import below, interpret
+from ..source_location import here
+from ..tensor import CPU, Tensor, like
+from .tape import Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
+
+_astype, _full = OPS["astype"], OPS["full"]
+
+
+def filled(like: Tensor, value: float) -> Tensor:
+    return at_place(like.device.type, lambda: _full.fn(shape=like.shape, value=value, dtype=like.dtype))
+
+
+class Context:
+    """Context that `Function.forward` leaves for `Function.backward`: saved tensors and any attribute you set."""
+
+    __slots__ = ("__dict__", "_saved", "materialize_grads", "needs_input_grad")
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self._saved: tuple[Any, ...] = ()
+        self.materialize_grads = True
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """With False, `backward` gets None, instead of zeros, for a result that nothing used."""
+        self.materialize_grads = value
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps inputs or outputs of `forward`; a later in-place update of one is noticed."""
+        self._saved = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        return self._saved
+
+
+class Function:
+    """An operation with a hand-written gradient: subclass it, write two static methods, call `apply`.
+
+    `forward(ctx, *args)` returns a tensor or a tuple of tensors, and is not recorded. `backward(ctx, *grads)` gets one
+    gradient an output and returns one an argument (None for arguments without gradient), which is cast to the
+    argument's dtype. If `backward` is written in framework operations it can be differentiated again.
+
+    >>> import hybridml as hm
+    >>> class Square(hm.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return g * 2 * x
+    >>> x = hm.tensor(3.0, requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad.item()
+    6.0
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Runs `forward`, and records this function as one step of the history."""
+        batching = top_batching()
+        if batching is not None:
+            return _of_batches(batching, cls, args)
+        args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
+        wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
+        ctx = Context(wants)
+        with no_grad():
+            result = cls.forward(ctx, *args)
+        outs = _results(cls, result)
+        if not any(wants):
+            return result
+        outs = _record_function(cls, ctx, args, wants, outs)
+        return outs[0] if isinstance(result, Tensor) else outs
+
+
+def _results(cls: type[Function], result: Any) -> tuple[Tensor, ...]:
+    outs = (result,) if isinstance(result, Tensor) else result
+    if not isinstance(outs, tuple) or not all(isinstance(o, Tensor) for o in outs):
+        raise DTypeError(
+            f"{cls.__name__}.forward must return a tensor or a tuple of tensors, got {type(result).__name__}"
+        )
+    return outs
+
+
+def _record_function(
+    cls: type[Function], ctx: Context, args: tuple[Any, ...], wants: tuple[bool, ...], outs: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """Records one node for the call, and a small node per output that hands it that output's cotangent."""
+    results = [like(o, o._array, None, o._version if type(o._version) is list else [o._version]) for o in outs]
+    # A kept output must not keep its own history alive (a reference cycle): it is rebuilt when backward asks for it.
+    position = {id(o): k for k, o in enumerate(outs)}
+    kept = [(position[id(t)], results[position[id(t)]]._version) if id(t) in position else t for t in ctx._saved]
+    ctx._saved = ()
+    positions = tuple((k, args[k].dtype, args[k].device.type) for k, want in enumerate(wants) if want)
+    parents = [args[k]._node for k, *_ in positions]
+    bare = [like(o, o._array) for o in outs]
+    joint = make_node(_pull_function, None, parents, cls, ctx, positions, len(args), kept, bare, here())
+    for k, t in enumerate(results):
+        if dtypes.is_inexact(t.dtype):
+            t._node = part(joint, k, t.shape)
+    return tuple(results)
+
+
+def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    cls, ctx, positions, n_args, kept, bare, place = kept_by(node)
+    name, saved = cls.__name__, []
+    for i, t in enumerate(kept):
+        if type(t) is tuple:
+            k, version = t
+            t = like(bare[k], bare[k]._array, part(node, k, bare[k].shape), version)
+        if isinstance(t, Tensor) and t._version:
+            stale(name, f"saved tensor {i}", t._version, node, place)
+        saved.append(t)
+    ctx._saved = tuple(saved)
+    gs = [
+        conjugated(bundle[k]) if k in bundle else filled(o, 0.0) if ctx.materialize_grads else None
+        for k, o in enumerate(bare)
+    ]
+    result = at_place(CPU.type, lambda: cls.backward(ctx, *gs))
+    ctx._saved = ()
+    result = result if isinstance(result, tuple) else (result,)
+    if len(result) != n_args:
+        raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
+    pairs = []
+    for parent, (k, dtype, device) in zip(parents_of(node), positions, strict=True):
+        g = result[k]
+        if g is None:
+            continue
+        shape = result_shape(parent)
+        if not isinstance(g, Tensor) or g.shape != shape:
+            got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
+            raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
+        if g.device.type != device:
+            raise misplaced(g, device, f"{name}.backward")
+        g = g.real if dtype.kind != "c" else conjugated(g)
+        pairs.append((parent, lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
+    return pairs
+
+
+# -- inside of vmap
+
+
+class _Call:
+    """A call of a function with elements of a batch: `forward` and `backward` see elements, the level below batches."""
+
+    def __init__(self, batching: Batching, cls: type[Function], args: tuple[Any, ...]) -> None:
+        self.batching, self.cls = batching, cls
+        self.args = tuple([batching.lift(a) if isinstance(a, Tensor) else a for a in args])
+        self.given = [a for a in self.args if isinstance(a, Tensor)]
+        self.ctx = Context(tuple([isinstance(a, Tensor) and not grad_is_off() and _is_wanted(a) for a in self.args]))
+        self.outs: list[Tensor] = []
+        self.saved: tuple[Any, ...] = ()
+
+    def forward(self) -> tuple[Tensor, ...]:
+        """Computes the results below."""
+        result = interpret(self.batching, lambda: self.cls.forward(self.ctx, *self.args))
+        self.is_one = isinstance(result, Tensor)
+        self.outs = [self.batching.lift(o) for o in _results(self.cls, result)]
+        self.saved = self.ctx._saved
+        return tuple([o._array.tensor for o in self.outs])
+
+    def rewrapped(self, results: Sequence[Tensor]) -> list[Tensor]:
+        """Results below as elements."""
+        return [self.batching.wrap(t, o._array.is_batch) for t, o in zip(results, self.outs, strict=True)]
+
+    def saved_with(self, results: Sequence[Tensor]) -> tuple[Any, ...]:
+        """Tensors that `forward` has saved, with these for its results."""
+        now = {id(o): t for o, t in zip(self.outs, results, strict=True)}
+        return tuple([now.get(id(t), t) for t in self.saved])
+
+    def backward(self, results: Sequence[Tensor], gs: Sequence[Tensor | None]) -> list[Any]:
+        """The gradients below of the tensors among the arguments."""
+
+        def run() -> Any:
+            wrapped = [None if g is None else self._element(g, o) for g, o in zip(gs, self.outs, strict=True)]
+            self.ctx._saved = self.saved_with(self.rewrapped(results))
+            try:
+                found = self.cls.backward(self.ctx, *wrapped)
+            finally:
+                self.ctx._saved = ()
+            found = found if isinstance(found, tuple) else (found,)
+            if len(found) != len(self.args):
+                raise GradientError(
+                    f"{self.cls.__name__}.backward returned {len(found)} gradients for {len(self.args)} arguments of "
+                    "forward"
+                )
+            return [g for g, a in zip(found, self.args, strict=True) if isinstance(a, Tensor)]
+
+        elements = interpret(self.batching, run)
+        return [self._below(g, a) for g, a in zip(elements, self.given, strict=True)]
+
+    def _element(self, g: Tensor, out: Tensor) -> Tensor:
+        """A cotangent below as that of an element; of a result that all share, each has its part."""
+        if out._array.is_batch:
+            return self.batching.wrap(g, True)
+        return self.batching.wrap(below(self.batching, lambda: g / self.batching.size), False)
+
+    def _below(self, g: Any, argument: Tensor) -> Any:
+        if g is None:
+            return None
+        element = interpret(self.batching, lambda: self.batching.lift(g))._array
+        if argument._array.is_batch:
+            return element.tensor if element.is_batch else spread(element.tensor, self.batching.size)
+        return element.tensor.sum(axis=0) if element.is_batch else element.tensor * self.batching.size
+
+
+def _is_wanted(t: Tensor) -> bool:
+    return t._node is not None or t._array.tensor._node is not None
+
+
+class _OfBatches(Function):
+    """The function of batches that a function of elements is."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *batches: Tensor) -> tuple[Tensor, ...]:
+        results = call.forward()
+        ctx.call = call
+        ctx.set_materialize_grads(call.ctx.materialize_grads)
+        ctx.save_for_backward(*results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> tuple[Any, ...]:
+        return None, *ctx.call.backward(ctx.saved_tensors, gs)
+
+
+def _of_batches(batching: Batching, cls: type[Function], args: tuple[Any, ...]) -> Any:
+    """A call inside of `vmap`: one of batches below, which is recorded there, and a step of the elements' history."""
+    call = _Call(batching, cls, args)
+    results = below(batching, lambda: _OfBatches.apply(call, *[t._array.tensor for t in call.given]))
+    outs = tuple(call.rewrapped(results))
+    wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in call.args])
+    if any(wants):
+        call.ctx._saved = call.saved_with(outs)
+        outs = _record_function(cls, call.ctx, call.args, wants, outs)
+    return outs[0] if call.is_one else outs

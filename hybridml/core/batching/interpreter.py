@@ -1,0 +1,201 @@
+"""The interpreter that batches: inside of `vmap` a tensor is one element of a batch, and an operation is that of all.
+
+A tensor of this interpreter has the shape of one element. The level below holds the batch, with its axis first, or one
+value that all elements share. The rules (rules.py) say how an operation of one element becomes one of the batch; it
+then runs below, where it is computed, traced, or batched once more. Source: "Autodidax: JAX core from scratch", part
+"Vectorized batching with vmap" (JAX's documentation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import ArgumentError, TraceError
+from hybridml_compiler.ops.op import Op
+
+from .. import context
+from ..eager import active_interpreter
+from ..interpreter import Reading, below, interpreter_stack, is_in_force
+from ..tensor import Tensor, adopt, aval_of, leaked
+from .rules import Operand, batched, spread
+
+Randomness = Literal["error", "different", "same"]
+
+
+class Element:
+    """The value behind a tensor of one element: the tensor below, and whether its first axis is the batch. `is_shared`:
+    the tensor is somebody's outside of the function."""
+
+    __slots__ = ("batching", "is_batch", "is_shared", "tensor")
+
+    def __init__(self, batching: Batching, tensor: Tensor, is_batch: bool, is_shared: bool) -> None:
+        self.batching, self.tensor, self.is_batch, self.is_shared = batching, tensor, is_batch, is_shared
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape[1:] if self.is_batch else self.tensor.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.tensor.dtype
+
+    @property
+    def aval(self) -> Aval:
+        found = aval_of(self.tensor)
+        return Aval(self.shape, found.dtype, device=found.device)
+
+
+class ElementTensor(Tensor):
+    """A tensor inside of `vmap`. Code that asks for the class is told `Tensor`."""
+
+    __slots__ = ()
+    made_by = "a function under vmap"
+
+    @property
+    def __class__(self) -> Any:
+        return Tensor
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        raise TypeError("the class of a tensor cannot be assigned under vmap")
+
+
+class Batching:
+    """The interpreter of one call of `vmap` (see interpreter.py for the members).
+
+    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`.
+    """
+
+    def __init__(self, size: int, randomness: Randomness = "error", name: Any = None) -> None:
+        self.size, self.randomness, self.name = size, randomness, name
+
+    def wrap(self, tensor: Tensor, is_batch: bool, is_shared: bool = False) -> Tensor:
+        """The element tensor of a tensor below. One that is somebody's has its history, so that transforms inside know
+        what is wanted outside; that of results is dispatch's to record.
+        """
+        t = ElementTensor()
+        t._array = Element(self, tensor, is_batch, is_shared)
+        t._node, t._version = tensor._node if is_shared else None, 0
+        return t
+
+    def owns(self, value: Any) -> bool:
+        """Whether a tensor is one of this interpreter's."""
+        return type(value) is ElementTensor and value._array.batching is self
+
+    def batch_of(self, t: Tensor) -> Tensor:
+        """The tensor below with the batch as its first axis; a value that all share is repeated."""
+        element = self.lift(t)._array
+        return element.tensor if element.is_batch else below(self, lambda: spread(element.tensor, self.size))
+
+    def any(self, t: Tensor) -> bool:
+        """Whether a flag is set for any element."""
+        batch = self.batch_of(t)
+        return below(self, lambda: bool(batch.any()))
+
+    def is_batch(self, value: Any) -> bool:
+        """Whether a tensor has a value of its own for each element."""
+        return self.owns(value) and value._array.is_batch
+
+    def lift(self, value: Tensor | np.ndarray) -> Tensor:
+        given: Any = value
+        if self.owns(given):
+            return given
+        if type(given) is ElementTensor and not is_in_force(given._array.batching):
+            raise leaked(given)
+        return self.wrap(below(self, lambda: context.lift(_as_tensor(given))), False, True)
+
+    def constant(self, t: Tensor, weak: bool = False) -> Tensor:
+        return t if self.owns(t) else self.wrap(below(self, lambda: context.literal(t, weak)), False)
+
+    def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        elements = [t._array for t in operands]
+        is_batch = any([e.is_batch for e in elements])
+
+        def run() -> Any:
+            if is_batch:
+                return batched(op, self.size, [Operand(e.tensor, e.is_batch) for e in elements], params)
+            tensors = [e.tensor for e in elements]
+            return op.fn(tensors, **params) if op.variadic else op.fn(*tensors, **params)
+
+        if op.results:
+            params = {p: value for p, value in params.items() if p != "result"}
+        found = below(self, run)
+        return tuple([self.wrap(t, is_batch) for t in (found if op.results else (found,))])
+
+    def read(self, t: Tensor, how: Reading, what: str) -> Any:
+        element = t._array
+        if type(element) is not Element:
+            return below(self, lambda: _read(t, how, what))
+        if not element.is_batch or how == "text":
+            return below(self, lambda: _read(element.tensor, how, what))
+        raise TraceError(
+            f"{what}: under vmap this tensor has another value for each of {self.size} elements, and Python can take "
+            "only one way; use where, cond or while_loop, which do, or keep the value a tensor"
+        )
+
+    def write(self, t: Tensor, value: Tensor) -> None:
+        element, new = t._array, value._array
+        if not element.is_shared:  # views follow, see aliasing.py
+            tensor = self.batch_of(value) if element.is_batch else new.tensor
+            t._array = Element(self, tensor, element.is_batch or new.is_batch, False)
+            return
+        if new.is_batch and not element.is_batch:
+            raise ArgumentError(
+                f"vmap: a value of each of {self.size} elements is written in place to a tensor of shape {t.shape} "
+                "that all of them share; return it from the function, or pass the tensor as an argument with a batch"
+            )
+        written = self.batch_of(value) if element.is_batch else new.tensor
+        below(self, lambda: element.tensor.copy_(written))
+
+    def layout(self, t: Tensor) -> np.ndarray:
+        return np.empty(t.shape, t.dtype)
+
+    def trust(self, t: Tensor) -> None:
+        element = self.lift(t)._array
+        below(self, lambda: context.trusted(element.tensor))
+
+    def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
+        before = [(t, t._version) for t in tensors]
+        return lambda: [(t, t) for t, version in before if t._version != version]
+
+    def reserve(self, reserve: Callable[[Any], Tensor], shape: tuple[int, ...]) -> Tensor:
+        """The state that an element draws numbers of a shape from, where `reserve(shape)` gives one below."""
+        if self.randomness != "different":
+            return self.draw(reserve, shape)
+        blocks = (math.prod(shape) + 3) // 4  # of four numbers, as in `Generator.reserve`
+        offsets = np.arange(self.size, dtype=np.uint64)[:, None] * np.array([0, blocks], np.uint64)
+
+        def states() -> Tensor:
+            return reserve((self.size, 4 * blocks)) + context.literal(_as_tensor(offsets))
+
+        return self.wrap(below(self, states), True)
+
+    def draw(self, bits: Callable[[Any], Tensor], shape: tuple[int, ...]) -> Tensor:
+        """Random bits for an element, `bits(shape)` below. TraceError where nothing says what the elements get."""
+        if self.randomness == "same":
+            return self.wrap(below(self, lambda: bits(shape)), False)
+        if self.randomness == "different":
+            return self.wrap(below(self, lambda: bits((self.size, *shape))), True)
+        raise TraceError(
+            "vmap: random numbers are drawn for an element of a batch; say vmap(..., randomness='different') for "
+            "numbers of its own, or 'same' for those of all elements"
+        )
+
+
+def top_batching() -> Batching | None:
+    """The batching interpreter that operations go to; None where another one or NumPy applies them."""
+    level = interpreter_stack()
+    return level.interpreter if level is not None and type(level.interpreter) is Batching else None
+
+
+def _as_tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else adopt(value)
+
+
+def _read(t: Tensor, how: Reading, what: str) -> Any:
+    return active_interpreter(t).read(t, how, what)

@@ -1,0 +1,338 @@
+"""`vmap`: its arguments, what it composes with, and what happens inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import functional as F
+from hybridml import nn
+
+X = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+def close(a: Any, b: Any, tolerance: float = 2e-6) -> None:
+    np.testing.assert_allclose(np.asarray(a.detach()), np.asarray(b.detach()), rtol=tolerance, atol=tolerance)
+
+
+def looped(fn: Callable[..., Any], x: Any) -> Any:
+    return hm.stack([fn(row) for row in x])
+
+
+# -- arguments
+
+
+def test_axes_of_arguments_and_results() -> None:
+    x, y = hm.asarray(X), hm.asarray(X.T.copy())
+    close(hm.vmap(lambda a, b: a * b, in_axes=(0, 1))(x, y), x * y.T)
+    close(hm.vmap(lambda a, b: a * b, in_axes=(0, -1), out_axes=1)(x, y), (x * y.T).T)
+    close(hm.vmap(lambda a, b: a * b, in_axes=(0, None))(x, 2.0), x * 2)
+    close(hm.vmap(lambda a: a.sum(), in_dims=1)(x), x.sum(axis=0))
+    given = {"a": x, "b": (hm.tensor(2.0), y)}
+    fn = hm.vmap(lambda d: d["a"] * d["b"][0] * d["b"][1], in_axes=({"a": 0, "b": (None, 1)},))
+    close(fn(given), x * 2 * y.T)
+    total, rows = hm.vmap(lambda a: (hm.ones(2), {"r": a.sum()}), out_axes=(None, 0))(x)
+    assert total.shape == (2,)
+    close(rows["r"], x.sum(axis=1))
+
+
+def test_what_all_elements_share_and_numbers_are_repeated() -> None:
+    a, b, c = hm.vmap(lambda a: (hm.ones(2), 1.5, None))(hm.asarray(X))
+    assert a.tolist() == [[1.0, 1.0]] * 3 and b.tolist() == [1.5] * 3 and c is None
+
+
+def test_keywords_and_the_size_alone() -> None:
+    x = hm.asarray(X)
+    close(hm.vmap(lambda a, *, b: a + b)(x, b=x), x + x)
+    assert hm.vmap(lambda: hm.ones(2), axis_size=3)().shape == (3, 2)
+    close(hm.vmap(lambda a: a * 2, chunk_size=2)(x), x * 2)
+    assert hm.vmap(lambda a: a * 2)(hm.zeros((0, 4))).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda x: hm.vmap(3), hm.ArgumentError, "takes a function"),
+        (lambda x: hm.vmap(hm.sin, randomness="some"), hm.ArgumentError, "randomness is one of"),
+        (lambda x: hm.vmap(hm.sin, chunk_size=0), hm.ArgumentError, "chunk_size is a number"),
+        (lambda x: hm.vmap(hm.add)(x, x[:2]), hm.ShapeError, "leaf 0 has 3, leaf 1 has 2"),
+        (lambda x: hm.vmap(hm.add)(x, 2.0), hm.DTypeError, "which has no axis 0"),
+        (lambda x: hm.vmap(hm.add, in_axes=(0,))(x, x), hm.ArgumentError, "1 entries for 2 arguments"),
+        (lambda x: hm.vmap(hm.sin, in_axes=5)(x), hm.ShapeError, "axis 5 of leaf 0"),
+        (lambda x: hm.vmap(hm.sin, in_axes=None)(x), hm.ArgumentError, "no argument has an axis"),
+        (lambda x: hm.vmap(hm.sin, in_axes=({"a": 0},))(x), hm.ArgumentError, "in_axes has {'a': 0}"),
+        (lambda x: hm.vmap(hm.sin, out_axes=7)(x), hm.ShapeError, "out_axes is 7"),
+        (lambda x: hm.vmap(hm.sin, out_axes=None)(x), hm.ArgumentError, "differs from element to element"),
+        (lambda x: hm.vmap(lambda a: "text")(x), hm.DTypeError, "must return tensors"),
+        (lambda x: hm.vmap(lambda a: a if a.sum() > 0 else -a)(x), hm.TraceError, "another value for each"),
+        (lambda x: hm.vmap(lambda a: hm.randn(2))(x), hm.TraceError, "randomness='different'"),
+        (lambda x: hm.psum(x, "i"), hm.ArgumentError, "no vmap around this call"),
+    ],
+)
+def test_errors(call: Callable[[Any], Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        call(hm.asarray(X))
+
+
+def test_an_element_is_of_no_use_afterwards() -> None:
+    kept: list[Any] = []
+    hm.vmap(lambda a: kept.append(a) or a)(hm.asarray(X))
+    with pytest.raises(hm.TraceError, match="a function under vmap"):
+        kept[0] + 1
+
+
+# -- composition
+
+q = np.random.default_rng(1).normal(size=(3, 4, 8)).astype(np.float32)
+ROW = hm.asarray(np.random.default_rng(2).normal(size=(8,)).astype(np.float32))
+
+
+class Cube(hm.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x * x
+        ctx.save_for_backward(x, y)
+        return y * x, y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return 3 * y * g + 2 * x * h
+
+
+def cubed(x: Any) -> Any:
+    a, b = Cube.apply(x)
+    return a + b
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "softmax": lambda x: F.softmax(x, -1) * x,
+    "layer_norm": lambda x: F.layer_norm(x, (8,)) * x,
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "product": lambda x: hm.tanh(x @ x.T),
+    "shared": lambda x: hm.sin(x * ROW) @ ROW,
+    "indexing": lambda x: x[hm.asarray([1, 0, 1])] * x[1:],
+    "own indices": lambda x: x[hm.argsort(x[:, 0])] * x[2],
+    "custom": cubed,
+    "checkpoint": lambda x: hm.checkpoint(lambda y: hm.exp(hm.sin(y)), x),
+    "cond": lambda x: hm.cond(x.sum() > 0, lambda y: y * y, lambda y: -y, x),
+    "while": lambda x: hm.while_loop(lambda y: y.abs().sum() < 100, lambda y: y * 1.5, x),
+    "scan": lambda x: hm.scan(lambda c, row: (c * 0.5 + row, c * row), hm.zeros(8), x)[1],
+    "in place": lambda x: filled(x),
+    "gru": lambda x: gru(x[None])[0],
+    "pool": lambda x: F.max_pool2d(x[None, None], 2),
+    "cross_entropy": lambda x: F.cross_entropy(x, hm.asarray([1, 0, 3, 2])),
+    "solve": lambda x: hm.linalg.solve(x @ x.T + hm.eye(4), x),
+}
+gru = nn.GRU(8, 5, batch_first=True)
+
+
+def filled(x: Any) -> Any:
+    out = hm.zeros((4, 8))
+    out[1] = x[0] * 2
+    out[2:] += x[1:3]
+    part = out[3]
+    part *= x[3]
+    return out
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_gradients_are_those_of_a_loop(name: str) -> None:
+    fn = FUNCTIONS[name]
+    x = hm.asarray(q)
+
+    def loss(x: Any) -> Any:
+        return (fn(x) ** 2).sum()
+
+    close(hm.vmap(fn)(x), looped(fn, x), 1e-4)
+    expected = looped(hm.grad(loss), x)
+    close(hm.vmap(hm.grad(loss))(x), expected, 1e-4)
+    close(hm.grad(lambda x: hm.vmap(loss)(x).sum())(x), expected, 1e-4)
+    close(hm.trace(hm.vmap(hm.grad(loss)))(x), expected, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["softmax", "attention", "custom", "shared", "cond", "own indices"])
+def test_second_derivatives(name: str) -> None:
+    fn, x = FUNCTIONS[name], hm.asarray(q)
+
+    def loss(x: Any) -> Any:
+        return (fn(x) ** 2).sum()
+
+    def squared(x: Any) -> Any:
+        return (hm.grad(loss)(x) ** 2).sum()
+
+    expected = looped(hm.grad(squared), x)
+    scale = float(expected.abs().max())
+    close(hm.vmap(hm.grad(squared))(x) / scale, expected / scale, 1e-4)
+    outer = hm.grad(lambda x: (hm.vmap(hm.grad(loss))(x) ** 2).sum())(x)
+    close(outer / scale, expected / scale, 1e-4)
+
+
+def test_gradients_reach_what_the_function_reads_from_outside() -> None:
+    w, x = hm.tensor([2.0, 3.0], requires_grad=True), hm.asarray(X)[:, :2]
+    (hm.vmap(hm.grad(lambda a: (a * w).sum() ** 2))(x)).sum().backward()
+    expected = hm.grad(lambda w: sum(hm.grad(lambda a: (a * w).sum() ** 2)(row).sum() for row in x))(w.detach())
+    assert w.grad is not None
+    close(w.grad, expected, 1e-5)
+
+
+def test_it_nests_and_traces_in_any_order() -> None:
+    x = hm.asarray(X)
+    close(hm.vmap(lambda a: hm.vmap(lambda b: a @ b)(x))(x), x @ x.T)
+    close(hm.vmap(hm.trace(lambda a: hm.vmap(hm.sin)(a)))(x), hm.sin(x))
+    traced = hm.trace(hm.vmap(lambda a, b: (a * b).sum(), in_axes=(0, None)))
+    for _ in range(2):
+        close(traced(x, x[0]), x @ x[0])
+    assert traced.cache_info().compiles == 1
+
+
+def test_loops_of_a_traced_program_stay_loops() -> None:
+    steps = hm.arange(300.0) * 0.01
+    fn = hm.vmap(lambda a: hm.scan(lambda c, t: (c + t * a, None), hm.tensor(0.0), steps)[0])
+    until = hm.vmap(lambda a: hm.while_loop(lambda v: v < 1000, lambda v: v * 2 + 1, a.abs()))
+    for each in (fn, until):
+        traced = hm.trace(each)
+        close(traced(hm.asarray(X)[:, 0]), each(hm.asarray(X)[:, 0]), 1e-4)
+        assert traced.ir.count("\n") < 40
+
+
+def test_layers_take_batches_of_batches() -> None:
+    x = hm.asarray(np.random.default_rng(3).normal(size=(2, 3, 3, 6, 6)).astype(np.float32))
+    for layer in (nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(3, 6, 3, groups=3), nn.BatchNorm2d(3).eval()):
+        close(hm.vmap(layer)(x), looped(layer, x), 1e-5)
+
+
+def test_ensembles_and_gradients_of_each_sample() -> None:
+    models = [nn.Linear(4, 2) for _ in range(3)]
+    stacked = {
+        name: hm.stack([dict(m.named_parameters())[name].detach() for m in models]) for name in ("weight", "bias")
+    }
+    x = hm.asarray(X)
+    found = hm.vmap(lambda p, a: F.linear(a, p["weight"], p["bias"]), in_axes=(0, None))(stacked, x)
+    close(found, hm.stack([m(x) for m in models]))
+    each = hm.vmap(hm.grad(lambda p, a: (F.linear(a, p["weight"], p["bias"]) ** 2).sum()), in_axes=(None, 0))
+    given = {name: t[0] for name, t in stacked.items()}
+    loop = [hm.grad(lambda p, a: (F.linear(a, p["weight"], p["bias"]) ** 2).sum())(given, row) for row in x]
+    for name, g in each(given, x).items():
+        close(g, hm.stack([one[name] for one in loop]), 1e-5)
+
+
+# -- inside
+
+
+def test_updates_reach_arguments_and_refuse_what_is_shared() -> None:
+    x, shared = hm.tensor([[1.0, 2.0], [3.0, 4.0]]), hm.zeros(2)
+
+    def doubled(a: Any) -> Any:
+        a[0] *= 2
+        return a.sum()
+
+    assert hm.vmap(doubled)(x).tolist() == [4.0, 10.0] and x.tolist() == [[2.0, 2.0], [6.0, 4.0]]
+    with pytest.raises(hm.ArgumentError, match="all of them share"):
+        hm.vmap(lambda a: shared.add_(a))(x)
+    assert shared.tolist() == [0.0, 0.0]
+
+
+def test_random_numbers() -> None:
+    x = hm.asarray(X)
+    hm.manual_seed(0)
+    different = hm.vmap(lambda a: hm.randn(2), randomness="different")(x)
+    assert len({tuple(row) for row in different.tolist()}) == 3
+    hm.manual_seed(0)
+    again = hm.trace(hm.vmap(lambda a: hm.randn(2), randomness="different"))
+    np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(different))
+    same = hm.vmap(lambda a: hm.randn(2), randomness="same")(x)
+    assert len({tuple(row) for row in same.tolist()}) == 1
+    kept = hm.vmap(lambda a: F.dropout(a, 0.5), randomness="different")(hm.ones((64, 64)))
+    assert len({tuple(row) for row in kept.tolist()}) == 64
+    t = hm.asarray(q)
+    hm.vmap(lambda a: F.scaled_dot_product_attention(a, a, a, dropout_p=0.5), randomness="different")(t)
+
+
+def test_what_elements_have_in_common() -> None:
+    x = hm.asarray(X)[:, 0]
+    share = hm.vmap(lambda a: a / hm.psum(a, "i"), axis_name="i")
+    close(share(x), x / x.sum())
+    exact = hm.eye(3) / x.sum() - hm.stack([x / x.sum() ** 2] * 3, axis=1)
+    for way in (hm.jacrev, hm.jacfwd):
+        close(way(share)(x), exact, 1e-4)
+    both = hm.vmap(
+        lambda r: hm.vmap(lambda a: a - hm.pmean(a, "o") + hm.axis_index("i"), axis_name="i")(r), axis_name="o"
+    )
+    close(both(hm.asarray(X)), hm.asarray(X) - hm.asarray(X).mean(axis=0) + hm.arange(4.0), 1e-5)
+
+
+def test_a_row_without_a_rule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hybridml.core.batching import rules
+
+    monkeypatch.delitem(rules._BY_NAME, "det")
+    with pytest.warns(UserWarning, match="det has no rule for batches"):
+        close(hm.vmap(hm.linalg.det)(hm.eye(2) * hm.ones((3, 1, 1))), hm.ones(3))
+
+
+def test_modules_as_functions() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    given = {name: t.detach() for name, t in model.named_parameters()}
+    x, target = hm.asarray(X), hm.asarray([0, 1, 1])
+
+    def loss(p: Any, a: Any, t: Any) -> Any:
+        return F.cross_entropy(hm.func.functional_call(model, p, (a[None],)), t[None])
+
+    each = hm.func.vmap(hm.func.grad(loss), in_dims=(None, 0, 0))
+    F.cross_entropy(model(x), target).backward()
+    for fn in (each, hm.trace(each)):
+        for name, g in fn(given, x, target).items():
+            close(g.mean(axis=0), model.get_parameter(name).grad, 1e-5)
+    with pytest.raises(hm.ArgumentError, match=r"has no '0.wait'"):
+        hm.func.functional_call(model, {"0.wait": x}, x)
+    with pytest.raises(hm.ArgumentError, match=r"lacks '0.bias'"):
+        hm.func.functional_call(model, {"0.weight": given["0.weight"]}, x, strict=True)
+    with pytest.raises(hm.ShapeError, match=r"0.weight has shape \(6, 4\)"):
+        hm.func.functional_call(model, {"0.weight": x}, x)
+    assert model[0].weight.requires_grad
+
+
+def test_parameters_that_are_shared_are_replaced_everywhere() -> None:
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    second.weight = first.weight
+    model = nn.Sequential(first, second)
+    given = {"0.weight": hm.eye(3) * 2, "0.bias": hm.zeros(3), "1.bias": hm.zeros(3)}
+    assert hm.func.functional_call(model, given, hm.ones(3)).tolist() == [4.0] * 3
+    assert second.weight is first.weight
+
+
+@pytest.mark.parametrize("way", [hm.jacrev, hm.jacfwd])
+def test_jacobians(way: Callable[..., Any]) -> None:
+    at = hm.tensor([1.0, 2.0, 3.0])
+    found = way(lambda d, k: {"a": d["x"] * d["y"] * k, "b": d["x"].sum()})({"x": at, "y": at * 2}, 3)
+    close(found["a"]["x"], hm.diag(at * 6))
+    close(found["a"]["y"], hm.diag(at * 3))
+    assert found["b"]["x"].tolist() == [1, 1, 1] and found["b"]["y"].tolist() == [0, 0, 0]
+    both, aux = way(lambda a, b: (a * b, "aux"[0:0] or a.sum()), argnums=(0, 1), has_aux=True)(at, at)
+    close(both[0], hm.diag(at))
+    assert aux.item() == 6.0
+    close(way(hm.sin, chunk_size=2)(at), hm.diag(hm.cos(at)))
+    close(hm.vmap(way(hm.sin))(hm.asarray(X)), hm.stack([hm.diag(hm.cos(row)) for row in hm.asarray(X)]))
+    close(hm.trace(way(lambda a: a * a.sum()))(at), hm.eye(3) * 6 + at[:, None])
+    with pytest.raises(hm.ArgumentError, match="argnums 1 but 1 positional"):
+        way(hm.sin, argnums=1)(at)
+
+
+def test_second_derivatives_and_their_products() -> None:
+    at, v = hm.tensor([1.0, 2.0, 3.0]), hm.tensor([1.0, 0.0, -1.0])
+
+    def f(x: Any) -> Any:
+        return (x**3).sum() * x[0]
+
+    exact = hm.stack([hm.grad(lambda x, k=k: hm.grad(f)(x)[k])(at) for k in range(3)])
+    for fn in (f, hm.trace(f)):
+        close(hm.hessian(fn)(at), exact, 1e-5)
+    close(hm.trace(hm.hessian(f))(at), exact, 1e-5)
+    close(hm.hvp(f, (at,), (v,)), exact @ v, 1e-5)
+    value, push = hm.linearize(f, at)
+    close(push(v), hm.grad(f)(at) @ v, 1e-5)
+    assert value.item() == f(at).item() and not push(v).requires_grad
