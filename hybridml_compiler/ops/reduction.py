@@ -401,9 +401,10 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
             s, op, i, x, axis, keepdims, x if x.dtype.kind == "b" else lambda j: s.ne(x(j), s.const(0, x.dtype))
         ),
         vjp=(None,),
-        samples=_samples(_EMPTY, dtypes="? f4 i8"),
+        samples=_samples(_EMPTY, ([np.array([[0j, 2j], [0, 0]])], {"axis": 1}), dtypes="? f4 i8"),
         error_samples=_bad_axes(name),
         combine=op,
+        complex_kernels=True,
         method=name,
         doc=doc,
     )
