@@ -16,9 +16,9 @@ import numpy as np
 
 from .... import dtypes
 from ....errors import CompileError
+from ....loops.complex_parts import combined
 from ....loops.index import coefficient
 from ....loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
-from ....loops.scalar import COMBINE
 from ....record import record
 from ....schedule import cost
 from ....sizes.dims import Size, at_most, is_dim, same
@@ -218,8 +218,8 @@ class LoopEmitter:
         return finals
 
     def combine(self, op: str, a: Lanes, b: Lanes) -> Lanes:
-        combined: Lanes = getattr(self.s, COMBINE[op])(a, b)
-        return combined
+        made: Lanes = combined(self.s, op, a, b)
+        return made
 
     def const(self, value: int) -> Lanes:
         return self.s.const(value, dtypes.int64)
