@@ -145,9 +145,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 
 
 def _is_square(x: Any, y: Any) -> bool:
-    """Whether a power is a product: `x ** 2`. Of real numbers it is exact to rounding, and traced code has the same bits
-    from a power; of complex numbers it is a product in either style. A float may be the input of a program: `x ** 2.0`
-    is computed as a power in either style."""
+    """Whether a power is a product: `x ** 2`. Of real numbers traced code has its bits from a power, of complex ones
+    it is a product there, too. A float may be the input of a program: `x ** 2.0` is a power in either style."""
     of_real = type(x) is Tensor and x.dtype.kind in "iuf"
     fits = of_real or (isinstance(x, Tensor) and x.dtype.kind == "c")
     return fits and type(y) in (int, IntProxy) and concrete_value(y) == 2
