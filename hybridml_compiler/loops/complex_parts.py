@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import bool_, real_of
-from .scalar import COMBINE
 
 PARTS = ("real", "imag", "pair")  # what no code is expanded from
 
@@ -21,12 +20,6 @@ PARTS = ("real", "imag", "pair")  # what no code is expanded from
 def expanded(s: Any, op: str, args: Sequence[Any], dtype: np.dtype) -> Any:
     """The instruction `op` on complex operands, or with the complex result `dtype`, in instructions on real ones."""
     return _cast(s, args[0], dtype) if op == "cast" else BY_PARTS[op](s, *args)
-
-
-def combined(s: Any, op: str, a: Any, b: Any) -> Any:
-    """Two values of a reduction or a scan as one."""
-    instruction = COMBINE[op]
-    return BY_PARTS[instruction](s, a, b) if s.dtype(a).kind == "c" else getattr(s, instruction)(a, b)
 
 
 def _each(op: str) -> Callable[..., Any]:

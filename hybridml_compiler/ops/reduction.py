@@ -406,7 +406,6 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
         samples=_samples(_EMPTY, _COMPLEX, dtypes="? f4 i8"),
         error_samples=_bad_axes(name),
         combine=op,
-        complex_kernels=True,
         method=name,
         doc=doc,
     )

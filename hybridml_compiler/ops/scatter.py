@@ -130,7 +130,6 @@ def _row(name: str, combine: str, eager: Any, rules: tuple[Rule, Rule], accepts:
         accepts=accepts,
         unify=(0, 2),
         combine=combine,
-        complex_kernels=combine == "set",
         reorders="any" if combine == "mul" else "",
         doc=doc,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from .... import dtypes
 from ....loops.builder import identity, scan_start
-from ....loops.complex_parts import combined
+from ....loops.complex_parts import BY_PARTS
 from ....loops.ir import (
     INFIX,
     Buffer,
@@ -31,6 +31,7 @@ from ....loops.ir import (
     statements,
     steps,
 )
+from ....loops.scalar import COMBINE
 from ....loops.text import named_values
 from ....record import record
 from ....walk import postorder
@@ -281,7 +282,7 @@ class _KernelWriter:
             self.define(stmt.result, total)
 
     def combined(self, op: str, a: C, b: C) -> C:
-        made: C = combined(self.s, op, a, b)
+        made: C = BY_PARTS[op](self.s, a, b) if a.dtype.kind == "c" else getattr(self.s, COMBINE[op])(a, b)
         return made
 
     def define(self, result: Expr, name: C) -> None:
