@@ -518,6 +518,8 @@ def identity(op: str, dtype: np.dtype) -> bool | int | float:
     return int(info.min if op == "max" else info.max)
 
 
-def scan_start(op: str, dtype: np.dtype) -> bool | int | float:
+def scan_start(op: str, dtype: np.dtype) -> complex:
     """Start of a running combination: the first element comes out as it is, the sign of a zero included."""
-    return -0.0 if op == "add" and dtype.kind == "f" else identity(op, dtype)
+    if op == "add" and dtype.kind in "fc":
+        return -0.0 if dtype.kind == "f" else complex(-0.0, -0.0)
+    return identity(op, dtype)

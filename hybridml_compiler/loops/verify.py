@@ -180,6 +180,8 @@ def misplaced(body: Sequence[Stmt], around: Sequence[For] = ()) -> Iterator[tupl
 
 def _combines(op: str, value: Expr) -> bool:
     kind = value.dtype.kind
+    if kind == "c":
+        return op == "add"
     return kind == "b" if op in ("and", "or") else kind != "b" if op in ("add", "mul") else True
 
 

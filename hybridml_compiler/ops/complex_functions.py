@@ -7,6 +7,7 @@ NumPy's own `expm1` gives nan in seven of the special cases that the array API s
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,20 @@ def modulus(z: np.ndarray) -> np.ndarray:
 def direction(z: np.ndarray) -> np.ndarray:
     """z / |z| with the bits of compiled code."""
     return hooks.transcendental("sign", z)
+
+
+def reciprocal(s: Any, x: Any) -> Any:
+    """1 / x of a scalar builder; of a complex number Smith's formula with the bits of NumPy, which divides twice."""
+    if s.dtype(x).kind != "c":
+        return s.div(s.const(1, s.dtype(x)), x)
+    parts = s.real(x), s.imag(x)
+    real_is_greater = s.ge(*map(s.abs, parts))
+    greater, less = s.select(real_is_greater, *parts), s.select(real_is_greater, *reversed(parts))
+    one, ratio = s.const(1, s.dtype(less)), s.div(less, greater)
+    size = s.add(greater, s.mul(less, ratio))
+    return s.pair(
+        s.div(s.select(real_is_greater, one, ratio), size), s.neg(s.div(s.select(real_is_greater, ratio, one), size))
+    )
 
 
 COMPILED = frozenset(("exp",))  # by their parts, with the bits of compiled code

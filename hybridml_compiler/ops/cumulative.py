@@ -78,6 +78,7 @@ def _accumulated(name: str, ufunc: Any, combine: str, rule: Rule, more: tuple[Ca
         samples=cases(*_CASES, *more, domain=(-1.5, 1.5), dtypes="f8 f4 i4 u1 ? c8"),
         error_samples=_errors(name),
         combine=combine,
+        complex_kernels=combine == "add",  # a product begins with the first element, which times 1 may be another
         method=name,
         doc=doc,
     )

@@ -194,13 +194,11 @@ remainder = elementwise(
 )
 negative = elementwise(
     "negative", np.negative, (lambda g: -g,), "-x. Integers wrap.", lower=lambda s, x: s.neg(x), accepts="number",
-    operator="neg",
-    complex_kernels=True,
+    operator="neg", complex_kernels=True,
 )  # fmt: skip
 positive = elementwise(  # NumPy's own takes four times the time of a copy of a slice
     "positive", lambda x: x.copy("K"), (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number",
-    operator="pos",
-    complex_kernels=True,
+    operator="pos", complex_kernels=True,
 )  # fmt: skip
 
 
@@ -230,7 +228,8 @@ reciprocal = elementwise(
     np.reciprocal,
     (lambda g, out: -g * out * out,),
     "1 / x in floating point.",
-    lower=lambda s, x: s.div(s.const(1, s.dtype(x)), x),
+    lower=complex_functions.reciprocal,
+    complex_kernels=True,
     accepts="inexact",
     domain=(0.5, 2.0),
     cost=DIVISION,
@@ -458,6 +457,7 @@ after: Op = Op(
     samples=lambda rng: (Sample((rng.uniform(-2, 2, shape), rng.uniform(-2, 2, ()))) for shape in ((), (3,), (2, 3))),
     error_samples=lambda: (fails(ShapeError, "after: the token must be a scalar", (2,), (2,)),),
     cost=0.0,
+    complex_kernels=True,
     unify=(),
     doc="x, which is read once the scalar `token` is known: what is computed from it is another value than what is "
     "computed from x, and is computed later. For checkpoints in traced programs.",

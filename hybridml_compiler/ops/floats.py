@@ -26,9 +26,14 @@ copysign = elementwise(
 
 def _class_of_float(name: str, ufunc: Any, lower: Callable[..., Any], of_integers: bool, doc: str) -> Op:
     def scalar(s: Any, x: Scalar) -> Scalar:
+        if s.dtype(x).kind == "c":  # finite where both parts are, inf or nan where one is
+            return (s.and_ if of_integers else s.or_)(lower(s, s.real(x)), lower(s, s.imag(x)))
         return lower(s, x) if s.dtype(x).kind == "f" else s.const(of_integers, dtypes.bool_)
 
-    return elementwise(name, ufunc, (None,), doc, lower=scalar, accepts="any", result=dtypes.bool_, constant_of="biu")
+    return elementwise(
+        name, ufunc, (None,), doc, lower=scalar, accepts="any", result=dtypes.bool_, constant_of="biu",
+        complex_kernels=True,
+    )  # fmt: skip
 
 
 def _size_against_inf(compare: str) -> Callable[..., Any]:

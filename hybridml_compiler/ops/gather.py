@@ -177,6 +177,7 @@ scatter_add: Op = Op(
     accepts="number",
     unify=(0, 2),
     combine="add",
+    complex_kernels=True,
     doc="x with `updates` added at `indices` of `axis`; equal indices add up in index order, so runs repeat exactly.",
 )
 
@@ -289,6 +290,7 @@ scatter_along_axis_add: Op = Op(
     accepts="number",
     unify=(0, 2),
     combine="add",
+    complex_kernels=True,
     doc="x with `updates` added at `indices` along `axis`, the adjoint of take_along_axis; equal indices add in order.",
 )
 

@@ -30,6 +30,7 @@ _CASES: tuple[Case, ...] = (
     ([(0, 3)], {"axis": 1}),
 )
 _ZEROS = np.array([[2.0, 3.0, 5.0], [0.0, 2.0, 3.0], [2.0, 0.0, 0.0], [0.0, 0.0, 0.0]])  # of products
+_COMPLEX: Case = ([np.array([[1 + 2j, 0.5, -3j], [0, complex(-0.0, -0.0), 1 - 1j]])], {"axis": 0})
 _EMPTY: Case = ([(2, 0, 3)], {"axis": 1})
 
 
@@ -130,6 +131,7 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
             ([(3, 4)], {"axis": 0, "dtype": "float64"}),
             ([(3, 4)], {"axis": 1, "dtype": "bool"}),
             ([_ZEROS], {"axis": 1}),
+            _COMPLEX,
         ),
         error_samples=_bad_axes(name),
         combine=op,
@@ -332,7 +334,7 @@ mean = Op(
     ),
     reorders="sum",
     complex_kernels=True,
-    samples=_samples(values=[_EMPTY], dtypes="f8 f4"),
+    samples=_samples(_COMPLEX, values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
     accepts="inexact",
     method="mean",
@@ -401,7 +403,7 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
             s, op, i, x, axis, keepdims, x if x.dtype.kind == "b" else lambda j: s.ne(x(j), s.const(0, x.dtype))
         ),
         vjp=(None,),
-        samples=_samples(_EMPTY, dtypes="? f4 i8"),
+        samples=_samples(_EMPTY, _COMPLEX, dtypes="? f4 i8"),
         error_samples=_bad_axes(name),
         combine=op,
         method=name,

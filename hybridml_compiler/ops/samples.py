@@ -56,12 +56,15 @@ def _float_samples(rng: np.random.Generator, domains: Sequence[Domain], edges: b
             yield Sample(tuple(columns), grad=False)
 
 
-def _complex_samples(rng: np.random.Generator, domains: Sequence[Domain]) -> Iterator[Sample]:
-    """The real parts of the domain, and imaginary parts that keep off the cuts along the axes."""
+def _complex_samples(rng: np.random.Generator, domains: Sequence[Domain], edges: bool) -> Iterator[Sample]:
+    """The real parts of the domain, and imaginary parts that keep off the cuts along the axes; and parts of edges."""
     for dtype in ("c16", "c8"):
         for shapes in ([(3, 4)] * 3, [(3, 1), (4,), ()]):
             parts = [floats(rng, s, d) + 1j * floats(rng, s, (0.2, 0.9)) for s, d in zip(shapes, domains, strict=False)]
             yield Sample(tuple(np.asarray(x, dtype) for x in parts), grad=dtype == "c16")
+        if edges:
+            drawn = rng.choice(EDGES, (len(domains), 144, 2)).astype(f"f{np.dtype(dtype).itemsize // 2}")
+            yield Sample(tuple(x.view(dtype)[:, 0] for x in drawn), grad=False)
 
 
 def _int_samples(rng: np.random.Generator, n: int, names: Sequence[str]) -> Iterator[Sample]:
@@ -88,7 +91,7 @@ def elementwise(n: int, domain: Domain | Sequence[Domain], accepts: Accepts, edg
         if accepts not in ("integer", "integral", "bool"):
             yield from _float_samples(rng, domains, edges)
         if accepts in ("any", "number", "inexact"):
-            yield from _complex_samples(rng, domains)
+            yield from _complex_samples(rng, domains, edges)
         yield from _int_samples(rng, n, integer_names)
 
     return generate

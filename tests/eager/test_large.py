@@ -42,7 +42,7 @@ def test_elementwise_rows_have_the_same_bits(op: Op) -> None:
         params = op.with_defaults(sample.params)
         with np.errstate(all="ignore"):
             expected = np.asarray(op.run(arrays, params))
-        got = compute(op, arrays, params)
+            got = compute(op, arrays, params)
         assert got.dtype == expected.dtype and got.shape == expected.shape
         np.testing.assert_array_equal(got, expected)
         tried += 1

@@ -35,6 +35,7 @@ COUNTS = {
     "embedding": (1, 0),
     "scatter": (2, 0),
     "convolution": (2, 1),
+    "complex_chain": (1, 0),
 }
 
 

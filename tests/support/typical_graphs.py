@@ -156,6 +156,12 @@ def convolution() -> Graph:
     return graph("convolution", [x, w, b], [op("maximum", shaped, Value(constant(np.asarray(np.float32(0)))))])
 
 
+def complex_chain() -> Graph:
+    z, w = array(4096, dtype="c8", name="z"), array(4096, dtype="c8", name="w")
+    product = z * w + op("conj", z)
+    return graph("complex_chain", [z, w], [product, op("real", product * op("conj", product)).sum(0)])
+
+
 GRAPHS: dict[str, tuple[Callable[[], Graph], dict[int, int]]] = {
     "gelu_chain": (gelu_chain, {}),
     "softmax": (softmax, {}),
@@ -165,4 +171,5 @@ GRAPHS: dict[str, tuple[Callable[[], Graph], dict[int, int]]] = {
     "embedding": (embedding, {}),
     "scatter": (scatter, {}),
     "convolution": (convolution, {}),
+    "complex_chain": (complex_chain, {}),
 }

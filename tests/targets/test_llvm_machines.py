@@ -211,6 +211,16 @@ def test_only_the_last_vector_has_a_mask_where_masks_are_slow(cpu: CpuSpec, whol
     assert bool(re.search(r"store <\d+ x \w+> %", text)) is whole
 
 
+@pytest.mark.parametrize(("cpu", "whole"), [(cpus.AVX2, True), (cpus.NEON, True), (cpus.AVX512, False)])
+@pytest.mark.parametrize("dtype", ["f4", "c8"])
+def test_only_the_last_vector_of_a_sum_has_a_mask_where_masks_are_slow(cpu: CpuSpec, whole: bool, dtype: str) -> None:
+    nodes = graph_of([np.zeros((3, 1001), dtype)])
+    graph = Graph(tuple(nodes), (make("sum", *nodes, axis=1),))
+    text = "".join(str(module.emit()) for module in cpus.modules_of(graph, cpu))
+    assert "llvm.masked.load" in text
+    assert bool(re.search(r"load <\d+ x float>", text)) is whole
+
+
 @pytest.mark.parametrize("cores", [0, -1, 1 << 20])
 def test_a_cpu_has_cores(cores: int) -> None:
     with pytest.raises(ArgumentError, match=rf"1 to 512 cores, got {cores}"):

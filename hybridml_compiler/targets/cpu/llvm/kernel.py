@@ -13,7 +13,7 @@ from ....loops.builder import scan_start
 from ....loops.ir import For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
 from ....loops.text import print_kernel
 from ....record import replace
-from ....sizes.dims import Size, at_most
+from ....sizes.dims import Size
 from . import ir
 from .emitter import LoopEmitter
 from .kind import Kind
@@ -86,7 +86,7 @@ class KernelEmitter(LoopEmitter):
         lo, hi = self.bounds.get(stmt.var) or (constant(0, dtypes.int64), self.size(size))
         if stmt.kind == "vector":
             with self.in_lanes(stmt.var, self.lanes):
-                if not self.masks_all and self.has_tail(stmt.var, size) and not at_most(size, self.lanes - 1):
+                if self.has_loop_of_tail(stmt.var, size):
                     rest = self.b.srem(self.b.sub(hi, lo), constant(self.lanes, dtypes.int64))
                     whole = self.b.sub(hi, rest)
                     self.loop(stmt.var, lo, whole, self.lanes, [], lambda _: self._plain_body(stmt), True)

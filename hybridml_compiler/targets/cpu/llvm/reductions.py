@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
@@ -78,8 +80,10 @@ def _combined(
     loops: Sequence[tuple[Expr, int]],
     widths: Sequence[int],
     values: Callable[[], list[Lanes]],
+    whole: Callable[[], list[Lanes]] | None = None,
 ) -> list[Lanes]:
-    """The reductions of values() over nested loops, given as (variable, step), outer to inner.
+    """The reductions of values() over nested loops, given as (variable, step), outer to inner; of `whole()` where no
+    lane is beyond the end, if that is cheaper.
 
     A float sum is a cascade: at most `_CASCADE` values are added one after the other, then their sums are. One
     running sum of 100,000 float32 was wrong by 3e-5; the cascade costs nothing and depends on the shape alone.
@@ -100,16 +104,24 @@ def _combined(
         def once(carried: list[Lanes]) -> list[Lanes]:
             return combine(carried, over(inner, starts)) if apart else over(inner, carried)
 
+        def run(first: Any, last: Any, carried: list[Lanes]) -> list[Lanes]:
+            if inner or whole is None:
+                return e.loop(var, first, last, step, carried, once)
+            rest = e.b.srem(e.b.sub(last, first), constant(step, dtypes.int64))
+            middle = e.b.sub(last, rest)
+            carried = e.loop(var, first, middle, step, carried, lambda c: combine(c, whole()), True)
+            return e.loop(var, middle, last, step, carried, once, True)
+
         zero, end = constant(0, dtypes.int64), e.size(size)
         if not cascades or _few(-(-size // step), _CASCADE):
-            return e.loop(var, zero, end, step, totals, once)
+            return run(zero, end, totals)
         block, number = step * _CASCADE, Expr()  # a loop over blocks, which no expression refers to
 
         def one_block(carried: list[Lanes]) -> list[Lanes]:
             first = e.scalar_var[number]
             last = e.b.add(first, constant(block, dtypes.int64))
             last = e.b.select(e.b.icmp_signed("<", last, end), last, end)
-            return combine(carried, e.loop(var, first, last, step, starts, once))
+            return combine(carried, run(first, last, starts))
 
         return e.loop(number, zero, end, block, totals, one_block)
 
@@ -132,20 +144,21 @@ def _in_lanes(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     lanes = min(width, _lanes_at_once(e.b.module.cpu, max(r.value.dtype.itemsize for r in joined)))
     parts = range(width // lanes)
 
-    def values() -> list[Lanes]:
+    def values(masked: bool = True) -> list[Lanes]:
         first, found = e.scalar_var[inner], []
         for part in parts:
             with (
                 e.iteration(inner, e.b.add(first, constant(part * lanes, dtypes.int64))),
-                e.tail_mask(inner, size, e.size(size), width),
+                e.tail_mask(inner, size, e.size(size), width) if masked else nullcontext(),
             ):
                 found += [_inside(e, r.op, r.value, lanes) for r in joined]
         return found
 
     with e.in_lanes(inner, lanes):
+        apart = e.has_loop_of_tail(inner, size, width)
         loops = [*((v, 1) for v in outer), (inner, width)]
         every = [*joined] * len(parts)
-        totals = _combined(e, every, loops, [lanes] * len(every), values)
+        totals = _combined(e, every, loops, [lanes] * len(every), values, (lambda: values(False)) if apart else None)
     return [_halved(e, r.op, totals[k :: len(joined)]) for k, r in enumerate(joined)]
 
 

@@ -71,6 +71,10 @@ def literals(values: Sequence[Any], dtype: np.dtype) -> list[str]:
 
 
 def constant(value: Any, dtype: np.dtype, lanes: int = 1) -> Any:
+    if dtype.kind == "c":
+        element = _element(dtype)
+        parts = [f"{element} {literal(part, dtypes.real_of(dtype))}" for part in (np.real(value), np.imag(value))]
+        return Literal(register_type(dtype, lanes), f"<{', '.join(parts * lanes)}>")
     text = literal(value, dtype)
     if lanes == 1:
         return Literal(register_type(dtype), text)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .... import dtypes
 from ....loops.builder import identity, scan_start
+from ....loops.complex_parts import BY_PARTS
 from ....loops.ir import (
     INFIX,
     Buffer,
@@ -69,7 +70,7 @@ def unsupported(kernel: Kernel) -> str:
         return "its scratch memory is not shared by the threads of a block"
     if sum(int(buffer.nbytes) for buffer in kernel.scratch) > _MOST_SHARED:
         return f"its scratch memory is more than {_MOST_SHARED} bytes"
-    if any(isinstance(stmt, Reduce | Scan) and stmt.value.dtype.kind == "c" for stmt in statements(kernel.body)):
+    if any(isinstance(stmt, Reduce) and stmt.value.dtype.kind == "c" for stmt in statements(kernel.body)):
         return "it combines complex numbers"
     return ""
 
@@ -281,7 +282,7 @@ class _KernelWriter:
             self.define(stmt.result, total)
 
     def combined(self, op: str, a: C, b: C) -> C:
-        made: C = getattr(self.s, COMBINE[op])(a, b)
+        made: C = BY_PARTS[op](self.s, a, b) if a.dtype.kind == "c" else getattr(self.s, COMBINE[op])(a, b)
         return made
 
     def define(self, result: Expr, name: C) -> None:
@@ -391,11 +392,7 @@ class _KernelWriter:
         element = C(f"{buffer.name}[{self.index(index)}]", buffer.dtype)
         if not mask:
             return element
-        if buffer.dtype.kind == "c":
-            zero = C(f"make_{c_type(buffer.dtype)}(0, 0)", buffer.dtype)
-        else:
-            zero = self.s.const(0, buffer.dtype)
-        return self.s.select(self.show(mask[0]), element, zero)
+        return self.s.select(self.show(mask[0]), element, self.s.const(0, buffer.dtype))
 
     def index(self, expr: Expr) -> str:
         return str(expr.attr) if expr.op == "const" else str(self.expression(expr))

@@ -43,6 +43,9 @@ def literal(value: Any, dtype: np.dtype) -> str:
         return "true" if value else "false"
     if dtypes.is_narrow(dtype):
         return str(int(np.asarray(value).astype(dtype).view(np.uint16)))
+    if dtype.kind == "c":
+        parts = (literal(part, dtypes.real_of(dtype)) for part in (np.real(value), np.imag(value)))
+        return f"make_{c_type(dtype)}({', '.join(parts)})"
     if dtype.kind == "f":
         return _float_literal(np.asarray(value).astype(dtype)[()])
     value, suffix = int(value), _INTEGER_SUFFIX.get(dtype, "")
