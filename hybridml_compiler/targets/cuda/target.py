@@ -11,15 +11,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...aval import Aval
-from ...loops.ir import Kernel
-from ...record import record
+from ...loops.ir import Kernel, KernelSpec
+from ...once import lazy
+from ...record import record, replace
+from ...schedule.fusion.epilogue import Fused
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
 from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Stage
 from ..kernel_target import KernelCode, KernelTarget
+from ..run_plan import as_array
 from . import nvrtc
+from .contraction.product import CallSource, emit_product, is_left_to_library
 from .emit.kernel import ENTRY, Source, emit, unsupported
 from .fallback import Interpreted
 from .schedule import schedule
@@ -49,8 +53,13 @@ class Simulated:
 
 
 def has_library(call: Call) -> bool:
-    """Whether the walk over a plan computes the call by NumPy."""
+    """Whether there is a kernel for the call (contraction/product.py), or a library: the walk over a plan has NumPy."""
     return isinstance(call, Product)
+
+
+def passing(call: Call) -> Call | None:
+    """The product whose result its epilogue alone reads: that needs no memory."""
+    return replace(call, passing=True)
 
 
 class SimulatedCuda(KernelTarget):
@@ -61,19 +70,43 @@ class SimulatedCuda(KernelTarget):
         has_library=has_library,
         takes_epilogue=lambda _: True,
         schedule=schedule,
-        schedule_matrix=schedule,
+        schedule_matrix=lambda _, kernel: kernel,  # the product's kernel is in the place of both loops
+        passing=passing,
         runs_control=True,
+        runs_chains=False,  # a launch of one element would leave most of a GPU idle
     )
 
     def compile(self, kernel: Kernel) -> Simulated | Interpreted:
         reason = unsupported(kernel)
         if reason:
             return Interpreted(kernel, reason)
-        source = emit(kernel)
-        return Simulated(source, Simulator(nvrtc.compile(source.text, "ptx").code.decode()))
+        return self._simulated(emit(kernel))
 
     def run(self, code: Simulated | Interpreted, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         return code.run(buffers, lo, hi)
+
+    def call_of(self, spec: KernelSpec) -> Simulated | None:
+        call = spec.call if isinstance(spec, Fused) else spec
+        if not isinstance(call, Product) or is_left_to_library(spec):
+            return None
+        source = emit_product(spec)
+        if source.text not in self._calls:
+            self._calls[source.text] = self._simulated(source)
+        return self._calls[source.text]
+
+    @lazy
+    def _calls(self) -> dict[str, Simulated]:
+        """Code of library calls by its text."""
+        return {}
+
+    def _simulated(self, source: Source) -> Simulated:
+        return Simulated(source, Simulator(nvrtc.compile(source.text, "ptx").code.decode()))
+
+    def run_call(self, code: Simulated, memories: Sequence[np.ndarray], part: int, parts: int) -> None:
+        source = code.source
+        assert isinstance(source, CallSource)
+        buffers = [as_array(m, x.dtype, int(x.size)) for m, x in zip(memories, source.operands, strict=False)]
+        code.run(buffers, source.total * part // parts, source.total * (part + 1) // parts)
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -85,8 +118,8 @@ class CudaCode(KernelCode):
     def text(self, plan: Plan) -> str:
         lines: dict[str, dict[str, None]] = {}  # by the text of a kernel, which several launches may run
         for launch in plan.launches:
-            for kernel in launch.kernels:
-                places = lines.setdefault(self.of(kernel).text, {})
+            for code in self.codes(launch.spec):
+                places = lines.setdefault(code.text, {})
                 places.update(dict.fromkeys(launch.where))
         kernels = ["".join([*(f"// {place}\n" for place in places if place), text]) for text, places in lines.items()]
         return "\n".join([describe_plan(plan), *kernels])

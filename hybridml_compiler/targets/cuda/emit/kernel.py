@@ -7,7 +7,7 @@ is computed in the outermost loop that knows its variables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -76,7 +76,7 @@ def unsupported(kernel: Kernel) -> str:
 
 def emit(kernel: Kernel) -> Source:
     """The kernel's source."""
-    return _KernelWriter(kernel).source()
+    return KernelWriter(kernel).source()
 
 
 def _shares_rows(kernel: Kernel) -> bool:
@@ -99,10 +99,12 @@ class _Block:
         self.add("}")
 
 
-class _KernelWriter:
-    def __init__(self, kernel: Kernel) -> None:
+class KernelWriter:
+    """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
+
+    def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None) -> None:
         self.kernel = kernel
-        self.functions = DeviceFunctions()
+        self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
         self.named, self.changing = named_values(kernel), changing(kernel.body)
         self.names: dict[Expr, C] = {}
@@ -131,6 +133,14 @@ class _KernelWriter:
         entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
         text = "\n".join([entry, *block.lines, "}\n"])
         return Source(f"{self.functions.text()}{text}", kernel.checked, threads, 1 if self.rows else threads)
+
+    def inside(self, names: Mapping[Expr, C], body: Sequence[Stmt]) -> list[str]:
+        """The lines of a body where these variables and values have names already."""
+        block = self.open([expr for expr in names if expr.op == "var"])
+        self.names.update(names)
+        self.body(body)
+        self.close(block)
+        return block.lines
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""

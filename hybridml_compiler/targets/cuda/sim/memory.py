@@ -17,6 +17,7 @@ from .races import Races, ThreadIds
 
 _BUFFER_BITS = 32
 _ALIGN = 16
+_WORD = np.dtype("u4")  # copies are of so many of them
 
 
 class SimulatorError(CompileError):
@@ -39,6 +40,7 @@ class Region:
         self.stride = data.size if size == data.size else -(-size // _ALIGN) * _ALIGN
         self.written = None if written else np.zeros(data.size, np.bool_)
         self.races = Races(data.size) if races and not constant else None
+        self.coming: np.ndarray | None = None  # bytes that a copy is on its way to, once there has been one
 
     @staticmethod
     def of_owners(what: str, size: int, owners: int, *, races: bool) -> Region:
@@ -53,6 +55,7 @@ class Region:
         at = self._place(offset, owner, dtype, access.text)
         if self.written is not None and not self.written[at].all():
             raise SimulatorError(f"cuda:sim: {access.text}: reads {self.what} that nothing has written")
+        self._arrived(at, "reads", access.text)
         ids = access.ids
         if self.races is not None and ids is not None:
             self._report(self.races.read(at, ids), at, ids, access.text)
@@ -70,12 +73,44 @@ class Region:
         if self.constant:
             raise SimulatorError(f"cuda:sim: {access.text}: stores to {self.what}, which is constant")
         at = self._place(offset, owner, dtype, access.text)
+        self._arrived(at, "stores to", access.text)
         ids = access.ids
         if self.races is not None and ids is not None:
             self._report(self.races.write(at, ids), at, ids, access.text)
         if self.written is not None:
             self.written[(at[:, None] + np.arange(dtype.itemsize)).reshape(-1)] = True
         self._view(dtype)[at // dtype.itemsize] = value
+
+    def expect(self, offset: np.ndarray, owner: np.ndarray, words: np.ndarray, access: Access) -> np.ndarray:
+        """Starts copies of so many words each, one for a thread; the bytes that they write."""
+        at = np.stack([self._place(offset + 4 * k, owner, _WORD, access.text) for k in range(words.shape[1])], -1)
+        every = at[..., None] + np.arange(_WORD.itemsize)
+        self._arrived(every.reshape(-1), "copies to", access.text)
+        self._view(_WORD)[at // _WORD.itemsize] = words
+        bytes_of = every.reshape(len(every), -1)
+        self._copied(bytes_of, access)
+        if self.coming is None:
+            self.coming = np.zeros(self.data.size, np.bool_)
+        self.coming[bytes_of] = True
+        return bytes_of
+
+    def arrive(self, at: np.ndarray, access: Access) -> None:
+        """Ends copies to these bytes, a row for each thread, which has waited for them."""
+        assert self.coming is not None
+        self.coming[at] = False
+        if self.written is not None:
+            self.written[at] = True
+        self._copied(at, access)
+
+    def _copied(self, at: np.ndarray, access: Access) -> None:
+        """Notes that the threads write these bytes: when a copy is started, and when it is known to have ended."""
+        if self.races is not None and access.ids is not None:
+            ids = access.ids.repeated(at.shape[1])
+            self._report(self.races.write(at.reshape(-1), ids), at, ids, access.text)
+
+    def _arrived(self, at: np.ndarray, what: str, text: str) -> None:
+        if self.coming is not None and self.coming[at].any():
+            raise SimulatorError(f"cuda:sim: {text}: {what} {self.what} that an asynchronous copy is on its way to")
 
     def _view(self, dtype: np.dtype) -> np.ndarray:
         return self.data[: self.data.size // dtype.itemsize * dtype.itemsize].view(dtype)
