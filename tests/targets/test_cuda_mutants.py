@@ -13,10 +13,11 @@ from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel
+from hybridml_compiler.targets.cuda.contraction.tiles import Tile
 from hybridml_compiler.targets.cuda.emit.kernel import Source, emit
 from hybridml_compiler.targets.cuda.schedule import schedule
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
-from tests.support.cuda import launch, needs_nvrtc
+from tests.support.cuda import ProductCase, launch, needs_nvrtc
 
 pytestmark = needs_nvrtc
 KERNELS = {
@@ -173,3 +174,96 @@ def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
 
 def test_a_barrier_that_some_threads_skip_is_caught() -> None:
     assert caught("twice", lambda text: text.replace(BARRIER, f"if (threadIdx.x < 64) {BARRIER}"))
+
+
+BF16, F16 = "bfloat16 bfloat16", "float16 float16"
+PRODUCTS = {
+    "threads": ProductCase(40, 33, 50),
+    "turned": ProductCase(36, 20, 40, turned="ab", batch=(2, 2)),
+    "bf16": ProductCase(72, 48, 80, stored=BF16, batch=(2,), tile=Tile(64, 64, 32, 2, 2, "bf16")),
+    "bf16 turned": ProductCase(72, 48, 80, stored=BF16, turned="ab"),
+    "f16 odd": ProductCase(37, 47, 79, stored=F16),
+    "tf32": ProductCase(71, 48, 80, tf32=True),
+}
+PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
+    # copies that nobody waits for, are in no group, or in the wrong stage
+    ("threads", "cp.async.wait_group 1", "cp.async.wait_group 2"),
+    ("bf16", "cp.async.wait_group 1", "cp.async.wait_group 2"),
+    ("threads", "      commit();\n", ""),
+    ("threads", "int stage = step % 3", "int stage = 0"),
+    ("bf16", "const int next = step + 2", "const int next = step + 1"),
+    ("f16 odd", "int stage = step % 3", "int stage = step % 2"),
+    # masks of edges
+    ("threads", "line < rows && at < depth", "at < depth"),
+    ("threads", "line < rows && at < depth", "line <= rows && at < depth"),
+    ("threads", "at < rows && line < depth", "at < rows && line <= depth"),
+    ("threads", "exists ? 4 : 0", "4"),
+    ("threads", "at_row < 40", "at_row <= 40"),
+    ("threads", "at_column < 33", "at_column <= 33"),
+    ("turned", "at_row < 36 && ", ""),
+    ("bf16", "at < depth", "at <= depth"),
+    ("bf16", "line < rows", "line <= rows"),
+    ("f16 odd", "line < rows && at < depth", "line < rows"),
+    ("tf32", "line < rows", "true"),
+    # places of tiles, matrices and strides
+    ("turned", "matrix / 2 * 2880", "matrix * 1440"),
+    ("threads", "place / 3 * 16", "place / 2 * 16"),
+    ("threads", "line * 50LL", "line * 49LL"),
+    ("bf16", "matrix * 72 + at_row", "at_row"),
+    ("threads", "next * 16LL", "next * 15LL"),
+    # operands and sums in the place of others
+    ("threads", "x[i], y[j]", "x[j], y[i]"),
+    ("bf16", "sums[i][j], x[i], y[j]", "sums[i][j], x[i], y[j ^ 1]"),
+    ("threads", "j % 2] = sums[i][j]", "j % 2] = sums[j][i]"),
+    ("threads", "thread_column + j % 2] = sums", "thread_row + j % 2] = sums"),
+    # layouts of fragments
+    ("bf16", "lane % 16][k + lane / 16 * 8]", "lane % 16][k + lane / 8 % 2 * 8]"),
+    ("bf16", "lane % 16][k + lane / 16 * 8]", "lane % 8][k + lane / 16 * 8]"),
+    ("bf16", ".x4.trans", ".x4"),
+    ("bf16 turned", ".x4.trans", ".x4"),
+    ("bf16 turned", ".x4.shared", ".x4.trans.shared"),
+    ("bf16 turned", "lane / 8 % 2 * 8]", "lane / 16 * 8]"),
+    ("bf16", 'x[0]), "r"(x[1]), "r"(x[2])', 'x[0]), "r"(x[2]), "r"(x[1])'),
+    ("f16 odd", '"r"(y[0]), "r"(y[1])', '"r"(y[1]), "r"(y[0])'),
+    ("f16 odd", "f32.f16.f16.f32", "f32.bf16.bf16.f32"),
+    ("tf32", "e % 2 * 8][k + lane % 4 + e / 2 * 4", "e / 2 * 8][k + lane % 4 + e % 2 * 4"),
+    ("tf32", "k + lane % 4 + e * 4", "k + lane % 4 * 2 + e"),
+    ("bf16", "lane / 4 + c / 2 * 8", "lane / 4 + c % 2 * 8"),
+    ("tf32", "lane % 4 * 2 + c % 2", "lane % 4 + c % 2 * 4"),
+    ("bf16", "(i - 0) * 32", "(i - 0) * 16"),
+    ("bf16", "k < 32; k += 16", "k < 16; k += 16"),
+    # lanes that are not there, and addresses that are not aligned
+    ("bf16", "multiply(sums", "if (lane < 31) multiply(sums"),
+    ("bf16", "[k + lane / 16 * 8]", "[k + lane / 16 * 8 + 1]"),
+]  # fmt: skip
+
+
+def product_caught(name: str, change: Callable[[str], str]) -> bool:
+    """Whether an error of the simulator or of the result shows, with a block for each tile or two that take turns."""
+    case = PRODUCTS[name]
+    text = change(case.source.text)
+    assert text != case.source.text, case.source.text
+    try:
+        return any(case.error(text, blocks) > case.bound for blocks in (2, None))
+    except SimulatorError:
+        return True
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_as_generated(name: str) -> None:
+    case = PRODUCTS[name]
+    assert all(case.error(case.source.text, blocks) <= case.bound for blocks in (2, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"), PRODUCT_MUTANTS, ids=[f"{n}: {new.strip()[:40]}" for n, _, new in PRODUCT_MUTANTS]
+)
+def test_a_planted_bug_of_a_product_is_caught(name: str, old: str, new: str) -> None:
+    assert product_caught(name, lambda text: text.replace(old, new))
+
+
+@pytest.mark.parametrize("name", ["threads", "bf16"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_missing_barrier_of_a_product_is_caught(name: str, number: int) -> None:
+    """Before a step, between the last step and the sums, between these and the result, and before the next tile."""
+    assert product_caught(name, lambda text: without(text, BARRIER, number))

@@ -71,6 +71,7 @@ class SimulatedCuda(KernelTarget):
         takes_epilogue=lambda _: True,
         schedule=schedule,
         schedule_matrix=lambda _, kernel: kernel,  # the product's kernel is in the place of both loops
+        reads_narrow=lambda node: node.kind == "contraction",
         passing=passing,
         runs_control=True,
         runs_chains=False,  # a launch of one element would leave most of a GPU idle

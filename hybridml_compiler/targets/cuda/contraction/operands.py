@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .... import dtypes
@@ -9,9 +11,8 @@ from ....record import record
 from ....schedule.kernels.gemm import Matrix
 from ..emit.types import c_type
 
-_BYTES = 16  # that a thread copies at once
-# The units below which bytes are copied asynchronously; narrower elements pass through registers.
-_UNITS = (16, 8, 4)
+_BYTES = 16  # that a thread copies at once, at most
+_UNITS = (16, 8, 4)  # bytes that the hardware copies asynchronously; narrower elements pass through registers
 
 
 @record
@@ -64,11 +65,9 @@ def operand(name: str, matrix: Matrix, size: int, depth: int, stored: np.dtype, 
     deep = matrix.column == 1
     by_depth = not deep or not tensor  # tensor cores read rows of either axis, threads columns
     inner, step = (depth, steps) if deep else (size, rows)
-    width = _BYTES // stored.itemsize
-    strides = (matrix.offset, *matrix.batch, matrix.leading)
-    whole = stored is value and not any(number % width for number in (*strides, inner, step))
-    if not whole or (deep and by_depth):
-        width = 1
+    scattered = stored is not value or (deep and by_depth)  # each element is converted, or goes to another row
+    together = math.gcd(matrix.offset, *matrix.batch, matrix.leading, inner, step) * stored.itemsize
+    width = 1 if scattered else max(math.gcd(_BYTES, together) // stored.itemsize, 1)
     # Sixteen bytes more spread the rows of a tile over the banks of shared memory; of tf32 columns 32.
     pad = _BYTES // value.itemsize * (2 if tensor == "tf32" and not deep else 1)
     return Operand(name, stored, value, size, depth, matrix.row, matrix.column, width, rows, steps,

@@ -56,10 +56,11 @@ def emit_product(spec: Product | Fused) -> CallSource:
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     assert isinstance(call, Product)
     tile = tile_for(call, tf32=config.read().tf32)
-    return _source(call, epilogue, tile)
+    return source_of(call, epilogue, tile)
 
 
-def _source(call: Product, epilogue: Kernel | None, tile: Tile) -> CallSource:
+def source_of(call: Product, epilogue: Kernel | None, tile: Tile) -> CallSource:
+    """The source with this tile."""
     a, b = _sides(call, tile)
     steps = -(-call.k // tile.depth)
     ahead = stages(a.nbytes + b.nbytes, steps)
@@ -165,8 +166,7 @@ def _tile(call: Product, tile: Tile, a: Operand, b: Operand, steps: int, ahead: 
 
 def _start(name: str, call: Product, matrix: Matrix, first: str) -> str:
     """The address of a tile's first element at k = 0."""
-    parts = [name, *([str(matrix.offset)] if matrix.offset else []), *_batch(call.batch, matrix.batch), first]
-    return " + ".join(parts)
+    return " + ".join([name, *_batch(call.batch, matrix.batch), first, *([str(matrix.offset)] if matrix.offset else [])])
 
 
 def _batch(batch: Sequence[int], strides: Sequence[int]) -> list[str]:
@@ -216,7 +216,8 @@ def _finish(
         buffers: Sequence[Buffer] = (Buffer("out", call.dtype, rows * columns, "out"),)
         lines = [f"  out[row * {columns} + column] = value;"]
     else:
-        buffers = epilogue.operands
+        first, *others = epilogue.operands  # the result itself, which the epilogue may only read
+        buffers = (first if call.passing else replace(first, role="inout"), *others)
         lines = _epilogue_lines(call, epilogue, functions)
     parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
     given = [f"{c_type(call.dtype)} value", "long long row", "long long column", *parameters]

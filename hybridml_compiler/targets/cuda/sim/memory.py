@@ -53,9 +53,9 @@ class Region:
 
     def load(self, offset: np.ndarray, owner: np.ndarray | int, dtype: np.dtype, access: Access) -> np.ndarray:
         at = self._place(offset, owner, dtype, access.text)
+        self._arrived(at, "reads", access.text)
         if self.written is not None and not self.written[at].all():
             raise SimulatorError(f"cuda:sim: {access.text}: reads {self.what} that nothing has written")
-        self._arrived(at, "reads", access.text)
         ids = access.ids
         if self.races is not None and ids is not None:
             self._report(self.races.read(at, ids), at, ids, access.text)
