@@ -5,6 +5,11 @@
    for i < 64 { s = reduce add over r < 96 of x[i*96 + r]; y[i] = s }
 -> for i < 64 block { s = reduce add over r < 96 thread ...; y[i] = s }    a block for each row
 
+   for i < 64 { for j < 96 { y[i*96 + j] = x[j*64 + i] } }           of many elements:
+-> for t < 6 block { for k < 1024 thread { tile0[...] = x[...] } for k < 1024 thread { y[...] = tile0[...] } }
+   for i < 65536 { y[i] = x[i] + 1 }                                 of many more:
+-> for i < 16384 parallel { for j < 4 vector { y[i*4 + j] = x[i*4 + j] + 1 } }
+
 A reduction whose neighbours are not neighbours in memory (of columns) is one thread's, beside those of its neighbours.
 What cannot be shown to keep the result (see loops/transforms.py) stays serial, in one thread.
 """
@@ -15,10 +20,15 @@ import math
 
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
-from ...loops.index import coefficient
-from ...loops.ir import Expr, For, Kernel, LoopKind, Reduce, Scan, extent, loads, perfect_nest
-from ...loops.transforms import bind, collapse
+from ...loops.index import affine_terms, coefficient
+from ...loops.ir import Expr, For, Kernel, LoopKind, Reduce, Scan, Store, extent, loads, perfect_nest
+from ...loops.transforms import bind, collapse, split, vectorize
 
+# A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
+_BYTES = 16
+_LEAST_VECTORS = 1 << 12
+_MOST_VALUES = 60  # of the body of such a loop, which is written once for each element
+_SIDE = 32  # of a square that a block transposes
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024
@@ -36,7 +46,37 @@ def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
 
 def _threads(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """A thread for each iteration of the outer loops that are independent."""
-    return _outer(s, kernel, "parallel")
+    count = len(perfect_nest(kernel.body)[0])
+    wide = (_wide(s, collapse(s, kernel, count)) if count > 1 else None) or _wide(s, kernel)
+    return _outer(s, wide or kernel, "parallel")
+
+
+def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
+    """The kernel with its innermost loop in vectors; None unless these are in memory as they are in the loop."""
+    loops, body = perfect_nest(kernel.body)
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    if not loops or len(stores) < len(body) or len(kernel.expressions) > _MOST_VALUES:
+        return None
+    var = loops[-1].var
+    read = [e for e in kernel.expressions if e.op == "load" and var in e.depends]
+    moving = [(x.buffer, x.index) for x in stores] + [(e.attr, e.args[0]) for e in read]
+    lanes = _BYTES // max((buffer.dtype.itemsize for buffer, _ in moving), default=_BYTES)
+    iterations = math.prod(int(extent(loop.var)) for loop in loops)
+    if lanes < 2 or extent(var) % lanes or iterations < lanes * _LEAST_VECTORS or any(e.args[1:] for e in read):
+        return None
+    if any(coefficient(index, var) != 1 or not _is_aligned(index, var, lanes) for _, index in moving):
+        return None
+    try:
+        kernel, _, inner = split(s, kernel, var, lanes)
+        return vectorize(kernel, inner, lanes)
+    except CompileError:  # an element needs the result of another
+        return None
+
+
+def _is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
+    """Whether an index is a multiple of `lanes` where the variable is."""
+    found, constant = affine_terms(index)
+    return not constant % lanes and not any(n % lanes for part, n in found.items() if part is not var)
 
 
 def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
@@ -59,6 +99,8 @@ def _outer(s: LoopBuilder, kernel: Kernel, kind: LoopKind) -> Kernel:
     count = 0
     for loop in loops:
         try:
+            if loop.kind != "serial":
+                break
             kernel = bind(kernel, loop.var, kind)
         except CompileError:
             break

@@ -6,7 +6,7 @@ tree of their own, fixed by the shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -34,10 +34,11 @@ _MOST_BLOCKS = 1024  # of a launch: the simulator's threads take turns
 
 @record(eq=False)
 class Simulated:
-    """A kernel's source, and the simulator of its PTX."""
+    """A kernel's source, the simulator of its PTX, and the same for operands that do not begin where that needs it."""
 
     source: Source
     simulator: Simulator
+    anywhere: Callable[[], Simulated]
 
     @property
     def text(self) -> str:
@@ -46,6 +47,8 @@ class Simulated:
     def run(self, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         if lo >= hi:
             return True
+        if any(x.__array_interface__["data"][0] % self.source.alignment for x in buffers):
+            return self.anywhere().run(buffers, lo, hi)
         status = [np.zeros(1, np.int64)] * self.source.checked
         grid = self.source.grid(hi - lo, _MOST_BLOCKS)
         self.simulator.launch(ENTRY, grid, self.source.block, [*buffers, *status, lo, hi])
@@ -81,7 +84,7 @@ class SimulatedCuda(KernelTarget):
         reason = unsupported(kernel)
         if reason:
             return Interpreted(kernel, reason)
-        return self._simulated(emit(kernel))
+        return self._simulated(lambda wide: emit(kernel, wide=wide))
 
     def run(self, code: Simulated | Interpreted, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         return code.run(buffers, lo, hi)
@@ -90,18 +93,20 @@ class SimulatedCuda(KernelTarget):
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product) or is_left_to_library(spec):
             return None
-        source = emit_product(spec)
-        if source.text not in self._calls:
-            self._calls[source.text] = self._simulated(source)
-        return self._calls[source.text]
+        return self._simulated(lambda wide: emit_product(spec, wide=wide))
 
     @lazy
-    def _calls(self) -> dict[str, Simulated]:
-        """Code of library calls by its text."""
+    def _loaded(self) -> dict[str, Simulated]:
+        """Code by its text."""
         return {}
 
-    def _simulated(self, source: Source) -> Simulated:
-        return Simulated(source, Simulator(nvrtc.compile(source.text, "ptx").code.decode()))
+    def _simulated(self, emitted: Callable[[bool], Source], wide: bool = True) -> Simulated:
+        """The code that a function gives the source of, which is told whether accesses may be wide."""
+        source = emitted(wide)
+        if source.text not in self._loaded:
+            simulator = Simulator(nvrtc.compile(source.text, "ptx").code.decode())
+            self._loaded[source.text] = Simulated(source, simulator, lambda: self._simulated(emitted, False))
+        return self._loaded[source.text]
 
     def run_call(self, code: Simulated, memories: Sequence[np.ndarray], part: int, parts: int) -> None:
         source = code.source

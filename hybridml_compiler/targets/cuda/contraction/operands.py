@@ -60,14 +60,14 @@ class Operand:
 
 
 def operand(name: str, matrix: Matrix, size: int, depth: int, stored: np.dtype, value: np.dtype, rows: int,
-            steps: int, tensor: str) -> Operand:  # fmt: skip
+            steps: int, tensor: str, wide: bool) -> Operand:  # fmt: skip
     """The operand of a tile of so many rows and steps; `matrix` has its rows (columns of b) along its rows."""
     deep = matrix.column == 1
     by_depth = not deep or not tensor  # tensor cores read rows of either axis, threads columns
     inner, step = (depth, steps) if deep else (size, rows)
     scattered = stored is not value or (deep and by_depth)  # each element is converted, or goes to another row
     together = math.gcd(matrix.offset, *matrix.batch, matrix.leading, inner, step) * stored.itemsize
-    width = 1 if scattered else max(math.gcd(_BYTES, together) // stored.itemsize, 1)
+    width = 1 if scattered or not wide else max(math.gcd(_BYTES, together) // stored.itemsize, 1)
     # Sixteen bytes more spread the rows of a tile over the banks of shared memory; of tf32 columns 32.
     pad = _BYTES // value.itemsize * (2 if tensor == "tf32" and not deep else 1)
     return Operand(name, stored, value, size, depth, matrix.row, matrix.column, width, rows, steps,

@@ -47,21 +47,22 @@ def is_left_to_library(spec: Product | Fused) -> bool:
 class CallSource(Source):
     """The source of a library call: its launch is given these operands, and the iterations are tiles of the result."""
 
-    operands: tuple[Buffer, ...]
-    total: int
+    operands: tuple[Buffer, ...] = ()
+    total: int = 1
 
 
-def emit_product(spec: Product | Fused) -> CallSource:
-    """The source of a product, and of the loop nest after it."""
+def emit_product(spec: Product | Fused, *, wide: bool = True) -> CallSource:
+    """The source of a product, and of the loop nest after it; unless it is `wide`, elements are copied one by one,
+    wherever operands begin."""
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     assert isinstance(call, Product)
     tile = tile_for(call, tf32=config.read().tf32)
-    return source_of(call, epilogue, tile)
+    return source_of(call, epilogue, tile, wide=wide)
 
 
-def source_of(call: Product, epilogue: Kernel | None, tile: Tile) -> CallSource:
+def source_of(call: Product, epilogue: Kernel | None, tile: Tile, *, wide: bool = True) -> CallSource:
     """The source with this tile."""
-    a, b = _sides(call, tile)
+    a, b = _sides(call, tile, wide)
     steps = -(-call.k // tile.depth)
     ahead = stages(a.nbytes + b.nbytes, steps)
     functions = DeviceFunctions()
@@ -91,15 +92,16 @@ def source_of(call: Product, epilogue: Kernel | None, tile: Tile) -> CallSource:
     ]
     body = "\n".join([*lines[:3], *(f"  {line}" for line in lines[3:]), "}\n"])
     text = "\n".join(part for part in [*texts, body] if part)
-    return CallSource(text, False, tile.threads, 1, operands, total)
+    alignment = max(side.width * side.stored.itemsize for side in (a, b))
+    return CallSource(text, False, tile.threads, 1, alignment, operands, total)
 
 
-def _sides(call: Product, tile: Tile) -> tuple[Operand, Operand]:
+def _sides(call: Product, tile: Tile, wide: bool) -> tuple[Operand, Operand]:
     stored = call.stored or (call.dtype, call.dtype)
     values = stored if tile.tensor else (call.dtype, call.dtype)
     turned = replace(call.b, row=call.b.column, column=call.b.row)  # its columns along the rows
-    a = operand("a", call.a, call.m, call.k, stored[0], values[0], tile.rows, tile.depth, tile.tensor)
-    b = operand("b", turned, call.n, call.k, stored[1], values[1], tile.columns, tile.depth, tile.tensor)
+    a = operand("a", call.a, call.m, call.k, stored[0], values[0], tile.rows, tile.depth, tile.tensor, wide)
+    b = operand("b", turned, call.n, call.k, stored[1], values[1], tile.columns, tile.depth, tile.tensor, wide)
     return a, b
 
 

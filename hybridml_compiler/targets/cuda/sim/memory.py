@@ -2,7 +2,8 @@
 
 An access is checked for bounds, alignment, reads of what nobody has written, and races (races.py): those of atomic
 updates, which are by no thread in particular, are none. Global addresses are
-of the simulator's own: a buffer is the upper 32 bits, so that no address of one is in another.
+of the simulator's own: a buffer is the upper 32 bits, so that no address of one is in another. The last bits are those
+of the memory that it is.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Region:
         self.stride = data.size if size == data.size else -(-size // _ALIGN) * _ALIGN
         self.written = None if written else np.zeros(data.size, np.bool_)
         self.races = Races(data.size) if races and not constant else None
+        self.start = 0  # bytes from a multiple of 16 to its beginning
         self.coming: np.ndarray | None = None  # bytes that a copy is on its way to, once there has been one
 
     @staticmethod
@@ -120,7 +122,7 @@ class Region:
         if outside.any():
             first = int(offset[outside][0])
             raise SimulatorError(f"cuda:sim: {text}: byte {first} of {self.what}, which has {self.size}")
-        if (offset % dtype.itemsize).any():
+        if ((offset | self.start) % dtype.itemsize).any():
             raise SimulatorError(f"cuda:sim: {text}: an address in {self.what} is no multiple of {dtype.itemsize}")
         return np.asarray(offset + np.asarray(owner) * self.stride)
 
@@ -153,8 +155,10 @@ class GlobalMemory:
 
     def _add(self, what: str, data: np.ndarray, *, races: bool, constant: bool) -> int:
         """The address of new memory."""
-        self.regions.append(Region(what, data, data.size, written=True, races=races, constant=constant))
-        return len(self.regions) << _BUFFER_BITS
+        region = Region(what, data, data.size, written=True, races=races, constant=constant)
+        region.start = int(data.__array_interface__["data"][0]) % _ALIGN
+        self.regions.append(region)
+        return (len(self.regions) << _BUFFER_BITS) + region.start
 
     def load(self, address: np.ndarray, dtype: np.dtype, access: Access) -> np.ndarray:
         out = np.empty(address.size, dtype)
@@ -175,11 +179,13 @@ class GlobalMemory:
         if min(different) < 0 or max(different) >= len(self.regions):
             raise SimulatorError(f"cuda:sim: {access.text}: an address that is in no buffer")
         if len(different) == 1:
-            return [(self.regions[different[0]], slice(None), offset, access)]
+            region = self.regions[different[0]]
+            return [(region, slice(None), offset - region.start, access)]
         found: list[tuple[Region, slice | np.ndarray, np.ndarray, Access]] = []
         for number in different:
             part = numbers == number
             ids = access.ids and access.ids.select(part)
             some = Access(access.text, ids)
-            found.append((self.regions[number], part, offset[part], some))
+            region = self.regions[number]
+            found.append((region, part, offset[part] - region.start, some))
         return found
