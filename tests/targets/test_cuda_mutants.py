@@ -51,6 +51,10 @@ KERNELS = {
     "scan": """kernel(b0: i32[60], b1: i32[60] out) {
       for i0 < 6 { scan add over r0 < 10 { b1[i0 * 10 + r0] = b0[i0 * 10 + r0] } } }""",
     "total": "kernel(b0: f32[777], b1: f32[1] out) { s0 = reduce add over r0 < 777 of b0[r0] b1[0] = s0 }",
+    "wide": """kernel(b0: f32[384], b1: f32[48], b2: f32[384] out) {
+      for i0 < 8 { for i1 < 48 { b2[i0 * 48 + i1] = b0[i0 * 48 + i1] * 2.0:f32 + b1[i1] } } }""",
+    "squares": """kernel(b0: f32[4096], b1: f32[4096] out) {
+      for i0 < 64 { for i1 < 64 { b1[i0 * 64 + i1] = b0[i1 * 64 + i0] + 1.0:f32 } } }""",
     "padded": """kernel(b0: f32[20], b1: f32[30] out) {
       for i0 < 30 { b1[i0] = b0[i0 - 5 if and_(i0 >= 5, i0 < 25)] } }""",
 }  # fmt: skip
@@ -58,7 +62,9 @@ KERNELS = {
 
 @cache
 def built(name: str) -> tuple[Kernel, Source]:
-    kernel = schedule(LoopBuilder(), parse_kernel(KERNELS[name]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hybridml_compiler.targets.cuda.schedule._LEAST_VECTORS", 16)  # small arrays are as large ones
+        kernel = schedule(LoopBuilder(), parse_kernel(KERNELS[name]))
     return kernel, emit(kernel)
 
 
@@ -121,6 +127,15 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("columns", "r0 < 8", "r0 < 7"),
     ("take", "i0 % 5", "i0 % 4"),
     ("total", "r0 = threadIdx.x", "r0 = threadIdx.x + 1"),
+    ("wide", "b0[i0 / 12 * 48 + i0 % 12 * 4]", "b0[i0 / 12 * 48 + i0 % 12 * 4 + 1]"),
+    ("wide", "b2[i0 / 12 * 48 + i0 % 12 * 4]", "b2[i0 / 12 * 48 + i0 % 12 * 4 + 2]"),
+    ("wide", "b1[i0 % 12 * 4]", "b1[i0 % 11 * 4]"),
+    ("wide", "i1 < 4", "i1 < 3"),
+    ("wide", "x1.lane[i1]", "x1.lane[0]"),
+    ("squares", "tile0[t5 * 33 + t4]", "tile0[t4 * 33 + t5]"),
+    ("squares", "i1 % 32", "i1 % 31"),
+    ("squares", "i1 < 1024", "i1 < 1000"),
+    ("squares", "tile0[1056]", "tile0[1000]"),
     # wrong ranges, and threads that do the same
     ("transpose", "i0 < hi", "i0 <= hi"),
     ("transpose", "first = lo + blockIdx.x * (long long)blockDim.x + threadIdx.x", "first = lo + threadIdx.x"),
@@ -165,7 +180,7 @@ def test_a_planted_bug_is_caught(name: str, old: str, new: str) -> None:
 
 # Those that nothing else makes up for: the parts of a reduction that are written, and read, and a row that is written.
 @pytest.mark.parametrize(
-    ("name", "number"), [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2)]
+    ("name", "number"), [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2), ("squares", 0), ("squares", 1)],
 )
 def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
     """Lockstep alone would hide each of them."""

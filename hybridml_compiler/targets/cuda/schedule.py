@@ -20,15 +20,31 @@ import math
 
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
+from ...loops.dependence import independent
 from ...loops.index import affine_terms, coefficient
-from ...loops.ir import Expr, For, Kernel, LoopKind, Reduce, Scan, Store, extent, loads, perfect_nest
+from ...loops.ir import (
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    LoopKind,
+    Reduce,
+    Scan,
+    Store,
+    extent,
+    loads,
+    nested,
+    perfect_nest,
+)
 from ...loops.transforms import bind, collapse, split, vectorize
+from ...record import replace
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
 _BYTES = 16
 _LEAST_VECTORS = 1 << 12
 _MOST_VALUES = 60  # of the body of such a loop, which is written once for each element
 _SIDE = 32  # of a square that a block transposes
+_MOST_SQUARES = 4  # of them, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024
@@ -46,6 +62,9 @@ def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
 
 def _threads(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """A thread for each iteration of the outer loops that are independent."""
+    turned = _transposed(s, kernel)
+    if turned is not None:
+        return turned
     count = len(perfect_nest(kernel.body)[0])
     wide = (_wide(s, collapse(s, kernel, count)) if count > 1 else None) or _wide(s, kernel)
     return _outer(s, wide or kernel, "parallel")
@@ -71,6 +90,52 @@ def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
         return vectorize(kernel, inner, lanes)
     except CompileError:  # an element needs the result of another
         return None
+
+
+def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
+    """The kernel square by square, where it reads down what it writes along: what is read passes through shared memory,
+    so that neighbours in memory are always neighbouring threads'. None for any other."""
+    loops, body = perfect_nest(kernel.body)
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    if len(loops) < 2 or len(stores) < len(body) or kernel.scratch:
+        return None
+    along = loops[-1].var
+    read = [e for e in kernel.expressions if e.op == "load" and not e.args[1:] and along in e.depends]
+    down = next((x.var for x in loops[:-1] for e in read if _goes_down(e, along, x.var)), None)
+    moved = [e for e in read if down is not None and _goes_down(e, along, down)]
+    sizes = {loop.var: int(extent(loop.var)) for loop in loops}
+    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < _BYTES * _LEAST_VECTORS // 4:
+        return None
+    if sizes[along] % _SIDE or sizes[down] % _SIDE or any(coefficient(x.index, along) != 1 for x in stores):
+        return None
+    if not all(independent(loop, [x.var for x in loops[:k]]) for k, loop in enumerate(loops)):
+        return None
+    squares = [Buffer(f"tile{k}", e.dtype, _SIDE * (_SIDE + 1), "scratch") for k, e in enumerate(moved)]
+    first = {var: s.mul(s.var("i", sizes[var] // _SIDE), _SIDE) for var in (down, along)}
+
+    def place(var: Expr, *, turned: bool) -> tuple[dict[Expr, Expr], Expr]:
+        """(the two variables of an element of the square, its place in shared memory)."""
+        line, at = s.floordiv(var, _SIDE), s.mod(var, _SIDE)
+        line_of, at_of = (along, down) if turned else (down, along)
+        row, column = (at, line) if turned else (line, at)
+        where = {line_of: s.add(first[line_of], line), at_of: s.add(first[at_of], at)}
+        return where, s.add(s.mul(column, _SIDE + 1), row)  # one element more in a row: columns are in different banks
+
+    first_var, then_var = s.var("i", _SIDE * _SIDE), s.var("i", _SIDE * _SIDE)
+    where, at = place(first_var, turned=True)
+    keep = [Store(square, at, s.substitute(load, where)) for square, load in zip(squares, moved, strict=True)]
+    where, at = place(then_var, turned=False)
+    where |= {load: s.load(square, at) for square, load in zip(squares, moved, strict=True)}
+    give = [Store(x.buffer, s.substitute(x.index, where), s.substitute(x.value, where)) for x in stores]
+    outer = [x.var if x.var not in first else first[x.var].args[0] for x in loops]
+    inside = [For(first_var, tuple(keep), "thread"), For(then_var, tuple(give), "thread")]
+    body = nested([For(var, (), "block") for var in outer], inside)
+    return collapse(s, replace(kernel, buffers=(*kernel.buffers, *squares), body=body), len(outer))
+
+
+def _goes_down(load: Expr, along: Expr, down: Expr) -> bool:
+    """Whether neighbours along `down`, and not those along the other variable, are neighbours in memory."""
+    return coefficient(load.args[0], down) == 1 and (coefficient(load.args[0], along) or 0) > 1
 
 
 def _is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
