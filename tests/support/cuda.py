@@ -16,7 +16,8 @@ from hybridml_compiler.loops.ir import Kernel, KernelSpec
 from hybridml_compiler.record import record
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.targets.cuda import nvrtc
-from hybridml_compiler.targets.cuda.contraction.product import CallSource, source_of
+from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, source_of
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
@@ -97,7 +98,7 @@ class ProductCase:
 
     @property
     def source(self) -> CallSource:
-        return source_of(self.product, None, self.tile or tile_for(self.product, tf32=self.tf32))
+        return source_of(self.product, None, self.tile or tile_for(contraction_of(self.product), tf32=self.tf32))
 
     def error(self, text: str, blocks: int | None = None) -> float:
         """How far a kernel's result is from the exact one, in parts of the product of magnitudes; infinite for one that

@@ -11,7 +11,8 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cuda import nvrtc
-from hybridml_compiler.targets.cuda.contraction.product import CallSource, is_left_to_library
+from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, is_left_to_library
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
 from hybridml_compiler.targets.cuda.target import Simulated
 from tests.support.closeness import assert_close
@@ -113,7 +114,7 @@ def test_copies_are_as_wide_as_alignment_allows() -> None:
     ],
 )
 def test_tiles_follow_shapes(case: ProductCase, tile: tuple[int, int]) -> None:
-    found = tile_for(case.product)
+    found = tile_for(contraction_of(case.product))
     assert (found.rows, found.columns) == tile
 
 

@@ -15,6 +15,8 @@ from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy
 from ...record import record, replace
 from ...schedule.fusion.epilogue import Fused
+from ...schedule.kernels import convolution
+from ...schedule.kernels.convolution import Convolution
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
 from ...schedule.launch import Plan
@@ -23,7 +25,7 @@ from ..base import Stage
 from ..kernel_target import KernelCode, KernelTarget
 from ..run_plan import as_array
 from . import nvrtc
-from .contraction.product import CallSource, emit_product, is_left_to_library
+from .contraction.kernel import CallSource, emit_call, is_left_to_library
 from .emit.kernel import ENTRY, Source, emit, unsupported
 from .fallback import Interpreted
 from .schedule import schedule
@@ -56,8 +58,11 @@ class Simulated:
 
 
 def has_library(call: Call) -> bool:
-    """Whether there is a kernel for the call (contraction/product.py), or a library: the walk over a plan has NumPy."""
-    return isinstance(call, Product)
+    """Whether there is a kernel for the call (contraction/kernel.py), or a library: the walk over a plan has NumPy. Where
+    groups of channels are small a tile of them would be empty for the most part, and a loop nest is better."""
+    if isinstance(call, Product):
+        return True
+    return call.groups == 1 or min(call.channels, call.features) >= convolution.MIN_FEATURES
 
 
 def passing(call: Call) -> Call | None:
@@ -74,7 +79,7 @@ class SimulatedCuda(KernelTarget):
         takes_epilogue=lambda _: True,
         schedule=schedule,
         schedule_matrix=lambda _, kernel: kernel,  # the product's kernel is in the place of both loops
-        reads_narrow=lambda node: node.kind == "contraction",
+        reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
         passing=passing,
         runs_control=True,
         runs_chains=False,  # a launch of one element would leave most of a GPU idle
@@ -91,9 +96,9 @@ class SimulatedCuda(KernelTarget):
 
     def call_of(self, spec: KernelSpec) -> Simulated | None:
         call = spec.call if isinstance(spec, Fused) else spec
-        if not isinstance(call, Product) or is_left_to_library(spec):
+        if not isinstance(call, Product | Convolution) or is_left_to_library(spec):
             return None
-        return self._simulated(lambda wide: emit_product(spec, wide=wide))
+        return self._simulated(lambda wide: emit_call(spec, wide=wide))
 
     @lazy
     def _loaded(self) -> dict[str, Simulated]:

@@ -1,10 +1,10 @@
-"""The tile of a product that a block computes at once: a table, and a choice from it by shape."""
+"""The tile of a contraction that a block computes at once: a table, and a choice from it by shape."""
 
 from __future__ import annotations
 
 from .... import dtypes
 from ....record import record
-from ....schedule.kernels.gemm import Product
+from .contraction import Contraction
 
 WARP = 32
 SHARED_BYTES = 48 << 10  # of a block, without asking the driver for more
@@ -35,15 +35,15 @@ class Tile:
         """Rows and columns of a thread, or of a warp."""
         return self.rows // self.down, self.columns // self.across
 
-    def blocks(self, product: Product) -> int:
+    def blocks(self, call: Contraction) -> int:
         """The number of tiles of one matrix."""
-        return -(-product.m // self.rows) * -(-product.n // self.columns)
+        return -(-call.m // self.rows) * -(-call.n // self.columns)
 
-    def fits(self, product: Product) -> bool:
+    def fits(self, call: Contraction) -> bool:
         """Whether enough blocks have work, and little of it is for nothing."""
-        blocks = self.blocks(product)
-        padding = blocks * self.rows * self.columns / (product.m * product.n)
-        return product.matrices * blocks >= _BLOCKS and padding <= _MOST_PADDING
+        blocks = self.blocks(call)
+        padding = blocks * self.rows * self.columns / (call.m * call.n)
+        return call.matrices * blocks >= _BLOCKS and padding <= _MOST_PADDING
 
 
 # The largest first. A thread has 8x8 sums at most, a warp 64x32: more would not fit its registers.
@@ -62,26 +62,26 @@ _WARPS = (
 _TENSOR = {"float16": "f16", "bfloat16": "bf16"}
 
 
-def tensor_type(product: Product, *, tf32: bool = False) -> str:
+def tensor_type(call: Contraction, *, tf32: bool = False) -> str:
     """The type of tensor cores that computes the product in its own precision (or, where `tf32`, that of float32 with 10
     bits of mantissa); nothing where threads have to."""
-    if product.dtype is not dtypes.float32:
+    if call.dtype is not dtypes.float32:
         return ""
-    if product.stored is None:
+    left, right = call.stored
+    if left is right is dtypes.float32:
         return "tf32" if tf32 else ""
-    left, right = product.stored
     return _TENSOR.get(left.name, "") if left is right else ""
 
 
-def tile_for(product: Product, *, tf32: bool = False) -> Tile:
+def tile_for(call: Contraction, *, tf32: bool = False) -> Tile:
     """The tile for a product: the largest that fits it, or the one of the least padding and the most blocks."""
-    tensor = tensor_type(product, tf32=tf32)
+    tensor = tensor_type(call, tf32=tf32)
     table = _WARPS if tensor else _THREADS
-    if product.dtype.itemsize > 4:  # sums of 8x8 doubles would not fit a thread's registers
+    if call.dtype.itemsize > 4:  # sums of 8x8 doubles would not fit a thread's registers
         table = table[1:]
-    found = next((tile for tile in table if tile.fits(product)), None)
+    found = next((tile for tile in table if tile.fits(call)), None)
     if found is None:
-        found = min(table, key=lambda tile: (tile.blocks(product) * tile.rows * tile.columns, tile.rows))
+        found = min(table, key=lambda tile: (tile.blocks(call) * tile.rows * tile.columns, tile.rows))
     depth = 16 if tensor == "tf32" else found.depth
     return Tile(found.rows, found.columns, depth, found.down, found.across, tensor)
 
