@@ -17,7 +17,8 @@ from hybridml_compiler.targets.cuda.contraction.tiles import Tile
 from hybridml_compiler.targets.cuda.emit.kernel import Source, emit
 from hybridml_compiler.targets.cuda.schedule import schedule
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
-from tests.support.cuda import ProductCase, launch, needs_nvrtc
+from tests.support.cuda import launch, needs_nvrtc
+from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
 
 pytestmark = needs_nvrtc
 KERNELS = {
@@ -192,13 +193,15 @@ def test_a_barrier_that_some_threads_skip_is_caught() -> None:
 
 
 BF16, F16 = "bfloat16 bfloat16", "float16 float16"
-PRODUCTS = {
-    "threads": ProductCase(40, 33, 50),
-    "turned": ProductCase(36, 20, 40, turned="ab", batch=(2, 2)),
-    "bf16": ProductCase(72, 48, 80, stored=BF16, batch=(2,), tile=Tile(64, 64, 32, 2, 2, "bf16")),
-    "bf16 turned": ProductCase(72, 48, 80, stored=BF16, turned="ab"),
-    "f16 odd": ProductCase(37, 47, 79, stored=F16),
-    "tf32": ProductCase(71, 48, 80, tf32=True),
+PRODUCTS: dict[str, CallCase] = {
+    "threads": ProductCase(m=40, n=33, k=50),
+    "turned": ProductCase(m=36, n=20, k=40, turned="ab", batch=(2, 2)),
+    "bf16": ProductCase(m=72, n=48, k=80, stored=BF16, batch=(2,), tile=Tile(64, 64, 32, 2, 2, "bf16")),
+    "bf16 turned": ProductCase(m=72, n=48, k=80, stored=BF16, turned="ab"),
+    "f16 odd": ProductCase(m=37, n=47, k=79, stored=F16),
+    "images": ConvolutionCase(images=(2, 9, 7), channels=(2, 8, 9), kernel=(3, 2), stride=(2, 1), padding=(1, 1)),
+    "first": ConvolutionCase(images=(2, 6, 5), channels=(1, 5, 9), kernel=(3, 3), padding=(1, 1), first=True),
+    "tf32": ProductCase(m=71, n=48, k=80, tf32=True),
 }
 PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     # copies that nobody waits for, are in no group, or in the wrong stage
@@ -209,23 +212,32 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("bf16", "const int next = step + 2", "const int next = step + 1"),
     ("f16 odd", "int stage = step % 3", "int stage = step % 2"),
     # masks of edges
-    ("threads", "line < rows && at < depth", "at < depth"),
-    ("threads", "line < rows && at < depth", "line <= rows && at < depth"),
-    ("threads", "at < rows && line < depth", "at < rows && line <= depth"),
+    ("threads", "i < 40 && k < 50", "k < 50"),
+    ("threads", "i < 40 && k < 50", "i < 40 && k <= 50"),
+    ("threads", "i < 33 && k < 50", "i < 33 && k <= 50"),
     ("threads", "exists ? 4 : 0", "4"),
-    ("threads", "at_row < 40", "at_row <= 40"),
-    ("threads", "at_column < 33", "at_column <= 33"),
-    ("turned", "at_row < 36 && ", ""),
-    ("bf16", "at < depth", "at <= depth"),
-    ("bf16", "line < rows", "line <= rows"),
-    ("f16 odd", "line < rows && at < depth", "line < rows"),
-    ("tf32", "line < rows", "true"),
+    ("threads", "if (i < 40", "if (i <= 40"),
+    ("threads", "j < 33", "j <= 33"),
+    ("turned", "if (i < 36 && ", "if ("),
+    ("bf16", "k < 80", "k <= 80"),
+    ("bf16", "i < 72 && k", "i <= 72 && k"),
+    ("f16 odd", "i < 37 && k < 79", "i < 37"),
+    ("tf32", "i < 71", "true"),
     # places of tiles, matrices and strides
-    ("turned", "matrix / 2 * 2880", "matrix * 1440"),
+    ("turned", "matrix * 1440LL", "matrix % 2 * 1440LL"),
     ("threads", "place / 3 * 16", "place / 2 * 16"),
-    ("threads", "line * 50LL", "line * 49LL"),
-    ("bf16", "matrix * 72 + at_row", "at_row"),
-    ("threads", "next * 16LL", "next * 15LL"),
+    ("threads", "i * 50LL", "i * 49LL"),
+    ("bf16", "matrix * 72 + i", "i"),
+    ("threads", "next * 16)", "next * 15)"),
+    # the edges of images, and places in them
+    ("images", "* 2 + k / 16 - 1)", "* 2 + k / 16)"),
+    ("images", "- 1) < 7u", "- 0) < 7u"),
+    ("images", ") < 9u", ") < 10u"),
+    ("images", "k / 8 % 2", "k / 8 % 3"),
+    ("images", "matrix * 9 + j", "j"),
+    ("first", "j / 30 * 9", "j / 30 * 8"),
+    ("first", "(unsigned int)(i % 5", "(unsigned int)(i % 6"),
+    ("first", "k % 5", "k % 4"),
     # operands and sums in the place of others
     ("threads", "x[i], y[j]", "x[j], y[i]"),
     ("bf16", "sums[i][j], x[i], y[j]", "sums[i][j], x[i], y[j ^ 1]"),

@@ -114,8 +114,12 @@ def _inside(where: Addresses, condition: Inside) -> str:
     """Whether a coordinate is in the image: a negative one is a large number without a sign."""
     row, step = digit_of("i", where.rows, condition.row), digit_of("k", where.steps, condition.digit)
     start = f" + {condition.start}" if condition.start > 0 else f" - {-condition.start}" if condition.start else ""
-    position = f"{row} * {condition.row_step} + {step} * {condition.step}{start}"
+    position = f"{_times(row, condition.row_step)} + {_times(step, condition.step)}{start}"
     return f"(unsigned int)({position}) < {condition.extent}u"
+
+
+def _times(text: str, factor: int) -> str:
+    return text if factor == 1 else f"{text} * {factor}"
 
 
 def _converted(text: str, stored: np.dtype, value: np.dtype) -> str:
