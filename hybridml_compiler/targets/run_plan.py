@@ -64,7 +64,9 @@ class _Run:
     def __init__(self, run_kernel: RunKernel, run_call: RunCall) -> None:
         self.run_kernel, self.run_call = run_kernel, run_call
 
-    def plan(self, plan: Plan, inputs: Sequence[Bytes], results: Sequence[Bytes], part: int = 0, parts: int = 1) -> bool:
+    def plan(
+        self, plan: Plan, inputs: Sequence[Bytes], results: Sequence[Bytes], part: int = 0, parts: int = 1
+    ) -> bool:
         """Runs the plan of a step of a loop, or of a side of a choice."""
         return run_plan(plan, inputs, results, self.run_kernel, part, parts, self.run_call)
 

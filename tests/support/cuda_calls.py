@@ -130,7 +130,7 @@ class ConvolutionCase(CallCase):
         n, h, w = self.images
         g, c, o = self.channels
         steps = (h * w * g * c, w * g * c, g * c, c, 1) if not self.first else (g * c * h * w, w, 1, c * h * w, h * w)
-        kh, kw = self.kernel
+        kw = self.kernel[1]
         weights = (kw * g * c * o, g * c * o, c * o, o, 1)
         stored = tuple(dtypes.canonical(name) for name in self.stored.split()) if self.stored else None
         return Convolution(

@@ -13,10 +13,10 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.emit.kernel import emit, unsupported
 from hybridml_compiler.targets.cuda.emit.types import literal
 from hybridml_compiler.targets.cuda.schedule import schedule
-from hybridml_compiler.targets.cuda import nvrtc
 from tests.support.cuda import SIM, needs_nvrtc, same_bits, sources
 
 ROWS = np.zeros((8, 96), np.float32)

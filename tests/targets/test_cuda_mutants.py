@@ -181,7 +181,8 @@ def test_a_planted_bug_is_caught(name: str, old: str, new: str) -> None:
 
 # Those that nothing else makes up for: the parts of a reduction that are written, and read, and a row that is written.
 @pytest.mark.parametrize(
-    ("name", "number"), [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2), ("squares", 0), ("squares", 1)],
+    ("name", "number"),
+    [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2), ("squares", 0), ("squares", 1)],
 )
 def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
     """Lockstep alone would hide each of them."""

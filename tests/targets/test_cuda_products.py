@@ -54,8 +54,9 @@ CASES: dict[str, CallCase] = {
     "apart": ConvolutionCase(images=(2, 15, 16), channels=(1, 8, 12), kernel=(3, 2), stride=(2, 1), dilation=(2, 2)),
     "groups": ConvolutionCase(images=(1, 8, 8), channels=(2, 16, 16), kernel=(3, 3), padding=(1, 0)),
     "channels first": ConvolutionCase(images=(3, 7, 6), channels=(2, 8, 9), kernel=(2, 3), padding=(1, 2), first=True),
-    "images of bf16": ConvolutionCase(images=(2, 8, 8), channels=(1, 16, 24), kernel=(3, 3), padding=(1, 1),
-                                      stored=BF16),
+    "images of bf16": ConvolutionCase(
+        images=(2, 8, 8), channels=(1, 16, 24), kernel=(3, 3), padding=(1, 1), stored=BF16
+    ),
     "images of tf32": ConvolutionCase(images=(2, 8, 8), channels=(1, 8, 24), kernel=(3, 3), tf32=True),
     "tf32, large tile": ProductCase(m=136, n=72, k=40, tf32=True, turned="b", tile=Tile(128, 128, 16, 2, 4, "tf32")),
 }
@@ -64,7 +65,7 @@ CASES: dict[str, CallCase] = {
 @needs_nvrtc
 @pytest.mark.parametrize("name", CASES)
 def test_products(name: str) -> None:
-    """Products and convolutions: within the rounding of each sum, and compiled for one of the architectures without a spill."""
+    """Within the rounding of each sum, and compiled for one of the architectures without a spill."""
     case = CASES[name]
     source = case.source
     assert case.error(source.text) <= case.bound
@@ -75,7 +76,9 @@ def test_products(name: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("case", [ProductCase(m=100, n=70, k=20), ProductCase(m=70, n=100, k=64, stored=BF16, batch=(2,))])
+@pytest.mark.parametrize(
+    "case", [ProductCase(m=100, n=70, k=20), ProductCase(m=70, n=100, k=64, stored=BF16, batch=(2,))]
+)
 def test_blocks_take_turns(case: ProductCase) -> None:
     source = case.source
     assert source.total > 3

@@ -106,7 +106,9 @@ def test_halves_widen() -> None:
 
 def test_bits_inserted() -> None:
     x, y, found = np.array([0xABCD], "u4"), np.array([0x12345678], "u4"), np.zeros(1, "u4")
-    body = "ld.global.u32 %r0, [%rd1]; ld.global.u32 %r1, [%rd2]; bfi.b32 %r2, %r0, %r1, 8, 12; st.global.u32 [%rd3], %r2;"
+    body = (
+        "ld.global.u32 %r0, [%rd1]; ld.global.u32 %r1, [%rd2]; bfi.b32 %r2, %r0, %r1, 8, 12; st.global.u32 [%rd3], %r2;"
+    )
     run(body, x, y, found, block=1)
     assert hex(int(found[0])) == "0x123bcd78"
 
@@ -187,7 +189,8 @@ BEYOND = "cp.async.cg.shared.global [%r33], [%rd19], 16;"
         (COPY.replace("[%rd19], 16", "[%rd19+16], 16"), "byte 512 of buffer 0, which has 512"),
         (COPY.replace("[%r33], [%rd19]", "[%r33+512], [%rd19]"), "byte 512 of shared memory, which has 512"),
         (FILL + "add.s32 %r33, %r33, 8; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r33];", "no multiple of 16"),
-        (FILL + "setp.lt.u32 %p1, %r30, 9; @%p1 ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r33];", "not all lanes"),
+        (FILL + "setp.lt.u32 %p1, %r30, 9; @%p1 ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r33];",
+         "not all lanes"),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [memory];", "that nothing has written"),
         (FILL.replace("bar.sync 0;", "") + "xor.b32 %r31, %r31, 256; add.s32 %r33, %r32, %r31; "
          "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r33];", "a race in shared memory"),

@@ -58,8 +58,8 @@ class Simulated:
 
 
 def has_library(call: Call) -> bool:
-    """Whether there is a kernel for the call (contraction/kernel.py), or a library: the walk over a plan has NumPy. Where
-    groups of channels are small a tile of them would be empty for the most part, and a loop nest is better."""
+    """Whether there is a kernel for the call (contraction/kernel.py) or a library: the walk over a plan has NumPy. Of
+    small groups of channels most of a tile would be empty, and a loop nest is better."""
     if isinstance(call, Product):
         return True
     return call.groups == 1 or min(call.channels, call.features) >= convolution.MIN_FEATURES

@@ -51,7 +51,7 @@ class CallSource(Source):
 
 
 def emit_call(spec: KernelSpec, *, wide: bool = True) -> CallSource:
-    """The source of a call, and of the loop nest after it; unless it is `wide`, elements are copied one by one, wherever
+    """The source of a call and of the loop nest after it; unless it is `wide`, elements are copied one by one, wherever
     operands begin."""
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     assert isinstance(call, Product | Convolution)
@@ -221,8 +221,10 @@ def _finish(
 def _epilogue_lines(call: Product | Convolution, epilogue: Kernel, functions: DeviceFunctions) -> list[str]:
     """The body of the loops over the elements of the result, of which one is at hand as `value`."""
     loops, body = perfect_nest(epilogue.body)
-    first, (rows, columns) = epilogue.operands[0], call.result
-    names: dict[Expr, C] = {loop.var: C(name, dtypes.int64) for loop, name in zip(loops, ("row", "column"), strict=False)}
+    first, columns = epilogue.operands[0], call.result[1]
+    names: dict[Expr, C] = {
+        loop.var: C(name, dtypes.int64) for loop, name in zip(loops, ("row", "column"), strict=False)
+    }
     names |= {e: C("value", call.dtype) for e in expressions(body) if e.op == "load" and e.attr.name == first.name}
     lines = KernelWriter(epilogue, functions).inside(names, body)
     stored = {stmt.buffer.name for stmt in statements(body) if isinstance(stmt, Store)}

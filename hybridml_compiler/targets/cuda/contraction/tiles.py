@@ -47,13 +47,13 @@ class Tile:
 
 
 # The largest first. A thread has 8x8 sums at most, a warp 64x32: more would not fit its registers.
-_THREADS = (
+_THREADS: tuple[Tile, ...] = (
     Tile(128, 128, 16, 16, 16),
     Tile(64, 64, 16, 16, 16),
     Tile(32, 32, 16, 8, 8),
     Tile(16, 16, 16, 8, 8),
 )
-_WARPS = (
+_WARPS: tuple[Tile, ...] = (
     Tile(128, 128, 32, 2, 4, "16 bits"),
     Tile(64, 64, 32, 2, 2, "16 bits"),
     Tile(16, 64, 32, 1, 4, "16 bits"),
@@ -63,7 +63,7 @@ _TENSOR = {"float16": "f16", "bfloat16": "bf16"}
 
 
 def tensor_type(call: Contraction, *, tf32: bool = False) -> str:
-    """The type of tensor cores that computes the product in its own precision (or, where `tf32`, that of float32 with 10
+    """The type of tensor cores that computes the call in its own precision (or, where `tf32`, that of float32 in 10
     bits of mantissa); nothing where threads have to."""
     if call.dtype is not dtypes.float32:
         return ""
