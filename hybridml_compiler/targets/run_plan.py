@@ -78,7 +78,7 @@ class _Run:
                 target[share] = source[share]
                 return True
             case BatchFusion():
-                return self.chain(spec, memories)
+                return self.run_call(spec, memories, 0, 1) or self.chain(spec, memories)
             case HorizontalFusion():
                 return self.region(spec, memories)
             case HostCall():

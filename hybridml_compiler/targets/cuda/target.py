@@ -14,6 +14,7 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy
 from ...record import record, replace
+from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
@@ -25,6 +26,7 @@ from ..base import Stage
 from ..kernel_target import KernelCode, KernelTarget
 from ..run_plan import as_array
 from . import nvrtc
+from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import CallSource, emit_call, is_left_to_library
 from .emit.kernel import ENTRY, Source, emit, unsupported
 from .fallback import Interpreted
@@ -78,11 +80,10 @@ class SimulatedCuda(KernelTarget):
         has_library=has_library,
         takes_epilogue=lambda _: True,
         schedule=schedule,
-        schedule_matrix=lambda _, kernel: kernel,  # the product's kernel is in the place of both loops
         reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
         passing=passing,
         runs_control=True,
-        runs_chains=False,  # a launch of one element would leave most of a GPU idle
+        runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
     )
 
     def compile(self, kernel: Kernel) -> Simulated | Interpreted:
@@ -95,10 +96,23 @@ class SimulatedCuda(KernelTarget):
         return code.run(buffers, lo, hi)
 
     def call_of(self, spec: KernelSpec) -> Simulated | None:
+        if isinstance(spec, BatchFusion):
+            return self._attention(spec)
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution) or is_left_to_library(spec):
             return None
         return self._simulated(lambda wide: emit_call(spec, wide=wide))
+
+    def _attention(self, spec: BatchFusion) -> Simulated | None:
+        if emit_attention(spec) is None:
+            return None
+
+        def emitted(wide: bool) -> Source:
+            made = emit_attention(spec, wide=wide)
+            assert made is not None
+            return made
+
+        return self._simulated(emitted)
 
     @lazy
     def _loaded(self) -> dict[str, Simulated]:
