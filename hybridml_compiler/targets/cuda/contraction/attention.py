@@ -15,8 +15,8 @@ import numpy as np
 
 from .... import config, dtypes
 from ....loops.index import affine_terms
-from ....loops.ir import Buffer, Expr, For, Kernel, KernelSpec, Reduce, Store, expressions, perfect_nest
-from ....record import record, replace
+from ....loops.ir import Buffer, Expr, For, Kernel, KernelSpec, Reduce, Role, Store, expressions, perfect_nest
+from ....record import record
 from ....schedule.fusion.batch_fusion import BatchFusion
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.gemm import Product
@@ -24,7 +24,7 @@ from ..emit.functions import DeviceFunctions
 from ..emit.kernel import ENTRY, KernelWriter
 from ..emit.scalars import C
 from ..emit.types import c_type, literal
-from .contraction import Contraction, Digit, contraction_of
+from .contraction import Digit, contraction_of
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
 from .multiply import multiplication
 from .operands import COPY, Operand, load_function, operand
@@ -54,9 +54,8 @@ def is_attention(specs: Sequence[KernelSpec]) -> bool:
     if not isinstance(rows, Kernel) or rows.checked or _rows_of(rows) is None:
         return False
     calls = [spec.call if isinstance(spec, Fused) else spec for spec in (first, last)]
-    if not all(isinstance(call, Product) and call.dtype is dtypes.float32 for call in calls):
-        return False
-    return calls[0].k <= _MOST and calls[1].n <= _MOST
+    products = [call for call in calls if isinstance(call, Product) and call.dtype is dtypes.float32]
+    return len(products) == 2 and products[0].k <= _MOST and products[1].n <= _MOST
 
 
 def _rows_of(kernel: Kernel) -> _Rows | None:
@@ -132,9 +131,7 @@ class _Writer:
         stored = [e for e in self.nest.expressions if e.op == "load" and self._number(e.attr) >= self.given]
         places = [(e.args[0], e) for e in stored] + [(self.rows.weight.index, self.rows.weight.value)]
         variables = (self.rows.most.vars[0], self.rows.key, self.rows.total.vars[0])
-        regular = all(
-            affine_terms(at) in [({self.rows.row: keys, var: 1}, 0) for var in variables] for at, _ in places
-        )
+        regular = all(affine_terms(at) in [({self.rows.row: keys, var: 1}, 0) for var in variables] for at, _ in places)
         one_each = all(stmt.index is self.rows.row for stmt in self.rows.stores)
         return alike and plain and regular and one_each and self._number(self.rows.weight.buffer) == self.weights
 
@@ -162,9 +159,7 @@ class _Writer:
         self.v = operand("v", two.b, v_stored, value(v_stored), columns, keys, tensor, wide)
         pad = 16 // value(w_stored).itemsize
         pitch = (keys if tensor else rows) + pad
-        self.w = Operand(
-            "w", two.a, w_stored, value(w_stored), bool(tensor), 1, rows, keys, pitch, by_depth=not tensor
-        )
+        self.w = Operand("w", two.a, w_stored, value(w_stored), bool(tensor), 1, rows, keys, pitch, by_depth=not tensor)
         self.to_scores = multiplication(float32, self.tile, self.q, self.k)
         self.to_result = multiplication(float32, self.result, self.w, self.v)
         shared = max(self.k.nbytes, self.v.nbytes)
@@ -321,7 +316,7 @@ class _Writer:
         def add(number: int, dtype: np.dtype, size: int, *, out: bool) -> None:
             if number < self.given:
                 before = found.get(number)
-                role = "inout" if out or (before is not None and before.role != "in") else "in"
+                role: Role = "inout" if out or (before is not None and before.role != "in") else "in"
                 _demand(before is None or before.dtype is dtype)
                 found[number] = Buffer(f"p{number}", dtype, max(size, 0 if before is None else int(before.size)), role)
 
