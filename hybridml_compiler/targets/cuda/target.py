@@ -116,7 +116,7 @@ class SimulatedCuda(KernelTarget):
 
     @lazy
     def _loaded(self) -> dict[str, Simulated]:
-        """Code by its text."""
+        """Loaded kernels by their text."""
         return {}
 
     def _simulated(self, emitted: Callable[[bool], Source], wide: bool = True) -> Simulated:
