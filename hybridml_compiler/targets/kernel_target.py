@@ -54,6 +54,14 @@ class KernelTarget(Target):
         in host memory; False where an index was out of range. Several threads may call it at once."""
         raise NotImplementedError
 
+    def call_of(self, spec: KernelSpec) -> Any:
+        """The code of a library call with the loop nests round it; None where the walk over the plan runs it."""
+        return None
+
+    def run_call(self, code: Any, memories: Sequence[np.ndarray], part: int, parts: int) -> None:
+        """Runs one of so many parts of what `call_of` has made on the bytes that begin with its operands."""
+        raise NotImplementedError
+
     def text(self, kernel: Kernel) -> str:
         """The code of a loop nest, for people."""
         return print_kernel(kernel)
@@ -90,22 +98,41 @@ class KernelCode:
 
     def __init__(self, target: KernelTarget) -> None:
         self.target = target
-        self._made: dict[int, tuple[Kernel, Any]] = {}
+        self._made: dict[int, tuple[KernelSpec, Any]] = {}
 
     def compiling(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def begin(self, spec: KernelSpec) -> None:
-        for kernel in spec.nests:
-            self.of(kernel)
+        self.codes(spec)
 
-    def of(self, kernel: Kernel) -> Any:
-        if id(kernel) not in self._made:
-            self._made[id(kernel)] = kernel, self.target.code_of(kernel)
-        return self._made[id(kernel)][1]
+    def codes(self, spec: KernelSpec) -> list[Any]:
+        """The code of each loop nest of a launch, or that of a library call with those round it."""
+        whole = None if isinstance(spec, Kernel) else self.of(spec)
+        if whole is not None:
+            return [whole]
+        found = []
+        for part in spec.specs:
+            call = None if isinstance(part, Kernel) else self.of(part)
+            found += [self.of(kernel) for kernel in part.nests] if call is None else [call]
+        return found
+
+    def of(self, spec: KernelSpec) -> Any:
+        """The code of a loop nest, or of a call that the target has code for; else None."""
+        if id(spec) not in self._made:
+            make = self.target.code_of if isinstance(spec, Kernel) else self.target.call_of
+            self._made[id(spec)] = spec, make(spec)  # type: ignore[arg-type]
+        return self._made[id(spec)][1]
 
     def run(self, kernel: Kernel, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         return self.target.run(self.of(kernel), buffers, lo, hi)
+
+    def run_call(self, spec: KernelSpec, memories: Sequence[np.ndarray], part: int, parts: int) -> bool:
+        """Runs a call where the target has code for it; whether it has."""
+        code = self.of(spec)
+        if code is not None:
+            self.target.run_call(code, memories, part, parts)
+        return code is not None
 
     def text(self, plan: Plan) -> str:
         texts = dict.fromkeys(self.target.text(kernel) for launch in plan.launches for kernel in launch.kernels)
@@ -132,4 +159,4 @@ class KernelExecutable(Executable):
             raise CompileError(f"{self.name}: takes {[*map(str, self.inputs)]} on {device.name}, got {list(arrays)}")
         results = [empty(device, aval.shape, aval.dtype) for aval in self.plan.outputs]
         given, made = ([array.memory.opened() for array in group] for group in (arrays, results))
-        return results if run_plan(self.plan, given, made, self.code.run) else None
+        return results if run_plan(self.plan, given, made, self.code.run, run_call=self.code.run_call) else None

@@ -28,6 +28,8 @@ from .numpy_transform import run_transform
 Bytes = np.ndarray  # uint8
 # Runs iterations lo to hi of a loop nest on its operands, flat arrays; False where an index was out of range
 RunKernel = Callable[[Kernel, Sequence[np.ndarray], int, int], bool]
+# Runs one of so many parts of a library call, with the loop nests round it; False where the target has no code for it
+RunCall = Callable[[KernelSpec, Sequence[Bytes], int, int], bool]
 
 
 def run_plan(
@@ -37,17 +39,19 @@ def run_plan(
     run_kernel: RunKernel,
     part: int = 0,
     parts: int = 1,
+    run_call: RunCall = lambda *_: False,
 ) -> bool:
     """Runs the launches on bytes of inputs and of fresh outputs; False where an index check or a call of NumPy failed.
 
-    Donated inputs are overwritten. With several `parts` one part of each launch is run.
+    Donated inputs are overwritten. With several `parts` one part of each launch is run. Products that the target's
+    `run_call` does not run are NumPy's.
     """
     arena = _new(plan.arena_bytes)
     constants = [data.reshape(-1).view(np.uint8) for data in plan.constants]
     memory = {"input": inputs, "output": results, "constant": constants, "arena": [arena]}
     if plan.checked:
         arena[:8] = 0
-    run = _Run(run_kernel)
+    run = _Run(run_kernel, run_call)
     return all(
         run.launch(launch.spec, [memory[p.base][p.number][p.offset :] for p in launch.operands], part, parts)
         for launch in plan.launches
@@ -57,8 +61,14 @@ def run_plan(
 class _Run:
     """Runs launches on memory that starts with their operands, one of so many parts; False where one failed."""
 
-    def __init__(self, run_kernel: RunKernel) -> None:
-        self.run_kernel = run_kernel
+    def __init__(self, run_kernel: RunKernel, run_call: RunCall) -> None:
+        self.run_kernel, self.run_call = run_kernel, run_call
+
+    def plan(
+        self, plan: Plan, inputs: Sequence[Bytes], results: Sequence[Bytes], part: int = 0, parts: int = 1
+    ) -> bool:
+        """Runs the plan of a step of a loop, or of a side of a choice."""
+        return run_plan(plan, inputs, results, self.run_kernel, part, parts, self.run_call)
 
     def launch(self, spec: KernelSpec, memories: Sequence[Bytes], part: int, parts: int) -> bool:
         match spec:
@@ -68,7 +78,7 @@ class _Run:
                 target[share] = source[share]
                 return True
             case BatchFusion():
-                return self.chain(spec, memories)
+                return self.run_call(spec, memories, 0, 1) or self.chain(spec, memories)
             case HorizontalFusion():
                 return self.region(spec, memories)
             case HostCall():
@@ -80,15 +90,17 @@ class _Run:
                 return self.loop(spec, memories)
             case Choice():
                 taken = spec.true if memories[0][0] else spec.false
-                return run_plan(taken, memories[1 : spec.given], memories[spec.given :], self.run_kernel)
+                return self.plan(taken, memories[1 : spec.given], memories[spec.given :])
         return self.call(spec, memories, part, parts)
 
     def nest(self, kernel: Kernel, memories: Sequence[Bytes], lo: int, hi: int) -> bool:
-        buffers = [_array(m, b.dtype, b.size) for m, b in zip(memories, kernel.operands, strict=False)]
+        buffers = [as_array(m, b.dtype, b.size) for m, b in zip(memories, kernel.operands, strict=False)]
         return self.run_kernel(kernel, buffers, lo, hi)
 
     def call(self, spec: KernelSpec, memories: Sequence[Bytes], part: int, parts: int) -> bool:
-        """A loop nest, or a matrix product with loop nests round it."""
+        """A loop nest, or a library call with loop nests round it."""
+        if not isinstance(spec, Kernel) and self.run_call(spec, memories, part, parts):
+            return True
         call = spec.call if isinstance(spec, Fused) else spec
         if isinstance(call, Product):
             if isinstance(spec, Fused) and spec.prologue is not None:
@@ -113,7 +125,7 @@ class _Run:
         results = dict(zip(loop.wanted, rest[first + len(loop.xs) :], strict=False))
         last = math.inf if loop.length is None else int(loop.length)
         if count is not None:
-            last = min(last, int(_array(count, np.dtype(np.int64), 1)[0]))
+            last = min(last, int(as_array(count, np.dtype(np.int64), 1)[0]))
         if count is not None or loop.condition is not None:  # results of steps that are not run are zero
             for k, size in enumerate(loop.ys):
                 if c + k in results:
@@ -122,7 +134,7 @@ class _Run:
         while step < last:
             if loop.condition is not None:
                 holds = np.zeros(1, np.uint8)
-                if not run_plan(loop.condition, [*consts, *carries], [holds], self.run_kernel):
+                if not self.plan(loop.condition, [*consts, *carries], [holds]):
                     return False
                 if not holds[0]:
                     break
@@ -135,7 +147,7 @@ class _Run:
             carries = [_new(n) if y is None else ys[y] for y, n in zip(loop.kept, loop.carries, strict=True)]
             made = [*(t for t, y in zip(carries, loop.kept, strict=True) if y is None), *ys]
             slots = range(loop.slots)
-            if not all(run_plan(loop.body, given, made, self.run_kernel, slot, loop.slots) for slot in slots):
+            if not all(self.plan(loop.body, given, made, slot, loop.slots) for slot in slots):
                 return False
             step += 1
         for k, size in enumerate(loop.carries):
@@ -175,7 +187,7 @@ class _Run:
 def _host_call(spec: HostCall, memories: Sequence[Bytes]) -> bool:
     graph = parse_graph(spec.text)
     avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
-    arrays = [_array(m, a.dtype, a.size).reshape(a.shape) for m, a in zip(memories, avals, strict=False)]
+    arrays = [as_array(m, a.dtype, a.size).reshape(a.shape) for m, a in zip(memories, avals, strict=False)]
     try:
         results = interpret(graph, arrays[: spec.operands])
     except HybridmlError:  # whoever runs the program explains it, as a failed check
@@ -196,7 +208,7 @@ def _product(call: Product, memories: Sequence[Bytes], part: int, parts: int) ->
         out = _new(math.prod(shape) * call.dtype.itemsize)
     share = slice(call.matrices * part // parts, call.matrices * (part + 1) // parts)
     with np.errstate(all="ignore"):  # other elements of a chain hold anything
-        _array(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
+        as_array(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
     return [out, *others]
 
 
@@ -211,7 +223,7 @@ def _matrices(memory: Bytes, product: Product, stored: np.dtype, matrix: Matrix,
     return found
 
 
-def _array(memory: Bytes, dtype: np.dtype, size: int) -> np.ndarray:
+def as_array(memory: Bytes, dtype: np.dtype, size: int) -> np.ndarray:
     whole = memory[: size * dtype.itemsize]
     return whole.view(dtype) if whole.size else np.zeros(size, dtype)  # a buffer has one element, if the array has none
 

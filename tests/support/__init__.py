@@ -8,6 +8,7 @@ cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added
 convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
 cuda.py                generated CUDA kernels: what tests compile, run and break
+cuda_calls.py          products and convolutions of generated CUDA kernels, and their exact results
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 examples.py            how many examples hypothesis draws
 markup.py              a check that markup is well formed

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.loops.ir import Kernel
+from hybridml_compiler.loops.ir import Kernel, KernelSpec
 from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
@@ -24,19 +24,24 @@ needs_nvrtc = pytest.mark.skipif(
 
 @contextmanager
 def compiled() -> Iterator[list[Any]]:
-    """The code of all loop nests that are compiled inside, or found compiled before."""
+    """The code of all loop nests and calls that are compiled inside, or found compiled before."""
     made: list[Any] = []
 
     def code_of(self: SimulatedCuda, kernel: Kernel) -> Any:
-        made.append(original(self, kernel))
+        made.append(nests(self, kernel))
         return made[-1]
 
-    original = SimulatedCuda.code_of
-    SimulatedCuda.code_of = code_of  # type: ignore[assignment, method-assign]
+    def call_of(self: SimulatedCuda, spec: KernelSpec) -> Any:
+        found = calls(self, spec)
+        made.extend([found] * (found is not None))
+        return found
+
+    nests, calls = SimulatedCuda.code_of, SimulatedCuda.call_of
+    SimulatedCuda.code_of, SimulatedCuda.call_of = code_of, call_of  # type: ignore[assignment, method-assign]
     try:
         yield made
     finally:
-        SimulatedCuda.code_of = original  # type: ignore[method-assign]
+        SimulatedCuda.code_of, SimulatedCuda.call_of = nests, calls  # type: ignore[method-assign]
 
 
 def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:

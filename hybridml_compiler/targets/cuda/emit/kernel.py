@@ -7,14 +7,17 @@ is computed in the outermost loop that knows its variables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from .... import dtypes
+<<<<<<< HEAD
 from ....loops.builder import identity, scan_start
 from ....loops.complex_parts import BY_PARTS
+=======
+from ....loops.builder import LoopBuilder, identity, scan_start
+>>>>>>> cudaproducts
 from ....loops.ir import (
     INFIX,
     Buffer,
@@ -32,7 +35,7 @@ from ....loops.ir import (
     steps,
 )
 from ....loops.scalar import COMBINE
-from ....loops.text import named_values
+from ....loops.text import Block, Blocks
 from ....record import record
 from ....walk import postorder
 from .functions import WARP, DeviceFunctions
@@ -43,6 +46,7 @@ ENTRY = "kernel"
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
+_VECTOR = 16  # bytes
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -56,6 +60,7 @@ class Source:
     checked: bool
     block: int  # threads
     per_block: int  # iterations of the range that a block takes at once
+    alignment: int = 1  # bytes that all operands begin at a multiple of, if it is more than an element
 
     def grid(self, iterations: int, most: int) -> int:
         """The number of blocks for so many iterations; they take turns where there are more than `most`."""
@@ -75,41 +80,24 @@ def unsupported(kernel: Kernel) -> str:
     return ""
 
 
-def emit(kernel: Kernel) -> Source:
-    """The kernel's source."""
-    return _KernelWriter(kernel).source()
+def emit(kernel: Kernel, *, wide: bool = True) -> Source:
+    """The kernel's source; unless it is `wide`, every access is of one element, wherever operands begin."""
+    return KernelWriter(kernel, wide=wide).source()
 
 
 def _shares_rows(kernel: Kernel) -> bool:
     return any(isinstance(stmt, For | Reduce) and stmt.kind == "thread" for stmt in statements(kernel.body))
 
 
-@record(frozen=False, eq=False)
-class _Block:
-    """Lines between two braces, and the names that are defined by them."""
+class KernelWriter(Blocks[C]):
+    """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
 
-    indent: str
-    lines: list[str] = field(default_factory=list)
-    names: list[Expr] = field(default_factory=list)
-
-    def add(self, line: str) -> None:
-        self.lines.append(self.indent + line)
-
-    def nest(self, inner: _Block) -> None:
-        self.lines.extend(inner.lines)
-        self.add("}")
-
-
-class _KernelWriter:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.functions = DeviceFunctions()
+    def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
+        super().__init__(kernel)
+        self.wide, self.alignment = wide, 1
+        self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
-        self.named, self.changing = named_values(kernel), changing(kernel.body)
-        self.names: dict[Expr, C] = {}
-        self.counts: dict[str, int] = {}
-        self.level: dict[Expr, int] = {}  # variables and results in scope -> depth of their block
-        self.blocks: list[_Block] = []
+        self.changing = changing(kernel.body)
         self.rows = _shares_rows(kernel)
         self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
         stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
@@ -131,7 +119,24 @@ class _KernelWriter:
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
         entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
         text = "\n".join([entry, *block.lines, "}\n"])
-        return Source(f"{self.functions.text()}{text}", kernel.checked, threads, 1 if self.rows else threads)
+        per_block = 1 if self.rows else threads
+        return Source(f"{self.functions.text()}{text}", kernel.checked, threads, per_block, self.alignment)
+
+    def inside(self, names: Mapping[Expr, C], body: Sequence[Stmt]) -> list[str]:
+        """The lines of a body where these variables and values have names already."""
+        block = self.open([expr for expr in names if expr.op == "var"])
+        self.names.update(names)
+        self.body(body)
+        self.close(block)
+        return block.lines
+
+    def value(self, names: Mapping[Expr, C], value: Expr) -> tuple[list[str], C]:
+        """(the lines that a value needs where these are named, the value)."""
+        block = self.open([expr for expr in names if expr.op == "var"])
+        self.names.update(names)
+        found = self.expression(value)
+        self.close(block)
+        return block.lines, found
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
@@ -146,26 +151,8 @@ class _KernelWriter:
             threads *= 2
         return threads
 
-    # ---- blocks and names
-
     def new(self, kind: str, dtype: np.dtype) -> C:
-        number = self.counts.get(kind, 0)
-        self.counts[kind] = number + 1
-        return C(f"{kind}{number}", dtype)
-
-    def open(self, variables: Sequence[Expr]) -> _Block:
-        block = _Block(_INDENT * (len(self.blocks) + 1))
-        self.blocks.append(block)
-        for var in variables:
-            self.level[var] = len(self.blocks) - 1
-        block.names.extend(variables)
-        return block
-
-    def close(self, block: _Block) -> None:
-        for expr in block.names:
-            self.level.pop(expr, None)
-            self.names.pop(expr, None)
-        self.blocks.pop()
+        return C(self.number(kind), dtype)
 
     # ---- statements
 
@@ -180,6 +167,8 @@ class _KernelWriter:
                         self.position(stmt)
                 case Reduce():
                     self.reduce([stmt for stmt in step if isinstance(stmt, Reduce)])
+                case For(_, _, "vector") if self.wide:
+                    self.vector(step[0])
                 case For():
                     self.loop(step[0])
                 case Scan():
@@ -227,10 +216,40 @@ class _KernelWriter:
         self.body(stmt.body)
         self.close(inner)
         self.uniform = outer
+        if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
+            block.add("#pragma unroll 1")  # what is left over of several turns would store element by element
         block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
         block.nest(inner)
         if stmt.kind == "thread":
             self.barrier((stmt,))
+
+    def vector(self, stmt: For) -> None:
+        """A loop over stores of neighbours: all elements are loaded at once before it, and stored at once after it."""
+        name, lanes, s = self.new("i", dtypes.int64), int(extent(stmt.var)), LoopBuilder()
+        first, block = {stmt.var: s.const(0, dtypes.int64)}, self.blocks[-1]
+        self.names[stmt.var], self.alignment = name, _VECTOR
+        stores = [x for x in stmt.body if isinstance(x, Store)]
+        assert len(stores) == len(stmt.body)
+        after = []
+        for load in expressions(stmt.body):
+            if load.op == "load" and stmt.var in load.depends:
+                kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
+                at = self.index(s.substitute(load.args[0], first))
+                block.add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
+                self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
+        inner = self.open((stmt.var,))
+        for store in stores:
+            kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
+            inner.add(f"{value}.lane[{name}] = {self.expression(store.value)};")
+            at = self.index(s.substitute(store.index, first))
+            block.add(f"{kind} {value};")
+            after.append(f"*({kind}*)&{store.buffer.name}[{at}] = {value};")
+        self.close(inner)
+        block.add("#pragma unroll")
+        block.add(f"for (int {name} = 0; {name} < {lanes}; ++{name}) {{")
+        block.nest(inner)
+        for line in after:
+            block.add(line)
 
     def barrier(self, body: Sequence[Stmt]) -> None:
         """Waits for the other threads of the block, where they may read what these statements store, or store over what
@@ -242,7 +261,7 @@ class _KernelWriter:
         if touched & self.exchanged and not waited:
             self.blocks[-1].add(_BARRIER)
 
-    def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], _Block]:
+    def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], Block]:
         """The heads of loops over the variables, the last one of this kind, and the block inside of them."""
         heads = []
         for k, var in enumerate(variables):
@@ -255,7 +274,7 @@ class _KernelWriter:
         inner.indent = outer.indent + _INDENT * len(variables)
         return heads, inner
 
-    def enclose(self, heads: Sequence[str], inner: _Block) -> None:
+    def enclose(self, heads: Sequence[str], inner: Block) -> None:
         block = self.blocks[-1]
         for k, head in enumerate(heads):
             block.add(_INDENT * k + head)
@@ -284,11 +303,6 @@ class _KernelWriter:
     def combined(self, op: str, a: C, b: C) -> C:
         made: C = BY_PARTS[op](self.s, a, b) if a.dtype.kind == "c" else getattr(self.s, COMBINE[op])(a, b)
         return made
-
-    def define(self, result: Expr, name: C) -> None:
-        self.names[result] = name
-        self.level[result] = len(self.blocks) - 1
-        self.blocks[-1].names.append(result)
 
     def position(self, stmt: Reduce) -> None:
         """The row-major position of the first extreme; nan counts as the extreme."""
