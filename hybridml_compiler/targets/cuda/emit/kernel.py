@@ -12,12 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .... import dtypes
-<<<<<<< HEAD
-from ....loops.builder import identity, scan_start
-from ....loops.complex_parts import BY_PARTS
-=======
 from ....loops.builder import LoopBuilder, identity, scan_start
->>>>>>> cudaproducts
+from ....loops.complex_parts import BY_PARTS
 from ....loops.ir import (
     INFIX,
     Buffer,
