@@ -25,6 +25,7 @@ from ..schedule.text import describe_plan
 from .base import Executable, Interface, Program, Stage, Target
 from .device import DeviceArray, empty
 from .host_device import HostDevice
+from .host_machine import HostMachine
 from .run_plan import run_plan
 
 _MOST = 1024  # kernels whose code is kept from one program to the next
@@ -131,5 +132,9 @@ class KernelExecutable(Executable):
         if not fits or any(array.device is not device for array in arrays):
             raise CompileError(f"{self.name}: takes {[*map(str, self.inputs)]} on {device.name}, got {list(arrays)}")
         results = [empty(device, aval.shape, aval.dtype) for aval in self.plan.outputs]
+        return results if self.launch(arrays, results) else None
+
+    def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
+        """Runs the plan on arrays that fit; False where an index check or a call of NumPy failed."""
         given, made = ([array.memory.opened() for array in group] for group in (arrays, results))
-        return results if run_plan(self.plan, given, made, self.code.run) else None
+        return run_plan(self.plan, given, made, HostMachine(self.code.run))
