@@ -94,6 +94,10 @@ class Executable:
         count = len(fresh) + len(self.donate)
         return [fresh[k] if k in fresh else arrays[self.donate[k]] for k in range(count)]
 
+    def replayed(self) -> Executable:
+        """The program for many calls: a device may record its launches, and replay them."""
+        return self
+
     @property
     def ir(self) -> str:
         """Text of the graph that was compiled, after the passes."""

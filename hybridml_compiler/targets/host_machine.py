@@ -52,7 +52,13 @@ class HostMachine:
         with np.errstate(all="ignore"):  # other elements of a chain hold anything
             typed(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
 
-    def on_host(self, compute: Callable[[Sequence[Bytes]], bool], memories: Sequence[Bytes], given: int) -> bool:
+    def on_host(
+        self,
+        compute: Callable[[Sequence[Bytes]], bool],
+        memories: Sequence[Bytes],
+        sizes: Sequence[int],
+        written: Sequence[bool],
+    ) -> bool:
         return compute(memories)
 
 

@@ -127,7 +127,7 @@ class KernelExecutable(Executable):
         self.plan, self.code = program.plan, program.code
 
     def run(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray] | None:
-        device = self.code.target.device
+        device: Any = self.code.target.device
         fits = [(array.shape, array.dtype) for array in arrays] == [(aval.shape, aval.dtype) for aval in self.inputs]
         if not fits or any(array.device is not device for array in arrays):
             raise CompileError(f"{self.name}: takes {[*map(str, self.inputs)]} on {device.name}, got {list(arrays)}")

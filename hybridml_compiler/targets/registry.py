@@ -12,7 +12,7 @@ from .device import Device
 
 _DEVICES: dict[str, Callable[[], Device]] = {
     "reference": lambda: import_module(f"{__package__}.reference.target").DEVICE,
-    "cuda:sim": lambda: import_module(f"{__package__}.cuda.target").DEVICE,
+    "cuda:sim": lambda: import_module(f"{__package__}.cuda.target").TARGET.device,
 }
 
 

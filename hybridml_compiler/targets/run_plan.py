@@ -54,8 +54,14 @@ class Machine(Protocol):
     def product(self, call: Product, memories: Sequence[Memory], part: int, parts: int) -> None:
         """Computes a part of the matrices of a product: left and right operand, result."""
 
-    def on_host(self, compute: Callable[[Sequence[np.ndarray]], bool], memories: Sequence[Memory], given: int) -> bool:
-        """Calls a function with the bytes of memories, of which it reads the first `given` and writes the others."""
+    def on_host(
+        self,
+        compute: Callable[[Sequence[np.ndarray]], bool],
+        memories: Sequence[Memory],
+        sizes: Sequence[int],
+        written: Sequence[bool],
+    ) -> bool:
+        """Calls a function of the host with so many bytes of each memory, some of which it writes to."""
 
 
 def run_plan(
@@ -106,15 +112,34 @@ class _Run:
             case HorizontalFusion():
                 return self.region(spec, memories)
             case HostCall():
-                return self.machine.on_host(lambda data: _host_call(spec, data), memories, spec.operands)
+                return self.host_call(spec, memories)
             case Transform():
-                return self.machine.on_host(lambda data: _transform(spec, data), memories, 1)
+                sizes = [memory.nbytes for memory in memories]
+                return self.machine.on_host(lambda data: _transform(spec, data), memories, sizes, [False, True])
             case Loop():
                 return self.loop(spec, memories)
             case Choice():
                 taken = spec.true if self.machine.read(memories[0], 1)[0] else spec.false
                 return run_plan(taken, memories[1 : spec.given], memories[spec.given :], self.machine)
         return self.call(spec, memories, part, parts)
+
+    def host_call(self, spec: HostCall, memories: Sequence[Memory]) -> bool:
+        """An operation that NumPy computes."""
+        graph = parse_graph(spec.text)
+        avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
+
+        def compute(data: Sequence[np.ndarray]) -> bool:
+            arrays = [typed(m, a.dtype, a.size).reshape(a.shape) for m, a in zip(data, avals, strict=False)]
+            try:
+                results = interpret(graph, arrays[: spec.operands])
+            except HybridmlError:  # whoever runs the program explains it, as a failed check
+                return False
+            for out, found in zip(arrays[spec.operands :], results, strict=True):
+                out[...] = found
+            return True
+
+        sizes = [int(a.nbytes) for a in avals]
+        return self.machine.on_host(compute, memories[: len(avals)], sizes, spec.written(len(avals)))
 
     def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:
         """A loop nest, or a matrix product with loop nests round it."""
@@ -183,7 +208,9 @@ class _Run:
         machine, (*given, slots) = self.machine, memories
         for element in range(chain.batch):
             slot = slots[(element * chain.slots // chain.batch) * chain.slot_bytes :][: chain.slot_bytes]
-            parts = [(slot[scratch.offset : scratch.offset + n], n) for scratch in chain.scratch for n in [scratch.nbytes]]
+            parts = [
+                (slot[scratch.offset : scratch.offset + n], n) for scratch in chain.scratch for n in [scratch.nbytes]
+            ]
             for stage in chain.stages:
                 arrays = [machine.new(n * chain.batch) for _, n in parts]
                 own = [array[element * n : (element + 1) * n] for array, (_, n) in zip(arrays, parts, strict=True)]
@@ -206,19 +233,6 @@ class _Run:
             for kernel, stage, cuts in zip(region.kernels, region.stages, region.cuts, strict=True)
             if cuts[slot] < cuts[slot + 1]
         )
-
-
-def _host_call(spec: HostCall, memories: Sequence[np.ndarray]) -> bool:
-    graph = parse_graph(spec.text)
-    avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
-    arrays = [typed(m, a.dtype, a.size).reshape(a.shape) for m, a in zip(memories, avals, strict=False)]
-    try:
-        results = interpret(graph, arrays[: spec.operands])
-    except HybridmlError:  # whoever runs the program explains it, as a failed check
-        return False
-    for out, found in zip(arrays[spec.operands :], results, strict=True):
-        out[...] = found
-    return True
 
 
 def _transform(spec: Transform, memories: Sequence[np.ndarray]) -> bool:

@@ -21,7 +21,8 @@ class PlacedExecutable(Executable):
     """`exe(arrays)`: each array where its node is, and each result."""
 
     def __init__(self, executable: Executable, device: Device, graph: ir.Graph) -> None:
-        self.executable, self.device, self.stats, self.stages = executable, device, executable.stats, executable.stages
+        self.executable, self.device, self.stats = executable.replayed(), device, executable.stats
+        self.stages = executable.stages
         self._here = [node.aval.device == CPU for node in graph.outputs]
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:

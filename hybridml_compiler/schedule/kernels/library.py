@@ -61,6 +61,7 @@ class Capabilities:
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
+    chains: bool = True  # do arrays that fill its cache go from launch to launch in parts (see fusion/batch_fusion.py)?
 
     @lazy
     def kept(self) -> Kept:

@@ -1,4 +1,4 @@
-"""The CUDA target (see targets/base.py) on its simulated device: NVRTC's PTX, run by an interpreter on NumPy arrays.
+"""The CUDA target (see targets/base.py): loop nests become functions of a driver, NVRTC's PTX on the simulated device.
 
 Elementwise results have the bits of the CPU's: no contraction, no flushing, and the same polynomials. Reductions have a
 tree of their own, fixed by the shape.
@@ -6,77 +6,74 @@ tree of their own, fixed by the shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...aval import Aval
 from ...loops.ir import Kernel
+from ...once import lazy
 from ...record import record
-from ...schedule.kernels.gemm import Product
-from ...schedule.kernels.library import Call, Capabilities
+from ...schedule.kernels.library import Capabilities
 from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
-from ..base import Stage
-from ..kernel_target import KernelCode, KernelTarget
-from . import nvrtc
-from .emit.kernel import ENTRY, Source, emit, unsupported
+from ..base import Interface, Stage
+from ..kernel_target import KernelCode, KernelProgram, KernelTarget
+from .device import CudaDevice
+from .driver import Driver
+from .emit.kernel import Source, emit, unsupported
+from .executable import CudaExecutable
 from .fallback import Interpreted
+from .machine import multiplies
 from .schedule import schedule
-from .sim.simulator import Simulator
-
-_MOST_BLOCKS = 1024  # of a launch: the simulator's threads take turns
+from .simulated_driver import SimulatedDriver
 
 
 @record(eq=False)
-class Simulated:
-    """A kernel's source, and the simulator of its PTX."""
+class CudaKernel:
+    """A kernel's source, and its function as the driver has loaded it."""
 
     source: Source
-    simulator: Simulator
+    function: Any
 
     @property
     def text(self) -> str:
         return self.source.text
 
-    def run(self, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
-        if lo >= hi:
-            return True
-        status = [np.zeros(1, np.int64)] * self.source.checked
-        grid = self.source.grid(hi - lo, _MOST_BLOCKS)
-        self.simulator.launch(ENTRY, grid, self.source.block, [*buffers, *status, lo, hi])
-        return not any(status)
 
+class CudaTarget(KernelTarget):
+    """The target of a GPU, by the function that gives its driver."""
 
-def has_library(call: Call) -> bool:
-    """Whether the walk over a plan computes the call by NumPy."""
-    return isinstance(call, Product)
+    def __init__(self, name: str, driver: Callable[[], Driver]) -> None:
+        self.name, self._driver = name, driver
 
+    @lazy
+    def device(self) -> CudaDevice:  # type: ignore[override]
+        return CudaDevice(self._driver(), self)
 
-class SimulatedCuda(KernelTarget):
-    """The target of the device `cuda:sim`."""
+    @lazy
+    def capabilities(self) -> Capabilities:
+        has_gemm = self.device.driver.has_gemm
+        return Capabilities(
+            has_library=lambda call: has_gemm and multiplies(call),
+            takes_epilogue=lambda _: True,
+            schedule=schedule,
+            schedule_matrix=schedule,
+            runs_control=True,
+            chains=False,
+        )
 
-    name = "cuda:sim"
-    capabilities = Capabilities(
-        has_library=has_library,
-        takes_epilogue=lambda _: True,
-        schedule=schedule,
-        schedule_matrix=schedule,
-        runs_control=True,
-    )
-
-    def compile(self, kernel: Kernel) -> Simulated | Interpreted:
+    def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
         reason = unsupported(kernel)
         if reason:
             return Interpreted(kernel, reason)
         source = emit(kernel)
-        return Simulated(source, Simulator(nvrtc.compile(source.text, "ptx").code.decode()))
-
-    def run(self, code: Simulated | Interpreted, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
-        return code.run(buffers, lo, hi)
+        return CudaKernel(source, self.device.driver.load(source.text))
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
+
+    def executable(self, program: KernelProgram, interface: Interface) -> CudaExecutable:
+        return CudaExecutable(program, interface, self.device)
 
 
 class CudaCode(KernelCode):
@@ -92,5 +89,4 @@ class CudaCode(KernelCode):
         return "\n".join([describe_plan(plan), *kernels])
 
 
-TARGET = SimulatedCuda()
-DEVICE = TARGET.device
+TARGET = CudaTarget("cuda:sim", SimulatedDriver)

@@ -1,0 +1,157 @@
+"""Programs of a GPU: their launches one by one, or recorded once and replayed as a graph.
+
+A launch costs the host some microseconds, more than many kernels take. So the launches of a program that is called
+often are captured as a graph, which is launched as one. Addresses are part of what is captured: a graph is that of a
+call whose arrays are where they were. The pool gives an array the memory of one like it, so that the calls of a loop
+come by a few sets of addresses again and again. Where they do not, a program gets memory of its own for its arrays, and
+copies them there.
+
+What the host has a part in (calls of NumPy, loops that look at a value) stands between the graphs of the launches
+before and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from ...locks import rlock
+from ...loops.ir import KernelSpec
+from ...schedule.control import Choice, Loop
+from ...schedule.host_call import HostCall
+from ...schedule.kernels.transform import Transform
+from ...schedule.launch import Launch
+from ..base import Interface
+from ..device import DeviceArray
+from ..kernel_target import KernelExecutable, KernelProgram
+from ..run_plan import Walk
+from .device import CudaDevice
+from .driver import Pointer, Stream
+from .fallback import Interpreted
+from .machine import DeviceMachine, RecordingMachine
+
+_MOST_GRAPHS = 8  # sets of addresses of a program
+_MOST_MISSES = 32  # calls at new addresses until a program gets memory of its own
+
+Step = Callable[[], bool]
+
+
+class CudaExecutable(KernelExecutable):
+    """Takes and returns arrays of a GPU."""
+
+    def __init__(self, program: KernelProgram, interface: Interface, device: CudaDevice) -> None:
+        super().__init__(program, interface)
+        self.device = device
+        self.replay: Replay | None = None
+
+    def replayed(self) -> CudaExecutable:
+        self.replay = Replay(self)
+        return self
+
+    def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
+        device = self.device
+        stream = device.stream
+        device.join([array.memory for array in arrays], stream)
+        given, made = ([array.memory.pointer for array in group] for group in (arrays, results))
+        if self.replay is not None:
+            return self.replay.launch(given, made, stream)
+        machine = DeviceMachine(self.code, device, stream)
+        machine.begin(self.plan.checked)
+        return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
+
+    def on_host(self, spec: KernelSpec) -> bool:
+        """Whether the host takes a part in a launch, which no graph can hold."""
+        if isinstance(spec, Loop) and (spec.counted or spec.condition is not None):
+            return True
+        if isinstance(spec, Loop):
+            return any(self.on_host(launch.spec) for launch in spec.body.launches)
+        if isinstance(spec, HostCall | Transform | Choice):
+            return True
+        return any(isinstance(self.code.of(nest), Interpreted) for nest in spec.nests)
+
+
+class Replay:
+    """The recordings of a program, each for the addresses of its arrays. One call at a time: they share memory."""
+
+    def __init__(self, executable: CudaExecutable) -> None:
+        self.executable, self.device, self.plan = executable, executable.device, executable.plan
+        self._lock = rlock()
+        self._machines: dict[Stream, RecordingMachine] = {}
+        self._recordings: dict[tuple[object, ...], list[Step]] = {}
+        self._own: tuple[list[Pointer], list[Pointer]] | None = None
+        self.calls = self.misses = 0
+
+    def launch(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
+        with self._lock:
+            self.calls += 1
+            if self.calls == 1 or len(self.plan.launches) < 2:  # what is loaded late must be there before a capture
+                machine = DeviceMachine(self.executable.code, self.device, stream)
+                machine.begin(self.plan.checked)
+                return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
+            if self.misses > _MOST_MISSES:
+                return self._moved(given, made, stream)
+            return self._run(given, made, stream)
+
+    def _run(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
+        """Replays what was recorded for these addresses, or records it now."""
+        address = self.device.driver.address
+        key = (stream, *((address(p.block.raw), p.offset) for p in (*given, *made)))
+        machine = self._machines.get(stream)
+        if machine is None:
+            machine = self._machines[stream] = RecordingMachine(self.executable.code, self.device, stream)
+        machine.restart()
+        machine.begin(self.plan.checked)
+        steps = self._recordings.pop(key, None)
+        if steps is None:
+            self.misses += 1
+            while len(self._recordings) >= _MOST_GRAPHS:
+                self._recordings.pop(next(iter(self._recordings)))
+            steps = self._recorded(Walk(self.plan, given, made, machine), machine)
+        self._recordings[key] = steps  # the last to go
+        return all(step() for step in steps) and not machine.failed
+
+    def _moved(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
+        """Runs on memory that is the program's own."""
+        if self._own is None:
+            take = self.device.pool.take
+            given_, made_ = ([take(p.nbytes, stream).pointer for p in group] for group in (given, made))
+            self._own = given_, made_
+        inputs, outputs = self._own
+        copy = self.device.driver.copy
+        for own, pointer in zip(inputs, given, strict=True):
+            copy(own, pointer, pointer.nbytes, stream)
+        done = self._run(inputs, outputs, stream)
+        for own, pointer in zip(outputs, made, strict=True):
+            copy(pointer, own, pointer.nbytes, stream)
+        return done
+
+    def _recorded(self, walk: Walk, machine: RecordingMachine) -> list[Step]:
+        """The launches as graphs, and what stands between them as it is."""
+        steps: list[Step] = []
+        for on_host, launches in groupby(self.plan.launches, lambda launch: self.executable.on_host(launch.spec)):
+            group = list(launches)
+            steps.append(_live(walk, group) if on_host else self._captured(walk, group, machine))
+        return steps
+
+    def _captured(self, walk: Walk, launches: Sequence[Launch], machine: RecordingMachine) -> Step:
+        driver, stream = self.device.driver, machine.stream
+        # On a stream of its own, as other threads may ask that of the call for something in the meantime.
+        machine.stream = driver.stream()
+        try:
+            driver.begin_capture(machine.stream)
+            try:
+                walk.run(launches)
+            finally:
+                graph = driver.end_capture(machine.stream)
+        finally:
+            machine.stream = stream
+
+        def replay() -> bool:
+            driver.replay(graph, stream)
+            return True
+
+        return replay
+
+
+def _live(walk: Walk, launches: Sequence[Launch]) -> Step:
+    return lambda: walk.run(launches)

@@ -1,0 +1,171 @@
+"""Memory of a device: blocks that are kept when they are freed, for the next that asks for as much.
+
+To allocate memory of a GPU takes a hundred times as long as a launch, and to free it waits for all that runs. So freed
+blocks stay in the pool, by stream and size: on its own stream a block may be handed out while work on it is still
+queued, as what comes next is behind that. Sizes are rounded up to an eighth of a power of two, so that sizes that
+differ a little share their blocks; 12 % are lost at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...errors import OutOfMemoryError, describe_line, user_frame
+from ...locks import rlock
+from .driver import Driver, Pointer, Raw, Stream
+
+_LEAST = 512  # bytes; CUDA aligns to half of that
+_ELEMENT = 16  # bytes of the largest: a buffer has one element, if the array has none
+_LINES = 8  # of a summary
+
+Place = tuple[str, int]  # file and line of the user
+
+
+class Block:
+    """Memory of a device. It goes back to the pool when nobody refers to it."""
+
+    __slots__ = ("__weakref__", "nbytes", "place", "pool", "raw", "stream", "users")
+
+    def __init__(self, pool: Pool, raw: Raw, nbytes: int, stream: Stream, place: Place | None) -> None:
+        self.pool, self.raw, self.nbytes, self.stream, self.place = pool, raw, nbytes, stream, place
+        self.users: set[Stream] = set()  # other streams that have used it
+
+    @property
+    def pointer(self) -> Pointer:
+        return Pointer(self, 0, self.nbytes)
+
+    def __del__(self) -> None:
+        if self.raw is not None:
+            self.pool.give(self)
+
+
+class Adopted:
+    """Memory of another library, which its array keeps."""
+
+    __slots__ = ("__weakref__", "nbytes", "owner", "raw", "stream", "users")
+
+    def __init__(self, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
+        self.raw, self.nbytes, self.owner, self.stream = raw, nbytes, owner, stream
+        self.users: set[Stream] = set()
+
+    @property
+    def pointer(self) -> Pointer:
+        return Pointer(self, 0, self.nbytes)  # type: ignore[arg-type]
+
+
+def rounded(nbytes: int) -> int:
+    """The size of the block for so many bytes.
+
+    >>> [rounded(n) for n in (0, 1, 512, 513, 1000, 1 << 20, (1 << 20) + 1)]
+    [512, 512, 512, 576, 1024, 1048576, 1179648]
+    """
+    step = max(1 << max(nbytes - 1, 1).bit_length() - 4, 64)
+    return max(-(-nbytes // step) * step, _LEAST)
+
+
+class Pool:
+    """The blocks of a device, and how many bytes of them are in use. Counters have PyTorch's names."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.limit = driver, driver.properties.memory
+        self.counts: Counter[str] = Counter()
+        self.peaks: Counter[str] = Counter()
+        self._kept: dict[tuple[int, int], list[Raw]] = {}  # by stream and size
+        self._live: Counter[Place | None] = Counter()  # bytes in use, by the user's line
+        self._lock = rlock()
+
+    def take(self, nbytes: int, stream: Stream) -> Block:
+        """A block for work on a stream. OutOfMemoryError, with a summary, where there is none left."""
+        nbytes = max(nbytes, _ELEMENT)
+        size = rounded(nbytes)
+        frame = user_frame()
+        place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+        with self._lock:
+            kept = self._kept.get((id(stream), size))
+            raw = kept.pop() if kept else self._allocate(size, nbytes)
+            self._count("allocated_bytes", size)
+            self._count("allocations", 1)
+            self._live[place] += size
+        self.driver.scribble(raw)
+        return Block(self, raw, nbytes, stream, place)
+
+    def give(self, block: Block) -> None:
+        """Takes a block back that nobody refers to."""
+        size = rounded(block.nbytes)
+        self.driver.scribble(block.raw)
+        for other in block.users:  # what they were asked for comes first
+            event = self.driver.event(False)
+            self.driver.record(event, other)
+            self.driver.wait(block.stream, event)
+        with self._lock:
+            self._kept.setdefault((id(block.stream), size), []).append(block.raw)
+            self.counts["allocated_bytes"] -= size
+            self.counts["allocations"] -= 1
+            self._live[block.place] -= size
+            if not self._live[block.place]:
+                del self._live[block.place]
+
+    def empty_cache(self) -> None:
+        """Gives all that is kept and not in use back to the driver."""
+        with self._lock:
+            for (_, size), kept in self._kept.items():
+                for raw in kept:
+                    self.driver.free(raw)
+                    self.counts["reserved_bytes"] -= size
+            self._kept.clear()
+
+    def reset_peaks(self) -> None:
+        with self._lock:
+            self.peaks = self.counts.copy()
+
+    def _allocate(self, size: int, wanted: int) -> Raw:
+        try:
+            raw = self._from_driver(size)
+        except MemoryError:
+            self.counts["num_alloc_retries"] += 1
+            self.empty_cache()
+            try:
+                raw = self._from_driver(size)
+            except MemoryError:
+                self.counts["num_ooms"] += 1
+                message = f"{self.driver.name}: no memory for {amount(wanted)} more\n{self.summary()}"
+                raise OutOfMemoryError(message) from None
+        self._count("reserved_bytes", size)
+        return raw
+
+    def _from_driver(self, size: int) -> Raw:
+        if self.counts["reserved_bytes"] + size > self.limit:
+            raise MemoryError
+        return self.driver.alloc(size)
+
+    def _count(self, name: str, more: int) -> None:
+        self.counts[name] += more
+        self.peaks[name] = max(self.peaks[name], self.counts[name])
+
+    def summary(self) -> str:
+        """What there is, and the lines whose arrays are the most of it."""
+        return "\n".join(self._summary())
+
+    def _summary(self) -> Iterator[str]:
+        with self._lock:
+            live, counts, peaks = self._live.most_common(), self.counts.copy(), self.peaks.copy()
+        used, reserved = counts["allocated_bytes"], counts["reserved_bytes"]
+        yield (
+            f"  {amount(used)} in use (at most {amount(peaks['allocated_bytes'])}), {amount(reserved - used)} kept for "
+            f"reuse, of {amount(self.limit)}"
+        )
+        for place, nbytes in live[:_LINES]:
+            yield f"  {amount(nbytes):>10}  {'the framework' if place is None else describe_line(*place)}"
+        if live[_LINES:]:
+            yield f"  {amount(sum(nbytes for _, nbytes in live[_LINES:])):>10}  {len(live) - _LINES} other lines"
+
+
+def amount(nbytes: int) -> str:
+    """`1.5 MiB`: a number of bytes for people."""
+    value = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} GiB"
