@@ -50,7 +50,7 @@ __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = (
-    "data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing",
+    "cuda", "data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing",
     "utils",
 )  # fmt: skip
 _FUNCTIONS = {
@@ -112,8 +112,8 @@ __all__ = [
     "Generator", "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError",
     "TracedFunction", "audit", "autograd", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist",
     "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d",
-    "cosine_similarity", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout", "eager",
-    "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "gelu", "get_num_threads",
+    "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout",
+    "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "gelu", "get_num_threads",
     "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled",
     "istft", "jvp", "kaiser_window", "layer_norm", "linalg", "load", "log_softmax", "logit", "lu_unpack",
     "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim",

@@ -143,6 +143,16 @@ FLAGS: tuple[Flag, ...] = (
         "Give every operation the same bits in every run, whatever ran before it; `hm.use_deterministic` changes it "
         "later.",
     ),
+    Flag(
+        "tf32",
+        "HYBRIDML_TF32",
+        False,
+        "0",
+        "0 or 1",
+        _switch,
+        "Let tensor cores of GPUs multiply float32 numbers, of which they read 10 of 23 bits of the mantissa; sums are "
+        "those of float32. Products with an epilogue are several times faster then.",
+    ),
 )
 
 
@@ -158,6 +168,7 @@ class Config:
     progress: bool = True
     traceback: str = "user"
     deterministic: bool = False
+    tf32: bool = False
 
 
 _reported: set[tuple[str, str]] = set()

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybridml_compiler.aval import Aval, mixed
-from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -21,6 +20,7 @@ from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
 from .context import at_place, current_interpreter, grad_is_off, homes, watch_var
+from .dlpack import out_of_reach
 from .eager import CONVERSIONS
 from .interpreter import Reading
 from .tensor import CPU, Device, Tensor, adopt, array_of, aval_of, leaked, wrap
@@ -141,11 +141,6 @@ class OnDevice:
         return lambda: [(t, self.wrap(old)) for t, old in before if t._array is not old]
 
 
-def out_of_reach(device: str, what: str) -> DeviceError:
-    """The error for a tensor whose memory NumPy was asked to look into."""
-    return DeviceError(f"{what}: the tensor is on {device!r}, out of NumPy's reach; use .cpu() first")
-
-
 def home_of(name: str) -> OnDevice:
     """The interpreter of a device. ArgumentError for one that there is not."""
     found = homes.get(name)
@@ -154,14 +149,14 @@ def home_of(name: str) -> OnDevice:
     return found
 
 
-_OTHERS = ("cuda", "mps")  # which users of PyTorch write, for a clear error
+_KINDS = ("cuda", "mps")  # GPUs, and what users of PyTorch write, for a clear error
 
 
 def names_device(value: Any) -> bool:
     """Whether an argument of `to` says where, and not which dtype."""
     if not isinstance(value, str):
         return isinstance(value, Device)
-    return value.partition(":")[0] in (*_OTHERS, *registry.device_names())
+    return value.partition(":")[0] in _KINDS or value in registry.device_names()
 
 
 def on_device(device: Any, make: Callable[[], R]) -> R:

@@ -282,8 +282,8 @@ def test_numbers_of_the_cpu_may_meet_it() -> None:
 
 
 def test_there_is_no_other() -> None:
-    with pytest.raises(ArgumentError, match=r"'cuda:0' is not available: choose one of cpu, reference"):
-        hm.ones(3).to("cuda:0")
+    with pytest.raises(ArgumentError, match=r"'mps:0' is not available: choose one of cpu, reference"):
+        hm.ones(3).to("mps:0")
 
 
 def test_indices_may_be_on_the_cpu() -> None:

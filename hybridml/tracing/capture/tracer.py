@@ -31,7 +31,7 @@ from hybridml_compiler.record import record
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.context import place_var
-from ...core.device_tensor import out_of_reach
+from ...core.dlpack import out_of_reach
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy

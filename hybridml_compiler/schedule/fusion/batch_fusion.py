@@ -118,7 +118,7 @@ class _Chains:
         self._aligned: dict[tuple[int, Node, int], bool] = {}
 
     def form(self) -> list[Step]:
-        if not self.target.chains or any(n.aval.symbolic for n in self.touched):
+        if not self.target.runs_chains or any(n.aval.symbolic for n in self.touched):
             return self.steps
         large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:

@@ -60,8 +60,8 @@ class Capabilities:
     # the passes of Fourier transforms of such an array; None where it has no kernels for them
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
+    runs_chains: bool = True  # several launches for one element of a batch after the other (see batch_fusion.py)?
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
-    chains: bool = True  # do arrays that fill its cache go from launch to launch in parts (see fusion/batch_fusion.py)?
 
     @lazy
     def kept(self) -> Kept:

@@ -57,10 +57,8 @@ class CudaDevice:
         return self.driver.read(memory.pointer[:nbytes], stream).tobytes()
 
     def synchronize(self) -> None:
-        """Waits for all streams that have been used."""
-        self.driver.synchronize(self.stream)
-        if self.stream is not self.default_stream:
-            self.driver.synchronize(self.default_stream)
+        """Waits for all streams."""
+        self.driver.synchronize(None)
 
     def join(self, memories: Iterable[Block | Adopted], stream: Stream) -> None:
         """Lets a stream wait for those that wrote to these memories, and these blocks know that it uses them."""

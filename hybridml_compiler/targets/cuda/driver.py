@@ -143,8 +143,8 @@ class Driver(Protocol):
     def is_done(self, work: Stream | Event) -> bool:
         """Whether all of a stream, or what is before a mark, is done."""
 
-    def synchronize(self, work: Stream | Event) -> None:
-        """Waits for that."""
+    def synchronize(self, work: Stream | Event | None) -> None:
+        """Waits for that, or for all that the GPU was asked for."""
 
     def elapsed(self, start: Event, end: Event) -> float:
         """Milliseconds between two marks that were timed."""

@@ -150,7 +150,7 @@ class SimulatedDriver:
 
     def export(self, pointer: Pointer, shape: tuple[int, ...], dtype: np.dtype, stream: SimulatedStream) -> np.ndarray:
         array = _typed(_at(pointer), dtype)[: int(np.prod(shape))].reshape(shape).view(_Exported)
-        array.block = pointer.block
+        array.block, array.flags.writeable = pointer.block, False
         return array
 
     def adopt(self, array: Any, stream: SimulatedStream) -> tuple[np.ndarray, np.ndarray]:

@@ -11,13 +11,14 @@ from typing import Any
 
 from ...aval import Aval
 from ...loops.ir import Kernel
-from ...once import lazy
+from ...once import lazy, once
 from ...record import record
 from ...schedule.kernels.library import Capabilities
 from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
+from .availability import checked_driver
 from .device import CudaDevice
 from .driver import Driver
 from .emit.kernel import Source, emit, unsupported
@@ -59,7 +60,7 @@ class CudaTarget(KernelTarget):
             schedule=schedule,
             schedule_matrix=schedule,
             runs_control=True,
-            chains=False,
+            runs_chains=False,  # a launch of one element would leave most of a GPU idle
         )
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
@@ -90,3 +91,10 @@ class CudaCode(KernelCode):
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)
+
+
+@once
+def gpu(index: int) -> CudaTarget:
+    """The target of a GPU. DeviceError, in one sentence, where there is none."""
+    driver = checked_driver(index)
+    return CudaTarget(driver.name, lambda: driver)
