@@ -113,14 +113,15 @@ __all__ = [
     "TracedFunction", "audit", "autograd", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist",
     "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d",
     "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout",
-    "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "gelu", "get_num_threads",
-    "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled",
-    "istft", "jvp", "kaiser_window", "layer_norm", "linalg", "load", "log_softmax", "logit", "lu_unpack",
-    "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim",
-    "pairwise_distance", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn", "randn_like",
-    "random", "randperm", "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc",
-    "softmax", "special", "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map",
-    "triangular_solve", "use_deterministic", "utils", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
+    "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "gelu",
+    "get_num_threads", "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic",
+    "is_grad_enabled", "istft", "jvp", "kaiser_window", "layer_norm", "linalg", "load", "log_softmax", "logit",
+    "lu_unpack", "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
+    "optim", "pairwise_distance", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn",
+    "randn_like", "random", "randperm", "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads",
+    "signal", "sinc", "softmax", "special", "stance", "stft", "summary", "testing", "trace", "tree_leaves",
+    "tree_map", "triangular_solve", "use_deterministic", "utils", "value_and_grad", "vjp", "while_loop", "xlog1py",
+    "xlogy",
 ]  # fmt: skip
 
 

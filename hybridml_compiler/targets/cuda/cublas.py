@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from ... import config, dtypes
-from ...errors import CompileError
+from ...errors import CompileError, OutOfMemoryError
 from ...locks import rlock
 from .driver import Gemm
 from .nvrtc import wheels
@@ -36,12 +36,17 @@ def library() -> ctypes.CDLL | None:
 class Cublas:
     """A handle of the library. Several threads may use it."""
 
-    def __init__(self, library: Any, alloc: Callable[[int], int]) -> None:
+    def __init__(self, library: Any, alloc: Callable[[int], int], memory: int) -> None:
+        """`memory` is how much the GPU has, of which `alloc` gives some."""
         self.library, self._lock = library, rlock()
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetPointerMode_v2", self._handle, _HOST)
-        self._workspace = ctypes.c_void_p(alloc(_WORKSPACE))
+        self._size = min(_WORKSPACE, memory >> 6)
+        try:
+            self._workspace = ctypes.c_void_p(alloc(self._size))
+        except MemoryError:
+            raise OutOfMemoryError(f"cuda: no memory for the {self._size} bytes that cuBLAS works in") from None
 
     def gemm(self, call: Gemm, a: int, b: int, out: int, stream: int) -> None:
         """Computes a product of matrices at these addresses."""
@@ -55,7 +60,7 @@ class Cublas:
         result = ctypes.c_void_p(out + call.offset * call.dtype.itemsize)
         with self._lock:
             self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream))  # which forgets the workspace
-            self._call("cublasSetWorkspace_v2", self._handle, self._workspace, ctypes.c_size_t(_WORKSPACE))
+            self._call("cublasSetWorkspace_v2", self._handle, self._workspace, ctypes.c_size_t(self._size))
             self._call(
                 "cublasGemmStridedBatchedEx", self._handle, int(call.b.transposed), int(call.a.transposed),
                 call.n, call.m, call.k, ctypes.byref(number(1)), *sides[0], *sides[1], ctypes.byref(number(0)),

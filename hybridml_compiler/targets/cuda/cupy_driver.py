@@ -105,7 +105,7 @@ class CupyDriver:
     @lazy
     def _products(self) -> Cublas:
         self._enter()
-        return Cublas(self._blas, self.alloc)
+        return Cublas(self._blas, self.alloc, self.properties.memory)
 
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any) -> None:
         self._products.gemm(call, _at(a), _at(b), _at(out), stream.ptr)

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...once import lazy
+from ..base import Target
 from ..device import DeviceArray
 from .driver import Driver, Event, Stream
 from .pool import Adopted, Block, Pool
-
-if TYPE_CHECKING:
-    from .target import CudaTarget
 
 
 class CudaDevice:
     """A GPU: its driver, its pool of memory, and the stream that work goes to."""
 
-    def __init__(self, driver: Driver, target: CudaTarget) -> None:
+    def __init__(self, driver: Driver, target: Target) -> None:
         self.name, self.driver, self.target = driver.name, driver, target
         self.pool = Pool(driver)
         self._current: ContextVar[Stream | None] = ContextVar(f"stream of {driver.name}", default=None)

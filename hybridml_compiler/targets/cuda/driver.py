@@ -9,14 +9,11 @@ by executable.py. `SimulatedDriver` and `CupyDriver` are the two that there are,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...record import record
-
-if TYPE_CHECKING:
-    from .pool import Block
 
 Raw = Any  # memory as the driver has it: an address, or bytes of the host
 Stream = Any
@@ -35,12 +32,19 @@ class Properties:
     multiprocessors: int
 
 
+class Memory(Protocol):
+    """A block of memory, which its pointers keep (see pool.py)."""
+
+    raw: Raw
+    nbytes: int
+
+
 class Pointer:
     """Bytes of a block; `pointer[first:last]` are a part of them."""
 
     __slots__ = ("block", "nbytes", "offset")
 
-    def __init__(self, block: Block, offset: int, nbytes: int) -> None:
+    def __init__(self, block: Memory, offset: int, nbytes: int) -> None:
         self.block, self.offset, self.nbytes = block, offset, nbytes
 
     def __getitem__(self, part: slice) -> Pointer:

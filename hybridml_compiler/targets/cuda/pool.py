@@ -51,7 +51,7 @@ class Adopted:
 
     @property
     def pointer(self) -> Pointer:
-        return Pointer(self, 0, self.nbytes)  # type: ignore[arg-type]
+        return Pointer(self, 0, self.nbytes)
 
 
 def rounded(nbytes: int) -> int:
