@@ -170,8 +170,13 @@ _CLASS: Any = vars(object)["__class__"]
 def move(t: Tensor, device: str) -> None:
     """Gives a tensor its values on another device; it stays the same object. Its history is the caller's."""
     moved = transfer(t.detach(), device)
-    _CLASS.__set__(t, type(moved))
+    set_class(t, type(moved))
     t._array = moved._array
+
+
+def set_class(t: Tensor, cls: type) -> None:
+    """Makes a tensor one of another device, whose class this is; its array is the caller's."""
+    _CLASS.__set__(t, cls)
 
 
 def wrapped(array: Any) -> Tensor:

@@ -152,6 +152,8 @@ def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
         for a, b in zip(f(x.to(there.name)), program(x), strict=True):
             assert a.device == there.name
             assert_close(a.cpu(), b)
+    copied = {kernel.kind for kernel in f.explain().kernels if "copied there" in kernel.reasons[-1]}
+    assert copied and all("solve" in kind for kind in copied)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.graph import ir
+from hybridml_compiler.loops.ir import KernelSpec
 from hybridml_compiler.targets.base import Executable
 from hybridml_compiler.targets.device import Device, download, upload
 
@@ -24,6 +25,9 @@ class PlacedExecutable(Executable):
         self.executable, self.device, self.stats = executable.replayed(), device, executable.stats
         self.stages = executable.stages
         self._here = [node.aval.device == CPU for node in graph.outputs]
+
+    def is_copied(self, spec: KernelSpec) -> bool:
+        return self.executable.is_copied(spec)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         there = [upload(self.device, a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -59,15 +59,20 @@ class CudaExecutable(KernelExecutable):
         machine.begin(self.plan.checked)
         return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
 
-    def on_host(self, spec: KernelSpec) -> bool:
-        """Whether the host takes a part in a launch, which no graph can hold."""
-        if isinstance(spec, Loop) and (spec.counted or spec.condition is not None):
-            return True
-        if isinstance(spec, Loop):
-            return any(self.on_host(launch.spec) for launch in spec.body.launches)
-        if isinstance(spec, HostCall | Transform | Choice):
+    def is_copied(self, spec: KernelSpec) -> bool:
+        if isinstance(spec, Loop | Choice):
+            return any(self.is_copied(launch.spec) for plan in spec.plans for launch in plan.launches)
+        if isinstance(spec, HostCall | Transform):
             return True
         return any(isinstance(self.code.of(nest), Interpreted) for nest in spec.nests)
+
+    def needs_host(self, spec: KernelSpec) -> bool:
+        """Whether the host takes a part in a launch, which no graph can hold."""
+        if isinstance(spec, Choice) or (isinstance(spec, Loop) and (spec.counted or spec.condition is not None)):
+            return True
+        if isinstance(spec, Loop):
+            return any(self.needs_host(launch.spec) for launch in spec.body.launches)
+        return self.is_copied(spec)
 
 
 class Replay:
@@ -128,9 +133,9 @@ class Replay:
     def _recorded(self, walk: Walk, machine: RecordingMachine) -> list[Step]:
         """The launches as graphs, and what stands between them as it is."""
         steps: list[Step] = []
-        for on_host, launches in groupby(self.plan.launches, lambda launch: self.executable.on_host(launch.spec)):
+        for needs_host, launches in groupby(self.plan.launches, lambda launch: self.executable.needs_host(launch.spec)):
             group = list(launches)
-            steps.append(_live(walk, group) if on_host else self._captured(walk, group, machine))
+            steps.append(_live(walk, group) if needs_host else self._captured(walk, group, machine))
         return steps
 
     def _captured(self, walk: Walk, launches: Sequence[Launch], machine: RecordingMachine) -> Step:
