@@ -43,6 +43,8 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
     """A new device of one of the two drivers."""
     runtime = blas = None
     driver: Any
+    if kind == "gpu":
+        return Gpu("cuda", registry.find_device("cuda"), None, None)  # type: ignore[arg-type]
     if kind == "cupy":
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
@@ -55,7 +57,8 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
     return Gpu(driver.name, target.device, runtime, blas)
 
 
-@pytest.fixture(params=["simulated", "cupy"])
+# And on a GPU, where there is one (benchmarks/gpu_check.py).
+@pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
 def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
     found = gpu(request.param)
     with hm.cuda.device(found.name):

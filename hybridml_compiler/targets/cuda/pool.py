@@ -60,7 +60,7 @@ def rounded(nbytes: int) -> int:
     >>> [rounded(n) for n in (0, 1, 512, 513, 1000, 1 << 20, (1 << 20) + 1)]
     [512, 512, 512, 576, 1024, 1048576, 1179648]
     """
-    step = max(1 << max(nbytes - 1, 1).bit_length() - 4, 64)
+    step = 1 << max((nbytes - 1).bit_length() - 4, 6)
     return max(-(-nbytes // step) * step, _LEAST)
 
 
