@@ -132,12 +132,18 @@ def rows(check: Check) -> Record:
 
 
 def suite(check: Check) -> Record:
-    """The tests of the driver on this device, where pytest is installed."""
+    """The tests of devices on this one, where pytest is installed; the rows of the table have a check of their own."""
     if importlib.util.find_spec("pytest") is None:
         return {"left out": "pytest is not installed"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/targets/test_cuda_driver.py", "-k", "gpu", "-p"]
-    run = _run([*command, "no:cacheprovider"], min(120.0, check.left()))
-    return {"status": run.returncode, "said": run.stdout.splitlines()[-15:]}
+    files = (
+        "tests/targets/test_cuda_driver.py",
+        "tests/core/test_devices.py",
+        "tests/control_flow/test_control_devices.py",
+    )
+    chosen = "gpu or (test_devices and not row) or test_control_devices"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", chosen]
+    run = _run(command, min(150.0, check.left()), HYBRIDML_TEST_DEVICE=check.device)
+    return {"status": run.returncode, "said": run.stdout.splitlines()[-30:]}
 
 
 def sanitizer(check: Check) -> Record:
@@ -164,11 +170,10 @@ def programs(device: str) -> None:
     assert x.grad is not None and bool(hm.isfinite(x.grad).all())
 
 
-def _run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
+    wait, both = max(seconds, 5), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
-        return subprocess.run(
-            command, cwd=ROOT, timeout=max(seconds, 5), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        return subprocess.run(command, cwd=ROOT, timeout=wait, text=True, env={**os.environ, **variables}, **both)
     except subprocess.TimeoutExpired as error:
         said = error.stdout or b""
         text = said.decode(errors="replace") if isinstance(said, bytes) else said

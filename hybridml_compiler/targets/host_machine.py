@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..loops.ir import Kernel
+from ..loops.ir import Kernel, KernelSpec
 from ..schedule.kernels.gemm import Matrix, Product
 from .run_plan import typed
 
@@ -41,6 +41,9 @@ class HostMachine:
     def nest(self, kernel: Kernel, memories: Sequence[Bytes], lo: int, hi: int) -> bool:
         buffers = [typed(m, b.dtype, int(b.size)) for m, b in zip(memories, kernel.operands, strict=False)]
         return self.run_kernel(kernel, buffers, lo, hi)
+
+    def call(self, spec: KernelSpec, memories: Sequence[Bytes], part: int, parts: int) -> bool:
+        return False
 
     def product(self, call: Product, memories: Sequence[Bytes], part: int, parts: int) -> None:
         left, right, out = memories

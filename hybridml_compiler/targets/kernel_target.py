@@ -55,6 +55,11 @@ class KernelTarget(Target):
         in host memory; False where an index was out of range. Several threads may call it at once."""
         raise NotImplementedError
 
+    def call_of(self, spec: KernelSpec) -> Any:
+        """The code of a library call with the loop nests round it, for a machine of the target's own (run_plan.py);
+        None where the walk over the plan runs them one by one."""
+        return None
+
     def text(self, kernel: Kernel) -> str:
         """The code of a loop nest, for people."""
         return print_kernel(kernel)
@@ -91,19 +96,28 @@ class KernelCode:
 
     def __init__(self, target: KernelTarget) -> None:
         self.target = target
-        self._made: dict[int, tuple[Kernel, Any]] = {}
+        self._made: dict[int, tuple[KernelSpec, Any]] = {}
 
     def compiling(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def begin(self, spec: KernelSpec) -> None:
-        for kernel in spec.nests:
-            self.of(kernel)
+        self.codes(spec)
 
-    def of(self, kernel: Kernel) -> Any:
-        if id(kernel) not in self._made:
-            self._made[id(kernel)] = kernel, self.target.code_of(kernel)
-        return self._made[id(kernel)][1]
+    def codes(self, spec: KernelSpec) -> list[Any]:
+        """The code of each loop nest of a launch, or that of a library call with those round it."""
+        found = []
+        for part in spec.specs:
+            call = None if isinstance(part, Kernel) else self.of(part)
+            found += [self.of(kernel) for kernel in part.nests] if call is None else [call]
+        return found
+
+    def of(self, spec: KernelSpec) -> Any:
+        """The code of a loop nest, or of a call that the target has code for; else None."""
+        if id(spec) not in self._made:
+            make = self.target.code_of if isinstance(spec, Kernel) else self.target.call_of
+            self._made[id(spec)] = spec, make(spec)  # type: ignore[arg-type]
+        return self._made[id(spec)][1]
 
     def run(self, kernel: Kernel, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         return self.target.run(self.of(kernel), buffers, lo, hi)

@@ -51,6 +51,10 @@ class Machine(Protocol):
     def read(self, memory: Memory, nbytes: int) -> np.ndarray:
         """The first bytes, for the host to look at."""
 
+    def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:
+        """Runs a part of a library call with the loop nests round it, where there is code for all of it; whether there
+        is."""
+
     def product(self, call: Product, memories: Sequence[Memory], part: int, parts: int) -> None:
         """Computes a part of the matrices of a product: left and right operand, result."""
 
@@ -142,7 +146,9 @@ class _Run:
         return self.machine.on_host(compute, memories[: len(avals)], sizes, spec.written(len(avals)))
 
     def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:
-        """A loop nest, or a matrix product with loop nests round it."""
+        """A loop nest, or a library call with loop nests round it."""
+        if not isinstance(spec, Kernel) and self.machine.call(spec, memories, part, parts):
+            return True
         call = spec.call if isinstance(spec, Fused) else spec
         if isinstance(call, Product):
             if isinstance(spec, Fused) and spec.prologue is not None:

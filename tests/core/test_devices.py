@@ -1,12 +1,14 @@
 """A device whose memory NumPy cannot reach: every path through the front end that takes no device.
 
-With another device at the top of the file, whose target is imported there, these are the tests of that target.
+They are the tests of any target: with another device at the top of the file, whose target is imported there, or by
+HYBRIDML_TEST_DEVICE=cuda:sim.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -27,7 +29,7 @@ from tests.support.closeness import assert_close
 from tests.support.on_devices import results
 from tests.support.rows import joined
 
-DEVICE = "reference"
+DEVICE = os.environ.get("HYBRIDML_TEST_DEVICE", "reference")
 ROWS = [op for op in OPS.values() if op.inputs and op.name != "transfer"]  # which only graphs have
 
 

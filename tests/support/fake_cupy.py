@@ -48,7 +48,8 @@ class Runtime:
         self.calls.append("malloc")
         if sum(a.nbytes for a in self.allocated.values()) + nbytes > self.memory:
             raise CUDARuntimeError(2)
-        array = np.full(nbytes, 0xFF, np.uint8)
+        whole = np.full(nbytes + 256, 0xFF, np.uint8)
+        array = whole[-whole.ctypes.data % 256 :][:nbytes]
         address = int(array.ctypes.data)
         self.allocated[address] = array
         return address

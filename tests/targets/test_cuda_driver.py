@@ -15,6 +15,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets import registry
+from hybridml_compiler.targets.cuda.contraction import kernel
 from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
@@ -170,17 +171,24 @@ def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
         ((2, 3, 1, 5), (2, 3, 5, 1)),
     ],
 )
-def test_products(there: Gpu, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("least", [0, 1 << 40], ids=["library", "kernels"])
+def test_products(
+    there: Gpu, left: tuple[int, ...], right: tuple[int, ...], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the library and by kernels of ours, which it is left to by size."""
+    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", least)
     a, b = array(*left), array(*right, seed=1)
     for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.double(), b.double())):
-        f = hm.trace(lambda x, y: hm.relu(x @ y + 1))
+        f = hm.trace(lambda x, y: hm.relu((x @ y).sum(0) + 1) * 2)
         for run in (hm.matmul, f, f, f):
             assert_close(run(x.to(there.name), y.to(there.name)).cpu(), run(x, y))
+    assert there.blas is None or (len(there.blas.computes) > 0) == (least == 0)
     half = [x.to(hm.bfloat16) for x in (a, b)]
     assert_close((half[0].to(there.name) @ half[1].to(there.name)).cpu().float(), (half[0] @ half[1]).float())
 
 
 def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
     there = gpu("cupy")
     x = array(4, 4).to(there.name)
     x @ x

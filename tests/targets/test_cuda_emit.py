@@ -13,10 +13,11 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.emit.kernel import emit, unsupported
 from hybridml_compiler.targets.cuda.emit.types import literal
 from hybridml_compiler.targets.cuda.schedule import schedule
-from tests.support.cuda import SIM, needs_nvrtc, sources
+from tests.support.cuda import SIM, needs_nvrtc, same_bits, sources
 
 ROWS = np.zeros((8, 96), np.float32)
 
@@ -49,8 +50,20 @@ kernel(b0: f64[768], b1: i64[4], b2: f64[96] out) {
   }
 }"""
 
+WIDE = """
+kernel(b0: f32[1048576], b1: f64[1024], b2: bool[1048576] out) {
+  for i0 < 1024 { for i1 < 1024 { b2[i0 * 1024 + i1] = cast(b0[i0 * 1024 + i1], f64) < b1[i1] } }
+}"""
+TURNED = """
+kernel(b0: f32[1048576], b1: f32[1024], b2: f32[1048576] out) {
+  for i0 < 1024 { for i1 < 1024 { b2[i0 * 1024 + i1] = b0[i1 * 1024 + i0] + b1[i1] } }
+}"""
 
-@pytest.mark.parametrize(("name", "text"), [("softmax", SOFTMAX), ("broadcast", BROADCAST), ("columns", COLUMNS)])
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("softmax", SOFTMAX), ("broadcast", BROADCAST), ("columns", COLUMNS), ("wide", WIDE), ("turned", TURNED)],
+)
 def test_golden(name: str, text: str, golden: Callable[[str, str], None]) -> None:
     source = emit(scheduled(text))
     golden(f"cuda_{name}", f"// blocks of {source.block} threads, for {source.per_block} iterations\n{source.text}")
@@ -77,6 +90,17 @@ def test_golden(name: str, text: str, golden: Callable[[str, str], None]) -> Non
          " s = reduce add over r < 96 of x[r] scan add over q < 96 { y[q] = x[q] * s } }", []),
         # rows in turn, in one thread
         ("kernel(x: f32[12] inout) { for i < 3 { for j < 4 { x[j] = x[j] + x[i*4 + j] } } }", []),
+        # neighbours in memory are loaded and stored at once, where there are enough of them and nothing is masked
+        (WIDE, ["parallel", "vector"]),
+        (WIDE.replace("f32[1048576]", "f32[1048577]").replace("b0[i0 * 1024 + i1]", "b0[i0 * 1024 + i1 + 1:i64]"),
+         ["parallel"]),
+        (WIDE.replace("b1[i1]", "b1[i1 if i1 > 2]"), ["parallel"]),
+        (WIDE.replace("b1[i1]", "b1[floordiv(i1, 2)]"), ["parallel"]),
+        ("kernel(x: f32[65536] inout) { for i < 65536 { x[i] = x[i] * x[i] } }", ["parallel", "vector"]),
+        # what is read down and written along passes through shared memory, square by square
+        (TURNED, ["block", "thread", "thread"]),
+        (TURNED.replace("1024", "1000").replace("1048576", "1000000"), ["parallel"]),
+        ("kernel(x: f32[1048576] inout) { for i < 1024 { for j < 1024 { x[i*1024 + j] = x[j*1024 + i] } } }", []),
         ("kernel(x: f32[12], y: f32[12] out) { for i < 3 { scan add over r < 4 { y[i*4 + r] = x[i*4 + r] } } }",
          ["parallel"]),
     ],
@@ -134,6 +158,32 @@ def test_text_is_without_headers_and_has_the_users_line() -> None:
     f(hm.tensor(ROWS).to(SIM))
     assert "// test_cuda_emit.py:" in f.llvm and "# the user's\n" in f.llvm
     assert "#include" not in f.llvm and "erf_f32(" in f.llvm
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_wide_accesses_are_of_sixteen_bytes(architecture: int) -> None:
+    """In PTX each is one instruction, whose machine code takes few registers."""
+    source = emit(scheduled("kernel(x: f32[65536], y: f32[65536] out) { for i < 65536 { y[i] = x[i] + 1.0:f32 } }"))
+    ptx = nvrtc.compile(source.text, "ptx", architecture).code.decode()
+    assert re.findall(r"(?:ld|st)\.global[.\w]*", ptx, re.ASCII) and not re.search(r"(?:ld|st)\.global(?!\.v4)", ptx)
+    made = nvrtc.compile(source.text, "cubin", architecture)
+    assert made.spills == 0 and made.registers <= 40
+
+
+@needs_nvrtc
+def test_operands_that_begin_anywhere() -> None:
+    """Slices of a loop's operand begin where they do: the same kernel with narrow accesses runs on them."""
+    x = hm.tensor(np.random.default_rng(0).standard_normal((3, 16385 * 4 - 1)).astype("f4"))
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        return hm.scan(lambda c, row: (c, hm.concat([row, row[:1]]) * 2), x[0, 0], x)[1]
+
+    assert same_bits(hm.trace(program)(x.to(SIM)).cpu().numpy(), program(x).numpy())
+    source = emit(scheduled(WIDE))
+    assert source.alignment == 16 and "f32x2" in source.text
+    narrow = emit(scheduled(WIDE), wide=False)
+    assert narrow.alignment == 1 and "f32x2" not in narrow.text and "i1 < 2" in narrow.text
 
 
 @needs_nvrtc

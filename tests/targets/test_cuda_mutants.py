@@ -13,10 +13,12 @@ from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel
+from hybridml_compiler.targets.cuda.contraction.tiles import Tile
 from hybridml_compiler.targets.cuda.emit.kernel import Source, emit
 from hybridml_compiler.targets.cuda.schedule import schedule
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from tests.support.cuda import launch, needs_nvrtc
+from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
 
 pytestmark = needs_nvrtc
 KERNELS = {
@@ -50,6 +52,10 @@ KERNELS = {
     "scan": """kernel(b0: i32[60], b1: i32[60] out) {
       for i0 < 6 { scan add over r0 < 10 { b1[i0 * 10 + r0] = b0[i0 * 10 + r0] } } }""",
     "total": "kernel(b0: f32[777], b1: f32[1] out) { s0 = reduce add over r0 < 777 of b0[r0] b1[0] = s0 }",
+    "wide": """kernel(b0: f32[384], b1: f32[48], b2: f32[384] out) {
+      for i0 < 8 { for i1 < 48 { b2[i0 * 48 + i1] = b0[i0 * 48 + i1] * 2.0:f32 + b1[i1] } } }""",
+    "squares": """kernel(b0: f32[4096], b1: f32[4096] out) {
+      for i0 < 64 { for i1 < 64 { b1[i0 * 64 + i1] = b0[i1 * 64 + i0] + 1.0:f32 } } }""",
     "padded": """kernel(b0: f32[20], b1: f32[30] out) {
       for i0 < 30 { b1[i0] = b0[i0 - 5 if and_(i0 >= 5, i0 < 25)] } }""",
 }  # fmt: skip
@@ -57,7 +63,9 @@ KERNELS = {
 
 @cache
 def built(name: str) -> tuple[Kernel, Source]:
-    kernel = schedule(LoopBuilder(), parse_kernel(KERNELS[name]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hybridml_compiler.targets.cuda.schedule._LEAST_VECTORS", 16)  # small arrays are as large ones
+        kernel = schedule(LoopBuilder(), parse_kernel(KERNELS[name]))
     return kernel, emit(kernel)
 
 
@@ -120,6 +128,15 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("columns", "r0 < 8", "r0 < 7"),
     ("take", "i0 % 5", "i0 % 4"),
     ("total", "r0 = threadIdx.x", "r0 = threadIdx.x + 1"),
+    ("wide", "b0[i0 / 12 * 48 + i0 % 12 * 4]", "b0[i0 / 12 * 48 + i0 % 12 * 4 + 1]"),
+    ("wide", "b2[i0 / 12 * 48 + i0 % 12 * 4]", "b2[i0 / 12 * 48 + i0 % 12 * 4 + 2]"),
+    ("wide", "b1[i0 % 12 * 4]", "b1[i0 % 11 * 4]"),
+    ("wide", "i1 < 4", "i1 < 3"),
+    ("wide", "x1.lane[i1]", "x1.lane[0]"),
+    ("squares", "tile0[t5 * 33 + t4]", "tile0[t4 * 33 + t5]"),
+    ("squares", "i1 % 32", "i1 % 31"),
+    ("squares", "i1 < 1024", "i1 < 1000"),
+    ("squares", "tile0[1056]", "tile0[1000]"),
     # wrong ranges, and threads that do the same
     ("transpose", "i0 < hi", "i0 <= hi"),
     ("transpose", "first = lo + blockIdx.x * (long long)blockDim.x + threadIdx.x", "first = lo + threadIdx.x"),
@@ -164,7 +181,8 @@ def test_a_planted_bug_is_caught(name: str, old: str, new: str) -> None:
 
 # Those that nothing else makes up for: the parts of a reduction that are written, and read, and a row that is written.
 @pytest.mark.parametrize(
-    ("name", "number"), [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2)]
+    ("name", "number"),
+    [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2), ("squares", 0), ("squares", 1)],
 )
 def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
     """Lockstep alone would hide each of them."""
@@ -173,3 +191,107 @@ def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
 
 def test_a_barrier_that_some_threads_skip_is_caught() -> None:
     assert caught("twice", lambda text: text.replace(BARRIER, f"if (threadIdx.x < 64) {BARRIER}"))
+
+
+BF16, F16 = "bfloat16 bfloat16", "float16 float16"
+PRODUCTS: dict[str, CallCase] = {
+    "threads": ProductCase(m=40, n=33, k=50),
+    "turned": ProductCase(m=36, n=20, k=40, turned="ab", batch=(2, 2)),
+    "bf16": ProductCase(m=72, n=48, k=80, stored=BF16, batch=(2,), tile=Tile(64, 64, 32, 2, 2, "bf16")),
+    "bf16 turned": ProductCase(m=72, n=48, k=80, stored=BF16, turned="ab"),
+    "f16 odd": ProductCase(m=37, n=47, k=79, stored=F16),
+    "images": ConvolutionCase(images=(2, 9, 7), channels=(2, 8, 9), kernel=(3, 2), stride=(2, 1), padding=(1, 1)),
+    "first": ConvolutionCase(images=(2, 6, 5), channels=(1, 5, 9), kernel=(3, 3), padding=(1, 1), first=True),
+    "tf32": ProductCase(m=71, n=48, k=80, tf32=True),
+}
+PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
+    # copies that nobody waits for, are in no group, or in the wrong stage
+    ("threads", "cp.async.wait_group 1", "cp.async.wait_group 2"),
+    ("bf16", "cp.async.wait_group 1", "cp.async.wait_group 2"),
+    ("threads", "      commit();\n", ""),
+    ("threads", "int stage = step % 3", "int stage = 0"),
+    ("bf16", "const int next = step + 2", "const int next = step + 1"),
+    ("f16 odd", "int stage = step % 3", "int stage = step % 2"),
+    # masks of edges
+    ("threads", "i < 40 && k < 50", "k < 50"),
+    ("threads", "i < 40 && k < 50", "i < 40 && k <= 50"),
+    ("threads", "i < 33 && k < 50", "i < 33 && k <= 50"),
+    ("threads", "exists ? 4 : 0", "4"),
+    ("threads", "if (i < 40", "if (i <= 40"),
+    ("threads", "j < 33", "j <= 33"),
+    ("turned", "if (i < 36 && ", "if ("),
+    ("bf16", "k < 80", "k <= 80"),
+    ("bf16", "i < 72 && k", "i <= 72 && k"),
+    ("f16 odd", "i < 37 && k < 79", "i < 37"),
+    ("tf32", "i < 71", "true"),
+    # places of tiles, matrices and strides
+    ("turned", "matrix * 1440LL", "matrix % 2 * 1440LL"),
+    ("threads", "place / 3 * 16", "place / 2 * 16"),
+    ("threads", "i * 50LL", "i * 49LL"),
+    ("bf16", "matrix * 72 + i", "i"),
+    ("threads", "next * 16)", "next * 15)"),
+    # the edges of images, and places in them
+    ("images", "* 2 + k / 16 - 1)", "* 2 + k / 16)"),
+    ("images", "- 1) < 7u", "- 0) < 7u"),
+    ("images", ") < 9u", ") < 10u"),
+    ("images", "k / 8 % 2", "k / 8 % 3"),
+    ("images", "matrix * 9 + j", "j"),
+    ("first", "j / 30 * 9", "j / 30 * 8"),
+    ("first", "(unsigned int)(i % 5", "(unsigned int)(i % 6"),
+    ("first", "k % 5", "k % 4"),
+    # operands and sums in the place of others
+    ("threads", "x[i], y[j]", "x[j], y[i]"),
+    ("bf16", "sums[i][j], x[i], y[j]", "sums[i][j], x[i], y[j ^ 1]"),
+    ("threads", "j % 2] = sums[i][j]", "j % 2] = sums[j][i]"),
+    ("threads", "thread_column + j % 2] = sums", "thread_row + j % 2] = sums"),
+    # layouts of fragments
+    ("bf16", "lane % 16][k + lane / 16 * 8]", "lane % 16][k + lane / 8 % 2 * 8]"),
+    ("bf16", "lane % 16][k + lane / 16 * 8]", "lane % 8][k + lane / 16 * 8]"),
+    ("bf16", ".x4.trans", ".x4"),
+    ("bf16 turned", ".x4.trans", ".x4"),
+    ("bf16 turned", ".x4.shared", ".x4.trans.shared"),
+    ("bf16 turned", "lane / 8 % 2 * 8]", "lane / 16 * 8]"),
+    ("bf16", 'x[0]), "r"(x[1]), "r"(x[2])', 'x[0]), "r"(x[2]), "r"(x[1])'),
+    ("f16 odd", '"r"(y[0]), "r"(y[1])', '"r"(y[1]), "r"(y[0])'),
+    ("f16 odd", "f32.f16.f16.f32", "f32.bf16.bf16.f32"),
+    ("tf32", "e % 2 * 8][k + lane % 4 + e / 2 * 4", "e / 2 * 8][k + lane % 4 + e % 2 * 4"),
+    ("tf32", "k + lane % 4 + e * 4", "k + lane % 4 * 2 + e"),
+    ("bf16", "lane / 4 + c / 2 * 8", "lane / 4 + c % 2 * 8"),
+    ("tf32", "lane % 4 * 2 + c % 2", "lane % 4 + c % 2 * 4"),
+    ("bf16", "(i - 0) * 32", "(i - 0) * 16"),
+    ("bf16", "k < 32; k += 16", "k < 16; k += 16"),
+    # lanes that are not there, and addresses that are not aligned
+    ("bf16", "multiply(sums", "if (lane < 31) multiply(sums"),
+    ("bf16", "[k + lane / 16 * 8]", "[k + lane / 16 * 8 + 1]"),
+]  # fmt: skip
+
+
+def product_caught(name: str, change: Callable[[str], str]) -> bool:
+    """Whether an error of the simulator or of the result shows, with a block for each tile or two that take turns."""
+    case = PRODUCTS[name]
+    text = change(case.source.text)
+    assert text != case.source.text, case.source.text
+    try:
+        return any(case.error(text, blocks) > case.bound for blocks in (2, None))
+    except SimulatorError:
+        return True
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_as_generated(name: str) -> None:
+    case = PRODUCTS[name]
+    assert all(case.error(case.source.text, blocks) <= case.bound for blocks in (2, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"), PRODUCT_MUTANTS, ids=[f"{n}: {new.strip()[:40]}" for n, _, new in PRODUCT_MUTANTS]
+)
+def test_a_planted_bug_of_a_product_is_caught(name: str, old: str, new: str) -> None:
+    assert product_caught(name, lambda text: text.replace(old, new))
+
+
+@pytest.mark.parametrize("name", ["threads", "bf16"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_missing_barrier_of_a_product_is_caught(name: str, number: int) -> None:
+    """Before a step, between the last step and the sums, between these and the result, and before the next tile."""
+    assert product_caught(name, lambda text: without(text, BARRIER, number))

@@ -64,7 +64,7 @@ class CudaExecutable(KernelExecutable):
             return any(self.is_copied(launch.spec) for plan in spec.plans for launch in plan.launches)
         if isinstance(spec, HostCall | Transform):
             return True
-        return any(isinstance(self.code.of(nest), Interpreted) for nest in spec.nests)
+        return any(isinstance(code, Interpreted) for code in self.code.codes(spec))
 
     def needs_host(self, spec: KernelSpec) -> bool:
         """Whether the host takes a part in a launch, which no graph can hold."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import dtypes
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, KernelSpec
 from ...schedule.kernels.gemm import Matrix, Product
 from ..run_plan import typed
 from .device import CudaDevice
@@ -71,16 +71,34 @@ class DeviceMachine:
                 return code.run(buffers, lo, hi)
 
             return self.on_host(interpret, given, sizes, kernel.written(len(operands)))
-        source = code.source
+        self._launch(code, given, lo, hi)
+        return True
+
+    def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
+        """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""
+        source, address = code.source, self.driver.address
+        if source.alignment > 1 and any((address(p.block.raw) + p.offset) % source.alignment for p in given):
+            code = code.anywhere()
+            source = code.source
         status: list[Pointer | int] = [self._status] if source.checked else []
         grid = source.grid(hi - lo, self.driver.most_blocks)
         self.driver.launch(code.function, grid, source.block, [*given, *status, lo, hi], self.stream)
-        return True
 
     @property
     def _status(self) -> Pointer:
         assert self.status is not None, "a checked kernel in a plan that is not"
         return self.status
+
+    def call(self, spec: KernelSpec, memories: Sequence[Pointer], part: int, parts: int) -> bool:
+        code = self.code.of(spec)
+        if code is None:
+            return False
+        source = code.source
+        given = [memory[: int(x.nbytes)] for memory, x in zip(memories, source.operands, strict=False)]
+        lo, hi = source.total * part // parts, source.total * (part + 1) // parts
+        if lo < hi:
+            self._launch(code, given, lo, hi)
+        return True
 
     def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
         left, right, out = memories

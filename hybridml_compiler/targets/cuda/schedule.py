@@ -5,6 +5,11 @@
    for i < 64 { s = reduce add over r < 96 of x[i*96 + r]; y[i] = s }
 -> for i < 64 block { s = reduce add over r < 96 thread ...; y[i] = s }    a block for each row
 
+   for i < 64 { for j < 96 { y[i*96 + j] = x[j*64 + i] } }           of many elements:
+-> for t < 6 block { for k < 1024 thread { tile0[...] = x[...] } for k < 1024 thread { y[...] = tile0[...] } }
+   for i < 65536 { y[i] = x[i] + 1 }                                 of many more:
+-> for i < 16384 parallel { for j < 4 vector { y[i*4 + j] = x[i*4 + j] + 1 } }
+
 A reduction whose neighbours are not neighbours in memory (of columns) is one thread's, beside those of its neighbours.
 What cannot be shown to keep the result (see loops/transforms.py) stays serial, in one thread.
 """
@@ -15,10 +20,31 @@ import math
 
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
-from ...loops.index import coefficient
-from ...loops.ir import Expr, For, Kernel, LoopKind, Reduce, Scan, extent, loads, perfect_nest
-from ...loops.transforms import bind, collapse
+from ...loops.dependence import independent
+from ...loops.index import affine_terms, coefficient
+from ...loops.ir import (
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    LoopKind,
+    Reduce,
+    Scan,
+    Store,
+    extent,
+    loads,
+    nested,
+    perfect_nest,
+)
+from ...loops.transforms import bind, collapse, split, vectorize
+from ...record import replace
 
+# A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
+_BYTES = 16
+_LEAST_VECTORS = 1 << 12
+_MOST_VALUES = 60  # of the body of such a loop, which is written once for each element
+_SIDE = 32  # of a square that a block transposes
+_MOST_SQUARES = 4  # of them, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024
@@ -36,7 +62,86 @@ def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
 
 def _threads(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """A thread for each iteration of the outer loops that are independent."""
-    return _outer(s, kernel, "parallel")
+    turned = _transposed(s, kernel)
+    if turned is not None:
+        return turned
+    count = len(perfect_nest(kernel.body)[0])
+    wide = (_wide(s, collapse(s, kernel, count)) if count > 1 else None) or _wide(s, kernel)
+    return _outer(s, wide or kernel, "parallel")
+
+
+def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
+    """The kernel with its innermost loop in vectors; None unless these are in memory as they are in the loop."""
+    loops, body = perfect_nest(kernel.body)
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    if not loops or len(stores) < len(body) or len(kernel.expressions) > _MOST_VALUES:
+        return None
+    var = loops[-1].var
+    read = [e for e in kernel.expressions if e.op == "load" and var in e.depends]
+    moving = [(x.buffer, x.index) for x in stores] + [(e.attr, e.args[0]) for e in read]
+    lanes = _BYTES // max((buffer.dtype.itemsize for buffer, _ in moving), default=_BYTES)
+    iterations = math.prod(int(extent(loop.var)) for loop in loops)
+    if lanes < 2 or extent(var) % lanes or iterations < lanes * _LEAST_VECTORS or any(e.args[1:] for e in read):
+        return None
+    if any(coefficient(index, var) != 1 or not _is_aligned(index, var, lanes) for _, index in moving):
+        return None
+    try:
+        kernel, _, inner = split(s, kernel, var, lanes)
+        return vectorize(kernel, inner, lanes)
+    except CompileError:  # an element needs the result of another
+        return None
+
+
+def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
+    """The kernel square by square, where it reads down what it writes along: what is read passes through shared memory,
+    so that neighbours in memory are always neighbouring threads'. None for any other."""
+    loops, body = perfect_nest(kernel.body)
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    if len(loops) < 2 or len(stores) < len(body) or kernel.scratch:
+        return None
+    along = loops[-1].var
+    read = [e for e in kernel.expressions if e.op == "load" and not e.args[1:] and along in e.depends]
+    down = next((x.var for x in loops[:-1] for e in read if _goes_down(e, along, x.var)), None)
+    moved = [e for e in read if down is not None and _goes_down(e, along, down)]
+    sizes = {loop.var: int(extent(loop.var)) for loop in loops}
+    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < _BYTES * _LEAST_VECTORS // 4:
+        return None
+    if sizes[along] % _SIDE or sizes[down] % _SIDE or any(coefficient(x.index, along) != 1 for x in stores):
+        return None
+    if not all(independent(loop, [x.var for x in loops[:k]]) for k, loop in enumerate(loops)):
+        return None
+    squares = [Buffer(f"tile{k}", e.dtype, _SIDE * (_SIDE + 1), "scratch") for k, e in enumerate(moved)]
+    first = {var: s.mul(s.var("i", sizes[var] // _SIDE), _SIDE) for var in (down, along)}
+
+    def place(var: Expr, *, turned: bool) -> tuple[dict[Expr, Expr], Expr]:
+        """(the two variables of an element of the square, its place in shared memory)."""
+        line, at = s.floordiv(var, _SIDE), s.mod(var, _SIDE)
+        line_of, at_of = (along, down) if turned else (down, along)
+        row, column = (at, line) if turned else (line, at)
+        where = {line_of: s.add(first[line_of], line), at_of: s.add(first[at_of], at)}
+        return where, s.add(s.mul(column, _SIDE + 1), row)  # one element more in a row: columns are in different banks
+
+    first_var, then_var = s.var("i", _SIDE * _SIDE), s.var("i", _SIDE * _SIDE)
+    where, at = place(first_var, turned=True)
+    keep = [Store(square, at, s.substitute(load, where)) for square, load in zip(squares, moved, strict=True)]
+    where, at = place(then_var, turned=False)
+    where |= {load: s.load(square, at) for square, load in zip(squares, moved, strict=True)}
+    give = [Store(x.buffer, s.substitute(x.index, where), s.substitute(x.value, where)) for x in stores]
+    outer = [x.var if x.var not in first else first[x.var].args[0] for x in loops]
+    inside = [For(first_var, tuple(keep), "thread"), For(then_var, tuple(give), "thread")]
+    body = nested([For(var, (), "block") for var in outer], inside)
+    return collapse(s, replace(kernel, buffers=(*kernel.buffers, *squares), body=body), len(outer))
+
+
+def _goes_down(load: Expr, along: Expr, down: Expr) -> bool:
+    """Whether neighbours along `down`, and not those along the other variable, are neighbours in memory."""
+    return coefficient(load.args[0], down) == 1 and (coefficient(load.args[0], along) or 0) > 1
+
+
+def _is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
+    """Whether an index is a multiple of `lanes` where the variable is."""
+    found, constant = affine_terms(index)
+    return not constant % lanes and not any(n % lanes for part, n in found.items() if part is not var)
 
 
 def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
@@ -59,6 +164,8 @@ def _outer(s: LoopBuilder, kernel: Kernel, kind: LoopKind) -> Kernel:
     count = 0
     for loop in loops:
         try:
+            if loop.kind != "serial":
+                break
             kernel = bind(kernel, loop.var, kind)
         except CompileError:
             break

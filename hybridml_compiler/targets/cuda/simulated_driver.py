@@ -17,6 +17,7 @@ from . import nvrtc
 from .driver import Gemm, Operand, Pointer, Properties
 from .sim.simulator import Simulator
 
+_ALIGNMENT = 256  # bytes, as CUDA's
 _POISON = 0xFF  # nan in floats, -1 in integers
 
 
@@ -53,7 +54,8 @@ class SimulatedDriver:
     # ---- memory
 
     def alloc(self, nbytes: int) -> np.ndarray:
-        return np.empty(nbytes, np.uint8)
+        whole = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        return whole[-self.address(whole) % _ALIGNMENT :][:nbytes]
 
     def free(self, raw: np.ndarray) -> None:
         """Leaves it to Python: graphs may still have it."""
@@ -62,7 +64,8 @@ class SimulatedDriver:
         raw.fill(_POISON)
 
     def address(self, raw: np.ndarray) -> int:
-        return id(raw)
+        found: int = raw.__array_interface__["data"][0]
+        return found
 
     def write(self, target: Pointer, data: np.ndarray, stream: SimulatedStream) -> None:
         _at(target)[: data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)

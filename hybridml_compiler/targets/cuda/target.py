@@ -10,15 +10,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...aval import Aval
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
-from ...record import record
-from ...schedule.kernels.library import Capabilities
+from ...record import record, replace
+from ...schedule.fusion.epilogue import Fused
+from ...schedule.kernels import convolution
+from ...schedule.kernels.convolution import Convolution
+from ...schedule.kernels.gemm import Product
+from ...schedule.kernels.library import Call, Capabilities
 from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from .availability import checked_driver
+from .contraction.kernel import emit_call, is_left_to_library
 from .device import CudaDevice
 from .driver import Driver
 from .emit.kernel import Source, emit, unsupported
@@ -29,12 +34,22 @@ from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 
 
+def has_kernel(call: Call) -> bool:
+    """Whether there is a kernel for the call (contraction/kernel.py), or a library. Where groups of channels are small,
+    a tile of them would be empty for the most part, and a loop nest is better."""
+    if isinstance(call, Product):
+        return True
+    return call.groups == 1 or min(call.channels, call.features) >= convolution.MIN_FEATURES
+
+
 @record(eq=False)
 class CudaKernel:
-    """A kernel's source, and its function as the driver has loaded it."""
+    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
+    that needs it."""
 
     source: Source
     function: Any
+    anywhere: Callable[[], CudaKernel]
 
     @property
     def text(self) -> str:
@@ -53,12 +68,13 @@ class CudaTarget(KernelTarget):
 
     @lazy
     def capabilities(self) -> Capabilities:
-        has_gemm = self.device.driver.has_gemm
         return Capabilities(
-            has_library=lambda call: has_gemm and multiplies(call),
+            has_library=has_kernel,
             takes_epilogue=lambda _: True,
             schedule=schedule,
-            schedule_matrix=schedule,
+            schedule_matrix=lambda _, kernel: kernel,  # the call's kernel is in the place of both loops
+            reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
+            passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             runs_control=True,
             runs_chains=False,  # a launch of one element would leave most of a GPU idle
         )
@@ -67,8 +83,28 @@ class CudaTarget(KernelTarget):
         reason = unsupported(kernel)
         if reason:
             return Interpreted(kernel, reason)
-        source = emit(kernel)
-        return CudaKernel(source, self.device.driver.load(source.text))
+        return self._kernel(lambda wide: emit(kernel, wide=wide))
+
+    def call_of(self, spec: KernelSpec) -> CudaKernel | None:
+        call = spec.call if isinstance(spec, Fused) else spec
+        if not isinstance(call, Product | Convolution):
+            return None
+        if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
+            return None
+        return self._kernel(lambda wide: emit_call(spec, wide=wide))
+
+    @lazy
+    def _loaded(self) -> dict[str, CudaKernel]:
+        """Kernels by their text."""
+        return {}
+
+    def _kernel(self, emitted: Callable[[bool], Source], wide: bool = True) -> CudaKernel:
+        """The kernel that a function gives the source of, which is told whether accesses may be wide."""
+        source = emitted(wide)
+        if source.text not in self._loaded:
+            function = self.device.driver.load(source.text)
+            self._loaded[source.text] = CudaKernel(source, function, lambda: self._kernel(emitted, False))
+        return self._loaded[source.text]
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -83,8 +119,8 @@ class CudaCode(KernelCode):
     def text(self, plan: Plan) -> str:
         lines: dict[str, dict[str, None]] = {}  # by the text of a kernel, which several launches may run
         for launch in plan.launches:
-            for kernel in launch.kernels:
-                places = lines.setdefault(self.of(kernel).text, {})
+            for code in self.codes(launch.spec):
+                places = lines.setdefault(code.text, {})
                 places.update(dict.fromkeys(launch.where))
         kernels = ["".join([*(f"// {place}\n" for place in places if place), text]) for text, places in lines.items()]
         return "\n".join([describe_plan(plan), *kernels])

@@ -111,6 +111,13 @@ class DeviceFunctions:
         head = f"static __device__ __forceinline__ {c_type(dtype)} {full}({parameters}) {{"
         self._texts[full] = "\n".join([head, *writer.finish(result), "}", ""])
 
+    def vector(self, dtype: np.dtype, lanes: int) -> str:
+        """The name of the type of so many neighbours in memory, which are loaded and stored at once."""
+        name = f"{dtypes.short(dtype)}x{lanes}"
+        text = f"struct __align__({lanes * dtype.itemsize}) {name} {{\n  {c_type(dtype)} lane[{lanes}];\n}};\n"
+        self._texts.setdefault(name, text)
+        return name
+
     def helper(self, name: str) -> str:
         """The name of a function that is written here as it stands."""
         self._texts.setdefault(name, _HELPERS[name])

@@ -7,13 +7,13 @@ is computed in the outermost loop that knows its variables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
 
 from .... import dtypes
-from ....loops.builder import identity, scan_start
+from ....loops.builder import LoopBuilder, identity, scan_start
 from ....loops.ir import (
     INFIX,
     Buffer,
@@ -42,6 +42,7 @@ ENTRY = "kernel"
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
+_VECTOR = 16  # bytes
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -55,6 +56,7 @@ class Source:
     checked: bool
     block: int  # threads
     per_block: int  # iterations of the range that a block takes at once
+    alignment: int = 1  # bytes that all operands begin at a multiple of, if it is more than an element
 
     def grid(self, iterations: int, most: int) -> int:
         """The number of blocks for so many iterations; they take turns where there are more than `most`."""
@@ -74,9 +76,9 @@ def unsupported(kernel: Kernel) -> str:
     return ""
 
 
-def emit(kernel: Kernel) -> Source:
-    """The kernel's source."""
-    return _KernelWriter(kernel).source()
+def emit(kernel: Kernel, *, wide: bool = True) -> Source:
+    """The kernel's source; unless it is `wide`, every access is of one element, wherever operands begin."""
+    return KernelWriter(kernel, wide=wide).source()
 
 
 def _shares_rows(kernel: Kernel) -> bool:
@@ -99,10 +101,12 @@ class _Block:
         self.add("}")
 
 
-class _KernelWriter:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.functions = DeviceFunctions()
+class KernelWriter:
+    """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
+
+    def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
+        self.kernel, self.wide, self.alignment = kernel, wide, 1
+        self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
         self.named, self.changing = named_values(kernel), changing(kernel.body)
         self.names: dict[Expr, C] = {}
@@ -130,7 +134,16 @@ class _KernelWriter:
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
         entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
         text = "\n".join([entry, *block.lines, "}\n"])
-        return Source(f"{self.functions.text()}{text}", kernel.checked, threads, 1 if self.rows else threads)
+        per_block = 1 if self.rows else threads
+        return Source(f"{self.functions.text()}{text}", kernel.checked, threads, per_block, self.alignment)
+
+    def inside(self, names: Mapping[Expr, C], body: Sequence[Stmt]) -> list[str]:
+        """The lines of a body where these variables and values have names already."""
+        block = self.open([expr for expr in names if expr.op == "var"])
+        self.names.update(names)
+        self.body(body)
+        self.close(block)
+        return block.lines
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
@@ -179,6 +192,8 @@ class _KernelWriter:
                         self.position(stmt)
                 case Reduce():
                     self.reduce([stmt for stmt in step if isinstance(stmt, Reduce)])
+                case For(_, _, "vector") if self.wide:
+                    self.vector(step[0])
                 case For():
                     self.loop(step[0])
                 case Scan():
@@ -226,10 +241,40 @@ class _KernelWriter:
         self.body(stmt.body)
         self.close(inner)
         self.uniform = outer
+        if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
+            block.add("#pragma unroll 1")  # what is left over of several turns would store element by element
         block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
         block.nest(inner)
         if stmt.kind == "thread":
             self.barrier((stmt,))
+
+    def vector(self, stmt: For) -> None:
+        """A loop over stores of neighbours: all elements are loaded at once before it, and stored at once after it."""
+        name, lanes, s = self.new("i", dtypes.int64), int(extent(stmt.var)), LoopBuilder()
+        first, block = {stmt.var: s.const(0, dtypes.int64)}, self.blocks[-1]
+        self.names[stmt.var], self.alignment = name, _VECTOR
+        stores = [x for x in stmt.body if isinstance(x, Store)]
+        assert len(stores) == len(stmt.body)
+        after = []
+        for load in expressions(stmt.body):
+            if load.op == "load" and stmt.var in load.depends:
+                kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
+                at = self.index(s.substitute(load.args[0], first))
+                block.add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
+                self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
+        inner = self.open((stmt.var,))
+        for store in stores:
+            kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
+            inner.add(f"{value}.lane[{name}] = {self.expression(store.value)};")
+            at = self.index(s.substitute(store.index, first))
+            block.add(f"{kind} {value};")
+            after.append(f"*({kind}*)&{store.buffer.name}[{at}] = {value};")
+        self.close(inner)
+        block.add("#pragma unroll")
+        block.add(f"for (int {name} = 0; {name} < {lanes}; ++{name}) {{")
+        block.nest(inner)
+        for line in after:
+            block.add(line)
 
     def barrier(self, body: Sequence[Stmt]) -> None:
         """Waits for the other threads of the block, where they may read what these statements store, or store over what

@@ -38,7 +38,9 @@ def semantics_of(instruction: Instruction) -> Semantics:
     return found
 
 
-def _names(*names: str) -> Callable[[Semantics], Semantics]:
+def names(*names: str) -> Callable[[Semantics], Semantics]:
+    """Puts a function into the table, as what instructions of these names do."""
+
     def add(function: Semantics) -> Semantics:
         TABLE.update(dict.fromkeys(names, function))
         return function
@@ -51,14 +53,15 @@ def _values(t: Threads, i: Instruction, lanes: Lanes, dtype: np.dtype | None = N
     return [t.read(operand, dtype or i.dtype, lanes) for operand in i.operands[1:]]
 
 
-def _vector(operand: str) -> list[str]:
+def vector(operand: str) -> list[str]:
+    """The registers of an operand: one, or those in braces."""
     return re.findall(r"[^{},\s]+", operand)
 
 
 # ---- moves and memory
 
 
-@_names("mov")
+@names("mov")
 def _mov(t: Threads, i: Instruction, lanes: Lanes) -> None:
     to, source = i.operands
     if to[0] == "{" or source[0] == "{":
@@ -70,7 +73,7 @@ def _mov(t: Threads, i: Instruction, lanes: Lanes) -> None:
 def _repack(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """A register as its parts, or parts as one."""
     to, source = i.operands
-    parts = _vector(to if to[0] == "{" else source)
+    parts = vector(to if to[0] == "{" else source)
     part = np.dtype(f"u{i.dtype.itemsize // len(parts)}")
     if to[0] == "{":
         value = np.broadcast_to(t.read(source, i.dtype, lanes), (t.number(lanes),))
@@ -83,7 +86,7 @@ def _repack(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(to, whole, lanes)
 
 
-@_names("cvta")
+@names("cvta")
 def _cvta(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """An address of one kind of memory is the same number as a generic one: only those of a kind are accessed."""
     t.write(i.operands[0], t.read(i.operands[1], i.dtype, lanes), lanes)
@@ -104,13 +107,13 @@ def _own(t: Threads, space: str, lanes: Lanes) -> tuple[Region, np.ndarray]:
 
 
 def _components(i: Instruction, operand: str, address: np.ndarray) -> list[str]:
-    names = _vector(operand)
+    names = vector(operand)
     if (address % (i.dtype.itemsize * len(names))).any():
         raise SimulatorError(f"cuda:sim: {i.text}: an address is no multiple of {i.dtype.itemsize * len(names)}")
     return names
 
 
-@_names("ld")
+@names("ld")
 def _ld(t: Threads, i: Instruction, lanes: Lanes) -> None:
     to, source = i.operands
     space = _space(i)
@@ -128,7 +131,7 @@ def _ld(t: Threads, i: Instruction, lanes: Lanes) -> None:
         t.write(name, value, lanes)
 
 
-@_names("st")
+@names("st")
 def _st(t: Threads, i: Instruction, lanes: Lanes) -> None:
     target, source = i.operands
     space, address, access = _space(i), t.address(target, lanes), t.access(i.text, lanes)
@@ -142,7 +145,7 @@ def _st(t: Threads, i: Instruction, lanes: Lanes) -> None:
             region.store(at, owner, i.dtype, value, access)
 
 
-@_names("atom", "red")
+@names("atom", "red")
 def _atom(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """Updates that no other thread comes between, one thread after the other."""
     to, target, *values = ["_", *i.operands] if i.name == "red" else i.operands
@@ -161,13 +164,13 @@ def _atom(t: Threads, i: Instruction, lanes: Lanes) -> None:
 # ---- arithmetic
 
 
-@_names("add", "sub")
+@names("add", "sub")
 def _add(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, y = _values(t, i, lanes)
     t.write(i.operands[0], x + y if i.name == "add" else x - y, lanes)
 
 
-@_names("mul", "mad")
+@names("mul", "mad")
 def _mul(t: Threads, i: Instruction, lanes: Lanes) -> None:
     dtype = i.dtype
     x, y = (t.read(operand, dtype, lanes) for operand in i.operands[1:3])
@@ -181,7 +184,7 @@ def _mul(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], found, lanes)
 
 
-@_names("fma")
+@names("fma")
 def _fma(t: Threads, i: Instruction, lanes: Lanes) -> None:
     if i.parts[1] not in ("rn", "rz"):
         raise CompileError(f"cuda:sim: {i.text}: this rounding is not simulated")
@@ -189,7 +192,7 @@ def _fma(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], arithmetic.fma(x, y, z, i.parts[1] == "rz"), lanes)
 
 
-@_names("div", "rem")
+@names("div", "rem")
 def _div(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, y = _values(t, i, lanes)
     if i.dtype.kind == "f":
@@ -198,20 +201,20 @@ def _div(t: Threads, i: Instruction, lanes: Lanes) -> None:
         t.write(i.operands[0], arithmetic.truncated_division(x, y)[i.name == "rem"], lanes)
 
 
-@_names("rcp")
+@names("rcp")
 def _rcp(t: Threads, i: Instruction, lanes: Lanes) -> None:
     (x,) = _values(t, i, lanes)
     t.write(i.operands[0], i.dtype.type(1) / x, lanes)
 
 
-@_names("sqrt", "neg", "abs")
+@names("sqrt", "neg", "abs")
 def _one_operand(t: Threads, i: Instruction, lanes: Lanes) -> None:
     (x,) = _values(t, i, lanes)
     function = {"sqrt": np.sqrt, "neg": np.negative, "abs": np.abs}[i.name]
     t.write(i.operands[0], function(x), lanes)
 
 
-@_names("min", "max")
+@names("min", "max")
 def _extreme(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, y = _values(t, i, lanes)
     smaller = i.name == "min"
@@ -225,14 +228,17 @@ def _extreme(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], found, lanes)
 
 
-@_names("copysign")
+@names("copysign")
 def _copysign(t: Threads, i: Instruction, lanes: Lanes) -> None:
     sign, magnitude = _values(t, i, lanes)
     t.write(i.operands[0], np.copysign(magnitude, sign), lanes)
 
 
-@_names("cvt")
+@names("cvt")
 def _cvt(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    if i.parts[1:] in (("f32", "f16"), ("rna", "tf32", "f32")):
+        _cvt_of_tensor_cores(t, i, lanes)
+        return
     to = DTYPES.get(i.parts[-2])
     if to is None or (to.kind == "f" and i.dtype == np.float64 and to == np.float32 and "rn" not in i.parts):
         raise CompileError(f"cuda:sim: {i.text}: this conversion is not simulated")
@@ -240,28 +246,39 @@ def _cvt(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], arithmetic.convert(x, to, i.parts), lanes)
 
 
+def _cvt_of_tensor_cores(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """float16 as float32, or float32 as the nearest number of tf32, of two the one further from zero."""
+    if i.parts[-1] == "f16":
+        t.write(i.operands[0], t.read(i.operands[1], np.dtype("u2"), lanes).view("f2").astype("f4"), lanes)
+        return
+    bits = t.read(i.operands[1], _U32, lanes)
+    nearest = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+    is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    t.write(i.operands[0], np.where(is_nan, np.uint32(0x7FFFFFFF), nearest), lanes)
+
+
 # ---- bits
 
 
-@_names("and", "or", "xor")
+@names("and", "or", "xor")
 def _logic(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, y = _values(t, i, lanes)
     t.write(i.operands[0], _SIGNS[i.name](x, y), lanes)
 
 
-@_names("not")
+@names("not")
 def _not(t: Threads, i: Instruction, lanes: Lanes) -> None:
     (x,) = _values(t, i, lanes)
     t.write(i.operands[0], ~x, lanes)
 
 
-@_names("shl", "shr")
+@names("shl", "shr")
 def _shift(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, amount = t.read(i.operands[1], i.dtype, lanes), t.read(i.operands[2], _U32, lanes)
     t.write(i.operands[0], arithmetic.shifted(i.name, x, amount), lanes)
 
 
-@_names("shf")
+@names("shf")
 def _funnel(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """The upper or lower word of two that are shifted together."""
     low, high, amount = (t.read(operand, _U32, lanes).astype(np.uint64) for operand in i.operands[1:])
@@ -271,7 +288,7 @@ def _funnel(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], found.astype(np.uint32), lanes)
 
 
-@_names("prmt")
+@names("prmt")
 def _permute(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """Four bytes of eight, or their signs."""
     low, high, selector = (t.read(operand, _U32, lanes).astype(np.uint64) for operand in i.operands[1:])
@@ -284,7 +301,16 @@ def _permute(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], found.astype(np.uint32), lanes)
 
 
-@_names("popc", "clz", "brev")
+@names("bfi")
+def _insert(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """The low bits of one word in the place of some of another's."""
+    x, y = (t.read(operand, i.dtype, lanes) for operand in i.operands[1:3])
+    first, length = (int(operand) for operand in i.operands[3:])
+    mask = i.dtype.type((1 << length) - 1 << first)
+    t.write(i.operands[0], (y & ~mask) | ((x << i.dtype.type(first)) & mask), lanes)
+
+
+@names("popc", "clz", "brev")
 def _count(t: Threads, i: Instruction, lanes: Lanes) -> None:
     (x,) = _values(t, i, lanes)
     bits = 8 * i.dtype.itemsize
@@ -301,7 +327,7 @@ def _count(t: Threads, i: Instruction, lanes: Lanes) -> None:
 # ---- comparison and choice
 
 
-@_names("setp")
+@names("setp")
 def _setp(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, y = (t.read(operand, i.dtype, lanes) for operand in i.operands[1:3])
     found = arithmetic.compare(i.parts[1], x, y)
@@ -312,7 +338,7 @@ def _setp(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], found, lanes)
 
 
-@_names("selp")
+@names("selp")
 def _selp(t: Threads, i: Instruction, lanes: Lanes) -> None:
     x, y = (t.read(operand, i.dtype, lanes) for operand in i.operands[1:3])
     t.write(i.operands[0], np.where(t.read(i.operands[3], _PRED, lanes), x, y), lanes)
@@ -321,7 +347,7 @@ def _selp(t: Threads, i: Instruction, lanes: Lanes) -> None:
 # ---- between the lanes of a warp
 
 
-@_names("shfl")
+@names("shfl")
 def _shfl(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """Each lane gets the value of another one, which has to be here as well."""
     to, _, inside = i.operands[0].partition("|")

@@ -2,7 +2,8 @@
 
 An access is checked for bounds, alignment, reads of what nobody has written, and races (races.py): those of atomic
 updates, which are by no thread in particular, are none. Global addresses are
-of the simulator's own: a buffer is the upper 32 bits, so that no address of one is in another.
+of the simulator's own: a buffer is the upper 32 bits, so that no address of one is in another. The last bits are those
+of the memory that it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .races import Races, ThreadIds
 
 _BUFFER_BITS = 32
 _ALIGN = 16
+_WORD = np.dtype("u4")  # copies are of so many of them
 
 
 class SimulatorError(CompileError):
@@ -39,6 +41,8 @@ class Region:
         self.stride = data.size if size == data.size else -(-size // _ALIGN) * _ALIGN
         self.written = None if written else np.zeros(data.size, np.bool_)
         self.races = Races(data.size) if races and not constant else None
+        self.start = 0  # bytes from a multiple of 16 to its beginning
+        self.coming: np.ndarray | None = None  # bytes that a copy is on its way to, once there has been one
 
     @staticmethod
     def of_owners(what: str, size: int, owners: int, *, races: bool) -> Region:
@@ -51,6 +55,7 @@ class Region:
 
     def load(self, offset: np.ndarray, owner: np.ndarray | int, dtype: np.dtype, access: Access) -> np.ndarray:
         at = self._place(offset, owner, dtype, access.text)
+        self._arrived(at, "reads", access.text)
         if self.written is not None and not self.written[at].all():
             raise SimulatorError(f"cuda:sim: {access.text}: reads {self.what} that nothing has written")
         ids = access.ids
@@ -70,12 +75,44 @@ class Region:
         if self.constant:
             raise SimulatorError(f"cuda:sim: {access.text}: stores to {self.what}, which is constant")
         at = self._place(offset, owner, dtype, access.text)
+        self._arrived(at, "stores to", access.text)
         ids = access.ids
         if self.races is not None and ids is not None:
             self._report(self.races.write(at, ids), at, ids, access.text)
         if self.written is not None:
             self.written[(at[:, None] + np.arange(dtype.itemsize)).reshape(-1)] = True
         self._view(dtype)[at // dtype.itemsize] = value
+
+    def expect(self, offset: np.ndarray, owner: np.ndarray, words: np.ndarray, access: Access) -> np.ndarray:
+        """Starts copies of so many words each, one for a thread; the bytes that they write."""
+        at = np.stack([self._place(offset + 4 * k, owner, _WORD, access.text) for k in range(words.shape[1])], -1)
+        every = at[..., None] + np.arange(_WORD.itemsize)
+        self._arrived(every.reshape(-1), "copies to", access.text)
+        self._view(_WORD)[at // _WORD.itemsize] = words
+        bytes_of = every.reshape(len(every), -1)
+        self._copied(bytes_of, access)
+        if self.coming is None:
+            self.coming = np.zeros(self.data.size, np.bool_)
+        self.coming[bytes_of] = True
+        return bytes_of
+
+    def arrive(self, at: np.ndarray, access: Access) -> None:
+        """Ends copies to these bytes, a row for each thread, which has waited for them."""
+        assert self.coming is not None
+        self.coming[at] = False
+        if self.written is not None:
+            self.written[at] = True
+        self._copied(at, access)
+
+    def _copied(self, at: np.ndarray, access: Access) -> None:
+        """Notes that the threads write these bytes: when a copy is started, and when it is known to have ended."""
+        if self.races is not None and access.ids is not None:
+            ids = access.ids.repeated(at.shape[1])
+            self._report(self.races.write(at.reshape(-1), ids), at, ids, access.text)
+
+    def _arrived(self, at: np.ndarray, what: str, text: str) -> None:
+        if self.coming is not None and self.coming[at].any():
+            raise SimulatorError(f"cuda:sim: {text}: {what} {self.what} that an asynchronous copy is on its way to")
 
     def _view(self, dtype: np.dtype) -> np.ndarray:
         return self.data[: self.data.size // dtype.itemsize * dtype.itemsize].view(dtype)
@@ -85,7 +122,7 @@ class Region:
         if outside.any():
             first = int(offset[outside][0])
             raise SimulatorError(f"cuda:sim: {text}: byte {first} of {self.what}, which has {self.size}")
-        if (offset % dtype.itemsize).any():
+        if ((offset | self.start) % dtype.itemsize).any():
             raise SimulatorError(f"cuda:sim: {text}: an address in {self.what} is no multiple of {dtype.itemsize}")
         return np.asarray(offset + np.asarray(owner) * self.stride)
 
@@ -118,8 +155,10 @@ class GlobalMemory:
 
     def _add(self, what: str, data: np.ndarray, *, races: bool, constant: bool) -> int:
         """The address of new memory."""
-        self.regions.append(Region(what, data, data.size, written=True, races=races, constant=constant))
-        return len(self.regions) << _BUFFER_BITS
+        region = Region(what, data, data.size, written=True, races=races, constant=constant)
+        region.start = int(data.__array_interface__["data"][0]) % _ALIGN
+        self.regions.append(region)
+        return (len(self.regions) << _BUFFER_BITS) + region.start
 
     def load(self, address: np.ndarray, dtype: np.dtype, access: Access) -> np.ndarray:
         out = np.empty(address.size, dtype)
@@ -140,11 +179,13 @@ class GlobalMemory:
         if min(different) < 0 or max(different) >= len(self.regions):
             raise SimulatorError(f"cuda:sim: {access.text}: an address that is in no buffer")
         if len(different) == 1:
-            return [(self.regions[different[0]], slice(None), offset, access)]
+            region = self.regions[different[0]]
+            return [(region, slice(None), offset - region.start, access)]
         found: list[tuple[Region, slice | np.ndarray, np.ndarray, Access]] = []
         for number in different:
             part = numbers == number
             ids = access.ids and access.ids.select(part)
             some = Access(access.text, ids)
-            found.append((self.regions[number], part, offset[part], some))
+            region = self.regions[number]
+            found.append((region, part, offset[part] - region.start, some))
         return found

@@ -25,6 +25,10 @@ class ThreadIds:
     def select(self, part: np.ndarray) -> ThreadIds:
         return ThreadIds(self.thread[part], self.block[part], self.clock[part])
 
+    def repeated(self, times: int) -> ThreadIds:
+        """Each of the threads so many times."""
+        return ThreadIds(*(np.repeat(x, times) for x in (self.thread, self.block, self.clock)))
+
 
 class Races:
     """The last accesses to each byte; elements are known by their first one."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....errors import CompileError
+from . import tensor as _  # noqa: F401 - its instructions are in the table
 from .instructions import Semantics, semantics_of
 from .memory import GlobalMemory, SimulatorError
 from .ptx import Entry, Instruction, parse_ptx

@@ -46,6 +46,7 @@ class Threads:
         self.registers: dict[str, np.ndarray] = {}
         self.shared = Region.of_owners("shared memory", entry.shared_bytes, len(blocks), races=races)
         self.local = Region.of_owners("local memory", entry.local_bytes, self.count, races=False)
+        self.copies = Copies(self)
 
     def _special(self, grid: int, block: int) -> dict[str, np.ndarray]:
         sizes = {"%ntid": block, "%nctaid": grid}
@@ -123,6 +124,38 @@ class Threads:
         else:
             values = np.full(self.number(lanes), self._variable(base) + offset, np.int64)
         return values
+
+
+class Copies:
+    """Copies to shared memory that threads have started, in groups of which each waits for its own."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+        self.groups = np.zeros(threads.count, np.int64)  # that a thread has closed
+        self.open: list[tuple[np.ndarray, np.ndarray, np.ndarray, str]] = []  # threads, their groups, bytes, text
+
+    def start(self, target: np.ndarray, words: np.ndarray, text: str, lanes: Lanes) -> None:
+        """A copy of words to shared memory by each of these threads."""
+        threads, t = np.arange(self.threads.count)[lanes], self.threads
+        at = t.shared.expect(target, t.local_block[threads], words, t.access(text, threads))
+        self.open.append((threads, self.groups[threads], at, text))
+
+    def commit(self, lanes: Lanes) -> None:
+        """Closes a group of each thread."""
+        self.groups[lanes] += 1
+
+    def wait(self, most: int, lanes: Lanes) -> None:
+        """Until so many groups of each thread are on their way at most: the last ones."""
+        waits = np.zeros(self.threads.count, np.bool_)
+        waits[lanes] = True
+        left = []
+        for threads, group, at, text in self.open:
+            ends = waits[threads] & (group < self.groups[threads] - most)
+            if ends.any():
+                self.threads.shared.arrive(at[ends], self.threads.access(text, threads[ends]))
+            if not ends.all():
+                left.append((threads[~ends], group[~ends], at[~ends], text))
+        self.open = left
 
 
 def _as(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

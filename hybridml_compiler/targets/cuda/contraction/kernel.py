@@ -1,0 +1,233 @@
+"""A matrix product or convolution with its epilogue as a kernel of CUDA C.
+
+A block computes a tile of the result. Its operands come to shared memory some steps ahead, asynchronously where their
+elements are as wide as the hardware copies; threads or tensor cores multiply them; the sums pass through the same
+memory once more, so that neighbours are stored side by side, each through the epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .... import config, dtypes
+from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Store, expressions, perfect_nest, statements
+from ....record import record, replace
+from ....schedule.fusion.epilogue import Fused
+from ....schedule.kernels.convolution import Convolution
+from ....schedule.kernels.gemm import Product
+from ..emit.functions import DeviceFunctions
+from ..emit.kernel import ENTRY, KernelWriter, Source
+from ..emit.scalars import C
+from ..emit.types import c_type
+from .contraction import Contraction, contraction_of, offset
+from .multiply import Multiplication, multiplication
+from .operands import COPY, HALF, Operand, load_function, operand
+from .tiles import Tile, stages, tile_for
+
+_COMMIT = """\
+static __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+"""
+_WAIT = """\
+static __device__ __forceinline__ void wait() {{ asm volatile("cp.async.wait_group {0};" ::: "memory"); }}
+"""
+
+
+# Of plain products from this size on a library is the better choice: an epilogue is what it does not have, and below
+# this launches take longer than products.
+_LIBRARY_FLOPS = 1 << 27
+
+
+def is_left_to_library(spec: KernelSpec) -> bool:
+    """Whether a library computes the product rather than a kernel of ours."""
+    return isinstance(spec, Product) and spec.flops >= _LIBRARY_FLOPS
+
+
+@record
+class CallSource(Source):
+    """The source of a library call: its launch is given these operands, and the iterations are tiles of the result."""
+
+    operands: tuple[Buffer, ...] = ()
+    total: int = 1
+
+
+def emit_call(spec: KernelSpec, *, wide: bool = True) -> CallSource:
+    """The source of a call and of the loop nest after it; unless it is `wide`, elements are copied one by one, wherever
+    operands begin."""
+    call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
+    assert isinstance(call, Product | Convolution)
+    tile = tile_for(contraction_of(call), tf32=config.read().tf32)
+    return source_of(call, epilogue, tile, wide=wide)
+
+
+def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, *, wide: bool = True) -> CallSource:
+    """The source with this tile."""
+    form = contraction_of(call)
+    a, b = _sides(form, tile, wide)
+    steps = -(-form.k // tile.depth)
+    ahead = stages(a.nbytes + b.nbytes, steps)
+    functions = DeviceFunctions()
+    finish, results = _finish(call, epilogue, functions)
+    given = [Buffer(x.name, x.stored, size, "in") for x, size in zip((a, b), form.sizes, strict=True)]
+    operands = (*(given[::-1] if form.swapped else given), *results)
+    multiply = multiplication(form.dtype, tile, a, b)
+    copies = {f"copy_{side.width * side.stored.itemsize}" for side in (a, b) if side.is_asynchronous}
+    texts = [COPY[name] for name in sorted(copies)]
+    texts += [HALF] * any(s.stored is dtypes.float16 and s.value is not s.stored for s in (a, b))
+    texts += [_COMMIT, _WAIT.format(ahead - 2)] * bool(copies)
+    texts += [load_function(side, tile.threads) for side in (a, b)]
+    texts += [multiply.functions, functions.text(), finish]
+    parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in operands]
+    parts = _Parts(form, tile, a, b, steps, ahead, bool(copies), multiply, ", ".join(x.name for x in results))
+    lines = [
+        *_shared(a, b, ahead),
+        *multiply.setup,
+        "for (long long tile = lo + blockIdx.x; tile < hi; tile += gridDim.x) {",
+        *(f"  {line}" for line in [*_tile(parts), *_results(parts)]),
+        "}",
+    ]
+    body = [
+        f"// {form.text}, in tiles of {tile.rows}x{tile.columns}x{tile.depth}",
+        f'extern "C" __global__ void __launch_bounds__({tile.threads}, 1)',
+        f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
+        *(f"  {line}" for line in lines),
+        "}\n",
+    ]
+    text = "\n".join(part for part in [*texts, "\n".join(body)] if part)
+    alignment = max(side.width * side.stored.itemsize for side in (a, b))
+    return CallSource(text, False, tile.threads, 1, alignment, operands, form.matrices * tile.blocks(form))
+
+
+@record
+class _Parts:
+    """All that the lines of a tile are made of."""
+
+    form: Contraction
+    tile: Tile
+    a: Operand
+    b: Operand
+    steps: int
+    ahead: int  # steps of k in shared memory
+    copies: bool  # whether any arrive asynchronously
+    multiply: Multiplication
+    pointers: str  # that the epilogue is given
+
+
+def _sides(form: Contraction, tile: Tile, wide: bool) -> tuple[Operand, Operand]:
+    values = form.stored if tile.tensor else (form.dtype, form.dtype)
+    a = operand("a", form.a, form.stored[0], values[0], tile.rows, tile.depth, tile.tensor, wide)
+    b = operand("b", form.b, form.stored[1], values[1], tile.columns, tile.depth, tile.tensor, wide)
+    return a, b
+
+
+def _shared(a: Operand, b: Operand, ahead: int) -> list[str]:
+    """Tiles of both operands in one array, which the sums are passed through in the end."""
+    size = ahead * (a.nbytes + b.nbytes)
+    lines = [f"__shared__ __align__(16) unsigned char shared[{size}];"]
+    offset = 0
+    for side in (a, b):
+        kind = c_type(side.value)
+        lines.append(
+            f"{kind} (*{side.name}_tiles)[{side.lines}][{side.pitch}] = "
+            f"({kind} (*)[{side.lines}][{side.pitch}])(shared + {offset});"
+        )
+        offset += ahead * side.nbytes
+    return lines
+
+
+def _tile(parts: _Parts) -> list[str]:
+    """The lines of one tile up to its sums: operands some steps ahead, and products."""
+    form, tile, ahead, steps = parts.form, parts.tile, parts.ahead, parts.steps
+    across, blocks = -(-form.n // tile.columns), tile.blocks(form)
+    row, column = (f"place / {across}", f"place % {across}") if across > 1 else ("place", "0")
+    lines = [
+        f"const long long matrix = tile{f' / {blocks}' if blocks > 1 else ''};",
+        f"const int place = {f'(int)(tile % {blocks})' if blocks > 1 else '0'}, row = {row} * {tile.rows}, "
+        f"column = {column} * {tile.columns};",
+    ]
+    for side in (parts.a, parts.b):
+        start = [offset("matrix", side.where.batch), str(side.where.offset) * (side.where.offset != 0)]
+        first = " + ".join([side.name, *filter(None, start)])
+        lines.append(f"const {c_type(side.stored)}* const {side.name}_matrix = {first};")
+    load = [
+        f"load_a(a_tiles[{{0}} % {ahead}], a_matrix, row, {{0}} * {tile.depth});",
+        f"load_b(b_tiles[{{0}} % {ahead}], b_matrix, column, {{0}} * {tile.depth});",
+    ]
+    commit = ["commit();"] * parts.copies
+    lines += parts.multiply.sums
+    for step in range(ahead - 1):
+        lines += [line.format(step) for line in load if step < steps] + commit
+    return [
+        *lines,
+        "#pragma unroll 1",
+        f"for (int step = 0; step < {steps}; ++step) {{",
+        *["  wait();"] * parts.copies,
+        "  __syncthreads();",
+        f"  const int next = step + {ahead - 1};",
+        f"  if (next < {steps}) {{",
+        *(f"    {line.format('next')}" for line in load),
+        "  }",
+        *(f"  {line}" for line in commit),
+        f"  const int stage = step % {ahead};",
+        *(f"  {line}" for line in parts.multiply.step),
+        "}",
+    ]
+
+
+def _results(parts: _Parts) -> list[str]:
+    """Sums through shared memory, in as few parts as it has room for, and through the epilogue to their places."""
+    form, tile, multiply = parts.form, parts.tile, parts.multiply
+    available, pitch = parts.ahead * (parts.a.nbytes + parts.b.nbytes), tile.columns + multiply.pad
+    count = next(n for n in (1, 2, 4) if tile.rows // n * pitch * form.dtype.itemsize <= available)
+    rows, kind, each = tile.rows // count, c_type(form.dtype), multiply.fragments // count
+    guards = [f"i < {form.m}"] * (form.m % tile.rows != 0) + [f"j < {form.n}"] * (form.n % tile.columns != 0)
+    where = f"if ({' && '.join(guards)}) " if guards else ""
+    lines = [f"{kind} (*sums_tile)[{pitch}] = ({kind} (*)[{pitch}])shared;"]
+    for part in range(count):
+        first, last = str(part * each), str((part + 1) * each)
+        lines += [
+            "__syncthreads();",
+            *(line.replace("FIRST", first).replace("LAST", last) for line in multiply.keep),
+            "__syncthreads();",
+            "#pragma unroll 2",
+            f"for (int index = threadIdx.x; index < {rows * tile.columns}; index += {tile.threads}) {{",
+            f"  const int line = index / {tile.columns}, at = index % {tile.columns};",
+            f"  const int i = row + line{f' + {part * rows}' if part else ''}, j = column + at;",
+            f"  {where}finish(sums_tile[line][at], matrix, i, j, {parts.pointers});",
+            "}",
+        ]
+    return [*lines, "__syncthreads();  // shared memory is free for the next tile"]
+
+
+def _finish(
+    call: Product | Convolution, epilogue: Kernel | None, functions: DeviceFunctions
+) -> tuple[str, Sequence[Buffer]]:
+    """(the function that is given each element of the result, the buffers that it stores to and reads)."""
+    rows, columns = call.result
+    if epilogue is None:
+        buffers: Sequence[Buffer] = (Buffer("out", call.dtype, rows * columns, "out"),)
+        lines = [f"  out[row * {columns} + column] = value;"]
+    else:
+        first, *others = epilogue.operands  # the result itself, which the epilogue may only read
+        buffers = (first if call.passing else replace(first, role="inout"), *others)
+        lines = _epilogue_lines(call, epilogue, functions)
+    parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
+    given = [f"{c_type(call.dtype)} value", "long long matrix", "long long i", "long long j", *parameters]
+    head = f"static __device__ __forceinline__ void finish({', '.join(given)}) {{"
+    place = contraction_of(call).place
+    where = [f"  const long long {name} = {text};" for name, text in zip(("row", "column"), place, strict=True)]
+    return "\n".join([head, *where, *lines, "}\n"]), buffers
+
+
+def _epilogue_lines(call: Product | Convolution, epilogue: Kernel, functions: DeviceFunctions) -> list[str]:
+    """The body of the loops over the elements of the result, of which one is at hand as `value`."""
+    loops, body = perfect_nest(epilogue.body)
+    first, columns = epilogue.operands[0], call.result[1]
+    names: dict[Expr, C] = {
+        loop.var: C(name, dtypes.int64) for loop, name in zip(loops, ("row", "column"), strict=False)
+    }
+    names |= {e: C("value", call.dtype) for e in expressions(body) if e.op == "load" and e.attr.name == first.name}
+    lines = KernelWriter(epilogue, functions).inside(names, body)
+    stored = {stmt.buffer.name for stmt in statements(body) if isinstance(stmt, Store)}
+    if not call.passing and first.name not in stored:
+        lines = [f"  {first.name}[row * {columns} + column] = value;", *lines]
+    return lines

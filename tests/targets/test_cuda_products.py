@@ -1,0 +1,215 @@
+"""Matrix products in generated CUDA kernels: every tile and layout against exact sums, epilogues, registers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, is_left_to_library
+from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
+from hybridml_compiler.targets.cuda.target import CudaKernel
+from tests.support.closeness import assert_close
+from tests.support.cuda import SIM, compiled, needs_nvrtc, sources
+from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
+
+BF16, F16 = "bfloat16 bfloat16", "float16 float16"
+THREADS, WARPS = Tile(128, 128, 16, 16, 16), Tile(128, 128, 32, 2, 4, "bf16")
+CASES: dict[str, CallCase] = {
+    "small": ProductCase(m=5, n=3, k=2),
+    "edges": ProductCase(m=40, n=33, k=50),
+    "whole tiles": ProductCase(m=32, n=32, k=64),
+    "a turned": ProductCase(m=20, n=36, k=50, turned="a"),
+    "b turned": ProductCase(m=40, n=33, k=50, turned="b"),
+    "both turned, batches": ProductCase(m=40, n=20, k=20, turned="ab", batch=(2, 3)),
+    "rows apart": ProductCase(m=20, n=33, k=35, apart=3),
+    "a row": ProductCase(m=1, n=70, k=40),
+    "large tile": ProductCase(m=100, n=130, k=40, turned="a", tile=THREADS),
+    "middle tile": ProductCase(m=70, n=60, k=33, tile=Tile(64, 64, 16, 16, 16)),
+    "32x32": ProductCase(m=50, n=60, k=20, turned="b", tile=Tile(32, 32, 16, 8, 8)),
+    "float64": ProductCase(m=70, n=65, k=30, dtype="float64", tile=Tile(64, 64, 16, 16, 16)),
+    "float64 turned": ProductCase(m=10, n=20, k=30, dtype="float64", turned="ab"),
+    "bytes": ProductCase(m=20, n=30, k=40, dtype="int32", stored="int8 uint8"),
+    "one narrow": ProductCase(m=10, n=47, k=79, stored="float32 bfloat16"),
+    "halves beside float32": ProductCase(m=10, n=17, k=20, stored="float16 float32"),
+    "bf16": ProductCase(m=72, n=48, k=80, stored=BF16, batch=(2,)),
+    "bf16, a turned": ProductCase(m=72, n=48, k=80, stored=BF16, turned="a"),
+    "bf16, b turned": ProductCase(m=72, n=48, k=80, stored=BF16, turned="b"),
+    "bf16, both turned": ProductCase(m=72, n=48, k=80, stored=BF16, turned="ab"),
+    "bf16, odd": ProductCase(m=37, n=47, k=79, stored=BF16, turned="b"),
+    "bf16, large tile": ProductCase(m=136, n=72, k=96, stored=BF16, tile=WARPS),
+    "bf16, 64x64": ProductCase(m=71, n=48, k=56, stored=BF16, turned="ab", tile=Tile(64, 64, 32, 2, 2, "bf16")),
+    "f16": ProductCase(m=40, n=40, k=64, stored=F16),
+    "f16, rows apart": ProductCase(m=40, n=40, k=64, stored=F16, turned="b", apart=8),
+    "tf32": ProductCase(m=71, n=48, k=80, tf32=True),
+    "tf32, a turned": ProductCase(m=72, n=47, k=79, tf32=True, turned="a"),
+    "tf32, both turned": ProductCase(m=64, n=44, k=20, tf32=True, turned="ab"),
+    "images": ConvolutionCase(images=(2, 9, 11), channels=(1, 5, 7), kernel=(3, 3), padding=(1, 1)),
+    "apart": ConvolutionCase(images=(2, 15, 16), channels=(1, 8, 12), kernel=(3, 2), stride=(2, 1), dilation=(2, 2)),
+    "groups": ConvolutionCase(images=(1, 8, 8), channels=(2, 16, 16), kernel=(3, 3), padding=(1, 0)),
+    "channels first": ConvolutionCase(images=(3, 7, 6), channels=(2, 8, 9), kernel=(2, 3), padding=(1, 2), first=True),
+    "images of bf16": ConvolutionCase(
+        images=(2, 8, 8), channels=(1, 16, 24), kernel=(3, 3), padding=(1, 1), stored=BF16
+    ),
+    "images of tf32": ConvolutionCase(images=(2, 8, 8), channels=(1, 8, 24), kernel=(3, 3), tf32=True),
+    "tf32, large tile": ProductCase(m=136, n=72, k=40, tf32=True, turned="b", tile=Tile(128, 128, 16, 2, 4, "tf32")),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", CASES)
+def test_products(name: str) -> None:
+    """Within the rounding of each sum, and compiled for one of the architectures without a spill."""
+    case = CASES[name]
+    source = case.source
+    assert case.error(source.text) <= case.bound
+    architecture = nvrtc.ARCHITECTURES[list(CASES).index(name) % len(nvrtc.ARCHITECTURES)]
+    made = nvrtc.compile(source.text, "cubin", architecture)
+    # All registers of a multiprocessor are enough for one block at least.
+    assert made.spills == 0 and 0 < made.registers * source.block <= 1 << 16, made.log
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "case", [ProductCase(m=100, n=70, k=20), ProductCase(m=70, n=100, k=64, stored=BF16, batch=(2,))]
+)
+def test_blocks_take_turns(case: ProductCase) -> None:
+    source = case.source
+    assert source.total > 3
+    assert case.error(source.text, blocks=3) <= case.bound
+
+
+@pytest.mark.parametrize(
+    ("case", "instruction"),
+    [
+        (ProductCase(m=64, n=64, k=64, stored=BF16), "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
+        (ProductCase(m=64, n=64, k=64, stored=F16), "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+        (ProductCase(m=64, n=64, k=64, tf32=True), "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
+        (ProductCase(m=64, n=64, k=64), "fmaf("),
+        (ProductCase(m=64, n=64, k=64, stored="float32 bfloat16"), "fmaf("),
+        (ProductCase(m=64, n=64, k=64, dtype="float64", tf32=True), "fma("),
+    ],
+)
+def test_who_multiplies(case: ProductCase, instruction: str) -> None:
+    assert instruction in case.source.text
+
+
+def test_copies_are_as_wide_as_alignment_allows() -> None:
+    def copies(case: ProductCase) -> list[str]:
+        return re.findall(r"^ *copy_(\d+)", case.source.text, re.MULTILINE)
+
+    assert copies(ProductCase(m=64, n=64, k=64, stored=BF16)) == ["16", "16"]
+    assert copies(ProductCase(m=64, n=64, k=60, stored=BF16)) == ["8", "16"]  # rows of a are 120 bytes
+    assert copies(ProductCase(m=64, n=64, k=61, stored=BF16)) == ["16"]
+    assert copies(ProductCase(m=64, n=64, k=64, turned="a")) == ["16", "16"]
+    assert copies(ProductCase(m=64, n=64, k=64)) == ["4", "16"]  # a is transposed on its way
+    assert copies(ProductCase(m=64, n=64, k=64, turned="a", apart=1)) == ["4", "4"]
+
+
+@pytest.mark.parametrize(
+    ("case", "tile"),
+    [
+        (ProductCase(m=4096, n=4096, k=64), (128, 128)),
+        (ProductCase(m=512, n=512, k=512), (32, 32)),
+        (ProductCase(m=8, n=8, k=8), (16, 16)),
+        (ProductCase(m=4096, n=4096, k=64, dtype="float64"), (64, 64)),
+        (ProductCase(m=2048, n=2048, k=64, stored=BF16), (128, 128)),
+        (ProductCase(m=8, n=4096, k=64, stored=BF16), (16, 64)),
+        (ProductCase(m=32, n=32, k=64, stored=BF16), (32, 32)),
+    ],
+)
+def test_tiles_follow_shapes(case: ProductCase, tile: tuple[int, int]) -> None:
+    found = tile_for(contraction_of(case.call))
+    assert (found.rows, found.columns) == tile
+
+
+def test_large_plain_products_are_a_librarys() -> None:
+    large, small = ProductCase(m=1024, n=1024, k=64).call, ProductCase(m=64, n=64, k=64).call
+    assert is_left_to_library(large) and not is_left_to_library(small)
+    assert not is_left_to_library(Fused(large))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions_and_their_gradients_are_kernels_of_products(stride: int) -> None:
+    """Forward, with bias and activation, and by images and weights."""
+    rng = np.random.default_rng(0)
+    shapes = ((2, 4, 9, 8), (6, 4, 3, 3), (6,))
+
+    def program(x: hm.Tensor, w: hm.Tensor, b: hm.Tensor) -> Any:
+        y = hm.functional.relu(hm.functional.conv2d(x, w, b, stride=stride, padding=1))
+        return (y, *hm.autograd.grad([y], [x, w, b], [hm.ones_like(y)]))
+
+    given = [(rng.standard_normal(shape) * 0.5).astype("f4") for shape in shapes]
+    found, expected = (
+        hm.trace(program)(*(hm.tensor(x).to(device).requires_grad_() for x in given)) for device in (SIM, "cpu")
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a.detach().cpu(), b.detach())
+    with compiled() as made:
+        hm.trace(lambda *x: program(*x)[:3])(*(hm.tensor(x).to(SIM).requires_grad_() for x in given))
+    # Strides make several convolutions of the gradient of images.
+    assert sum(isinstance(code.source, CallSource) for code in made) >= 3
+
+
+def programs() -> dict[str, Any]:
+    """Programs whose product has an epilogue, and their operands."""
+    rng = np.random.default_rng(0)
+
+    def some(*shape: int) -> Any:
+        return hm.tensor((rng.standard_normal(shape) * 0.5).astype("f4"))
+
+    f = hm.functional
+    return {
+        "bias, activation": (lambda x, w, b: f.gelu(x @ w + b), some(3, 10, 20), some(20, 33), some(33)),
+        "residual": (lambda x, w, r: r + x @ w.mT, some(20, 24), some(40, 24), some(20, 40)),
+        "two results": (lambda x, w: (x @ w, hm.exp(x @ w)), some(12, 24), some(24, 8)),
+        "mask of a batch": (lambda x, y, m: hm.where(m > 0, x @ y.mT, -1), some(2, 9, 8), some(2, 7, 8), some(9, 7)),
+        "a column": (lambda x, w, b: f.relu(x @ w + b), some(30, 20), some(20, 1), some(1)),
+        "doubles": (lambda x, w: (x @ w) * 2 - 1, some(9, 5).astype("float64"), some(5, 17).astype("float64")),
+    }
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", programs())
+def test_epilogues(name: str) -> None:
+    """One launch each, whose text names the user's line and keeps nothing of the sums in memory."""
+    function, *operands = programs()[name]
+    traced = hm.trace(function)
+    with compiled() as made:
+        found = traced(*(x.to(SIM) for x in operands))
+    expected = function(*operands)
+    for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True):
+        assert_close(a.cpu(), b)
+    assert all(isinstance(code, CudaKernel) and isinstance(code.source, CallSource) for code in made) and len(made) == 1
+    assert traced.llvm.count("__global__") == 1 and "// test_cuda_products.py:" in traced.llvm
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["bfloat16"])
+def test_narrow_operands_go_to_tensor_cores(dtype: str) -> None:
+    """As they are stored: no kernel widens them. The result is rounded once, as the CPU's."""
+    x, w, b = (hm.tensor(np.random.default_rng(k).standard_normal(s).astype("f4")).astype(dtype)
+               for k, s in enumerate(((40, 48), (48, 24), (24,))))  # fmt: skip
+    program = hm.trace(lambda x, w, b: hm.functional.relu(x @ w + b))
+    with compiled() as made:
+        found = program(*(t.to(SIM) for t in (x, w, b)))
+    assert len(made) == 1 and "mma.sync" in made[0].text
+    a, e = (t.astype("float32").numpy() for t in (found.cpu(), program(x, w, b)))
+    # Two roundings to 8 bits, which float32 sums in another order may push over a midpoint.
+    np.testing.assert_allclose(a, e, rtol=2 * 2.0**-8, atol=2.0**-8)
+
+
+@needs_nvrtc
+def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [np.random.default_rng(k).standard_normal(s).astype("f4") for k, s in enumerate(((20, 24), (24, 8)))]
+    (plain,) = sources(lambda x, w: hm.tanh(x @ w), *arrays)
+    monkeypatch.setenv("HYBRIDML_TF32", "1")
+    (fast,) = sources(lambda x, w: hm.tanh(x @ w) + 0, *arrays)
+    assert "tf32" in fast.text and "tf32" not in plain.text
