@@ -20,7 +20,6 @@ from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
 from .context import at_place, current_interpreter, grad_is_off, homes, watch_var
-from .dlpack import out_of_reach
 from .eager import CONVERSIONS
 from .interpreter import Reading
 from .tensor import CPU, Device, Tensor, adopt, array_of, aval_of, leaked, wrap
@@ -123,7 +122,7 @@ class OnDevice:
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "array":
-            raise out_of_reach(self.device.name, what)
+            raise devices.out_of_reach(self.device.name, what)
         array = devices.download(t._array)
         return array if how == "text" else CONVERSIONS.get(how, lambda value: value)(array.item())
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import DeviceError
-from hybridml_compiler.targets.device import DeviceArray
+from hybridml_compiler.targets.device import DeviceArray, out_of_reach
 from hybridml_compiler.targets.registry import find_device
 
 _INTEGER, _BFLOAT16 = 0, 4  # kDLInt, kDLBfloat
@@ -22,11 +21,6 @@ _CUDA = 2  # kDLCUDA
 # Bytes before DLTensor.dtype.code: in DLTensor pointer, device (8) and ndim (4); in DLManagedTensorVersioned the
 # version, two pointers and the flags stand in front of the DLTensor, in DLManagedTensor nothing does.
 _CODE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
-
-
-def out_of_reach(device: str, what: str) -> DeviceError:
-    """The error for a tensor whose memory others were asked to look into."""
-    return DeviceError(f"{what}: the tensor is on {device!r}, out of NumPy's reach; use .cpu() first")
 
 
 def memory_of(array: DeviceArray, what: str) -> Any:

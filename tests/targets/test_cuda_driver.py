@@ -263,6 +263,14 @@ def test_a_captured_stream_cannot_be_read() -> None:
 # ---- memory, streams, events
 
 
+def test_the_array_of_the_host_may_change_at_once(there: Gpu) -> None:
+    """An upload has its values when it returns, however large it is."""
+    array = np.ones((1 << 24 if there.pool.limit > 1 << 33 else 1 << 16,), "f4")
+    x = hm.asarray(array, device=there.name)
+    array[:] = 7
+    assert bool((x == 1).all())
+
+
 def test_blocks_are_used_again(there: Gpu) -> None:
     def allocated() -> int:
         return hm.cuda.memory_allocated()

@@ -1,6 +1,8 @@
-"""The CUDA target: loop nests become CUDA C, which NVRTC compiles on any machine, and a simulator of PTX runs it.
+"""The CUDA target: loop nests become CUDA C, which NVRTC compiles on any machine, and a GPU or a simulator of PTX runs.
 
-    kernel --schedule--> blocks and threads --emit--> CUDA C --nvrtc--> PTX, cubin --sim--> results
+    kernel --schedule--> blocks and threads --emit--> CUDA C --nvrtc--> PTX, cubin --driver--> results
+    plan --run_plan, machine--> launches, copies, products --executable--> recorded as graphs
 
-There is no device but `cuda:sim` yet: on a GPU the same sources are compiled with the same options.
+A GPU and the simulated one differ by their drivers (driver.py): `cupy_driver.py` and `simulated_driver.py`. All else is
+the same for both: memory (pool.py, device.py), launches, graphs. availability.py says what a machine lacks.
 """

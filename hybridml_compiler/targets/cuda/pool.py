@@ -109,11 +109,11 @@ class Pool:
     def empty_cache(self) -> None:
         """Gives all that is kept and not in use back to the driver."""
         with self._lock:
-            for (_, size), kept in self._kept.items():
-                for raw in kept:
+            kept, self._kept = self._kept, {}  # a collection of garbage may give blocks back in the middle of this
+            for (_, size), raws in kept.items():
+                for raw in raws:
                     self.driver.free(raw)
                     self.counts["reserved_bytes"] -= size
-            self._kept.clear()
 
     def reset_peaks(self) -> None:
         with self._lock:
