@@ -34,17 +34,16 @@ def memory_of(array: DeviceArray, what: str) -> Any:
 
 def exported(array: np.ndarray | DeviceArray, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
     """The DLPack capsule of an array. A read-only one is copied for readers too old to be told of it."""
+    narrow = array.dtype.kind == "V"
     if isinstance(array, DeviceArray):
-        memory = memory_of(array, "__dlpack__")
-        capsule = memory.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-        if array.dtype.kind == "V":
-            _type_code(capsule).value = _BFLOAT16
-        return capsule
-    if not array.flags.writeable and copy is None and (max_version is None or max_version[0] < 1):
-        array = array.copy()
-    plain = array.view(np.int16) if array.dtype.kind == "V" else array
+        plain = memory_of(array, "__dlpack__")
+    else:
+        plain = array.view(np.int16) if narrow else array
+    old = max_version is None or max_version[0] < 1
+    if isinstance(plain, np.ndarray) and not plain.flags.writeable and copy is None and old:
+        plain = plain.copy()
     capsule = plain.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-    if array.dtype.kind == "V":
+    if narrow:
         _type_code(capsule).value = _BFLOAT16
     return capsule
 

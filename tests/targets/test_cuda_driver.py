@@ -375,6 +375,18 @@ def test_tensors_for_other_libraries() -> None:
         hm.ones(2).to("reference").__dlpack__()
 
 
+def test_the_simulated_devices_memory_is_read_by_numpy() -> None:
+    there = gpu("simulated")
+    x = array(3, 4).to(there.name)
+    seen = np.from_dlpack(x)
+    assert seen.tolist() == x.tolist() and not seen.flags.writeable and x.__dlpack_device__() == (1, 0)
+    assert not hasattr(x, "__cuda_array_interface__")
+    old = np.from_dlpack(_Of(x))  # a reader that cannot be told that memory is read-only gets a copy
+    assert old.tolist() == x.tolist() and not np.shares_memory(old, seen)
+    del x
+    assert seen.any() and not np.isnan(seen).any()  # its memory is kept
+
+
 class _Of:
     """An array of another library: all that is known of it is DLPack."""
 
