@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from ..sizes.dims import Size, is_dim
 from ..walk import postorder
 from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands, statements
 
-__all__ = ["kernel_lines", "named_values", "parse_kernel", "print_kernel"]
+__all__ = ["Block", "Blocks", "kernel_lines", "named_values", "parse_kernel", "print_kernel"]
 
 _LEAVES = ("const", "var", "result")
 _LONG = 8  # operations in one expression before a part of it gets a name: they fit a line, and recursion is bounded
@@ -74,7 +74,7 @@ def kernel_lines(kernel: Kernel) -> tuple[list[str], dict[int, int]]:
 
 
 @record(frozen=False, eq=False)
-class _Block:
+class Block:
     """Lines between two braces, and the names that are defined by them."""
 
     indent: str
@@ -86,22 +86,57 @@ class _Block:
     def add(self, line: str) -> None:
         self.lines.append(self.indent + line)
 
-    def nest(self, inner: _Block, closing: str = "}") -> None:
+    def nest(self, inner: Block, closing: str = "}") -> None:
         for stmt, line in inner.at.items():
             self.at[stmt] = line + len(self.lines)
         self.lines.extend(inner.lines)
         self.add(closing)
 
 
-class _Printer:
+Name = TypeVar("Name")
+
+
+class Blocks(Generic[Name]):
+    """Blocks in each other while a kernel is written, and the names of values, which end with their block."""
+
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.named = named_values(kernel)
-        self.names: dict[Expr, str] = {}
+        self.names: dict[Expr, Name] = {}
         self.counts: dict[str, int] = {}
-        self.blocks: list[_Block] = []
+        self.blocks: list[Block] = []
         self.level: dict[Expr, int] = {}  # variables and results in scope -> depth of their block
 
+    def number(self, kind: str) -> str:
+        """A new name of this kind: the letters and a number."""
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        return f"{kind}{number}"
+
+    def open(self, variables: Sequence[Expr]) -> Block:
+        """A block in the innermost one, where these variables are known."""
+        block = Block("  " * (len(self.blocks) + 1))
+        self.blocks.append(block)
+        for var in variables:
+            self.level[var] = len(self.blocks) - 1
+        block.names.extend(variables)
+        return block
+
+    def close(self, block: Block) -> None:
+        """Ends the innermost block, and all names that it knows."""
+        for expr in block.names:
+            self.level.pop(expr, None)
+            self.names.pop(expr, None)
+        self.blocks.pop()
+
+    def define(self, expr: Expr, name: Name) -> None:
+        """Names a result in the innermost block."""
+        self.names[expr] = name
+        self.level[expr] = len(self.blocks) - 1
+        self.blocks[-1].names.append(expr)
+
+
+class _Printer(Blocks[str]):
     def lines(self) -> tuple[list[str], dict[int, int]]:
         kernel = self.kernel
         buffers = ", ".join(
@@ -112,18 +147,16 @@ class _Printer:
         facts += [f" granule {kernel.granule}"] if kernel.granule != 1 else []
         facts += [f" cost {kernel.cost!r}"] if kernel.cost else []
         facts += [" chained"] if kernel.chained else []
-        whole = _Block("")
+        whole = Block("")
         whole.add(f"kernel({buffers}){''.join(facts)} {{")
         whole.nest(self.block(kernel.body))
         return whole.lines, whole.at
 
     def new(self, kind: str, expr: Expr) -> str:
-        number = self.counts.get(kind, 0)
-        self.counts[kind] = number + 1
-        self.names[expr] = f"{kind}{number}"
+        self.names[expr] = self.number(kind)
         return self.names[expr]
 
-    def block(self, body: Sequence[Stmt], variables: Sequence[Expr] = ()) -> _Block:
+    def block(self, body: Sequence[Stmt], variables: Sequence[Expr] = ()) -> Block:
         block = self.open(variables)
         stores: list[tuple[Store, str]] = []  # side by side they are one step: their operands come before all of them
         for stmt in body:
@@ -139,25 +172,11 @@ class _Printer:
         return block
 
     @staticmethod
-    def add_stores(block: _Block, stores: list[tuple[Store, str]]) -> None:
+    def add_stores(block: Block, stores: list[tuple[Store, str]]) -> None:
         for stmt, text in stores:
             block.at[id(stmt)] = len(block.lines)
             block.add(text)
         stores.clear()
-
-    def open(self, variables: Sequence[Expr]) -> _Block:
-        block = _Block("  " * (len(self.blocks) + 1))
-        self.blocks.append(block)
-        for var in variables:
-            self.level[var] = len(self.blocks) - 1
-        block.names.extend(variables)
-        return block
-
-    def close(self, block: _Block) -> None:
-        for expr in block.names:
-            self.level.pop(expr, None)
-            self.names.pop(expr, None)
-        self.blocks.pop()
 
     def statement(self, stmt: Stmt) -> None:
         block = self.blocks[-1]
@@ -177,9 +196,8 @@ class _Printer:
                 inner = self.open(variables)
                 shown = self.expression(value)
                 self.close(inner)
-                head = f"{self.new('s', result)} = reduce {op} over {over}{_kind(kind)}"
-                self.level[result] = len(self.blocks) - 1
-                block.names.append(result)
+                self.define(result, self.number("s"))
+                head = f"{self.names[result]} = reduce {op} over {over}{_kind(kind)}"
                 block.at[id(stmt)] = len(block.lines)
                 if inner.lines:
                     inner.add(f"yield {shown}")

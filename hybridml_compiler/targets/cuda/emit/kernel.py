@@ -8,7 +8,6 @@ is computed in the outermost loop that knows its variables.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from ....loops.ir import (
     steps,
 )
 from ....loops.scalar import COMBINE
-from ....loops.text import named_values
+from ....loops.text import Block, Blocks
 from ....record import record
 from ....walk import postorder
 from .functions import WARP, DeviceFunctions
@@ -85,34 +84,15 @@ def _shares_rows(kernel: Kernel) -> bool:
     return any(isinstance(stmt, For | Reduce) and stmt.kind == "thread" for stmt in statements(kernel.body))
 
 
-@record(frozen=False, eq=False)
-class _Block:
-    """Lines between two braces, and the names that are defined by them."""
-
-    indent: str
-    lines: list[str] = field(default_factory=list)
-    names: list[Expr] = field(default_factory=list)
-
-    def add(self, line: str) -> None:
-        self.lines.append(self.indent + line)
-
-    def nest(self, inner: _Block) -> None:
-        self.lines.extend(inner.lines)
-        self.add("}")
-
-
-class KernelWriter:
+class KernelWriter(Blocks[C]):
     """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
 
     def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
-        self.kernel, self.wide, self.alignment = kernel, wide, 1
+        super().__init__(kernel)
+        self.wide, self.alignment = wide, 1
         self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
-        self.named, self.changing = named_values(kernel), changing(kernel.body)
-        self.names: dict[Expr, C] = {}
-        self.counts: dict[str, int] = {}
-        self.level: dict[Expr, int] = {}  # variables and results in scope -> depth of their block
-        self.blocks: list[_Block] = []
+        self.changing = changing(kernel.body)
         self.rows = _shares_rows(kernel)
         self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
         stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
@@ -158,26 +138,8 @@ class KernelWriter:
             threads *= 2
         return threads
 
-    # ---- blocks and names
-
     def new(self, kind: str, dtype: np.dtype) -> C:
-        number = self.counts.get(kind, 0)
-        self.counts[kind] = number + 1
-        return C(f"{kind}{number}", dtype)
-
-    def open(self, variables: Sequence[Expr]) -> _Block:
-        block = _Block(_INDENT * (len(self.blocks) + 1))
-        self.blocks.append(block)
-        for var in variables:
-            self.level[var] = len(self.blocks) - 1
-        block.names.extend(variables)
-        return block
-
-    def close(self, block: _Block) -> None:
-        for expr in block.names:
-            self.level.pop(expr, None)
-            self.names.pop(expr, None)
-        self.blocks.pop()
+        return C(self.number(kind), dtype)
 
     # ---- statements
 
@@ -286,7 +248,7 @@ class KernelWriter:
         if touched & self.exchanged and not waited:
             self.blocks[-1].add(_BARRIER)
 
-    def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], _Block]:
+    def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], Block]:
         """The heads of loops over the variables, the last one of this kind, and the block inside of them."""
         heads = []
         for k, var in enumerate(variables):
@@ -299,7 +261,7 @@ class KernelWriter:
         inner.indent = outer.indent + _INDENT * len(variables)
         return heads, inner
 
-    def enclose(self, heads: Sequence[str], inner: _Block) -> None:
+    def enclose(self, heads: Sequence[str], inner: Block) -> None:
         block = self.blocks[-1]
         for k, head in enumerate(heads):
             block.add(_INDENT * k + head)
@@ -328,11 +290,6 @@ class KernelWriter:
     def combined(self, op: str, a: C, b: C) -> C:
         made: C = getattr(self.s, COMBINE[op])(a, b)
         return made
-
-    def define(self, result: Expr, name: C) -> None:
-        self.names[result] = name
-        self.level[result] = len(self.blocks) - 1
-        self.blocks[-1].names.append(result)
 
     def position(self, stmt: Reduce) -> None:
         """The row-major position of the first extreme; nan counts as the extreme."""
