@@ -145,8 +145,12 @@ class KernelExecutable(Executable):
         fits = [(array.shape, array.dtype) for array in arrays] == [(aval.shape, aval.dtype) for aval in self.inputs]
         if not fits or any(array.device is not device for array in arrays):
             raise CompileError(f"{self.name}: takes {[*map(str, self.inputs)]} on {device.name}, got {list(arrays)}")
-        results = [empty(device, aval.shape, aval.dtype) for aval in self.plan.outputs]
+        results = self.results()
         return results if self.launch(arrays, results) else None
+
+    def results(self) -> list[DeviceArray]:
+        """New arrays for the fresh outputs."""
+        return [empty(self.code.target.device, aval.shape, aval.dtype) for aval in self.plan.outputs]
 
     def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
         """Runs the plan on arrays that fit; False where an index check or a call of NumPy failed."""

@@ -118,6 +118,31 @@ def test_a_training_step_is_replayed(there: Gpu, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+def test_a_loop_comes_by_the_same_addresses_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights and moments of many steps, each in new memory: few graphs serve all of them."""
+    made: list[Any] = []
+    original = CudaExecutable.replayed
+    monkeypatch.setattr(CudaExecutable, "replayed", lambda self: made.append(original(self)) or made[-1])
+    there = gpu("simulated")
+    weights = [array(8, 8, seed=k).to(there.name).requires_grad_() for k in range(6)]
+    optimizer = hm.optim.Adam(weights, 0.01)
+
+    @hm.trace
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        for w in weights:
+            x = hm.tanh(x @ w)
+        loss = (x**2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    losses = [step(array(8, 8, seed=k).to(there.name)) for k in range(25)]
+    assert len({loss.item() for loss in losses}) == 25
+    (replay,) = [exe.replay for exe in made if exe.replay.calls > 2]
+    assert replay.calls >= 24 and replay.misses <= 8
+
+
 def test_a_replay_launches_once() -> None:
     there = gpu("cupy")
     f = hm.trace(lambda x: hm.functional.softmax((x @ x.mT).sum(0), 0) * hm.exp(x).sum(1))
@@ -134,9 +159,10 @@ def test_arrays_that_never_come_again(there: Gpu) -> None:
     """A program whose arrays are always elsewhere gets memory of its own."""
     f = hm.trace(lambda x: (hm.exp(x).sum(0) * x).sum(1) + x.sum(0).sum())
     kept = []
-    for k in range(40):
+    for k in range(140):
         x = array(4, 4, seed=k)
         kept.append((f(x.to(there.name)), f(x)))
+    assert hm.cuda.memory_allocated() < 200_000  # graphs keep no arrays of calls
     for a, b in kept:
         assert_close(a.cpu(), b)
 
@@ -151,11 +177,14 @@ def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
         return hm.functional.softmax(z, -1), z.sum()
 
     f = hm.trace(program)
-    for k in range(5):
+    used = []
+    for k in range(6):
+        used.append(hm.cuda.memory_allocated())
         x = array(3, 3, seed=k)
         for a, b in zip(f(x.to(there.name)), program(x), strict=True):
             assert a.device == there.name
             assert_close(a.cpu(), b)
+    assert used[5] == used[4] == used[3]  # recordings keep no arrays of their calls
     copied = {kernel.kind for kernel in f.explain().kernels if "copied there" in kernel.reasons[-1]}
     assert copied and all("solve" in kind for kind in copied)
 

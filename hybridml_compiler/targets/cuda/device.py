@@ -86,5 +86,5 @@ class CudaDevice:
     def adopted(self, other: Any) -> DeviceArray:
         """An array over memory of another library that is on this device."""
         raw, owner = self.driver.adopt(other, self.stream)
-        memory = Adopted(raw, owner.nbytes, owner, self.stream)
+        memory = Adopted(self.driver.address(raw), raw, owner.nbytes, owner, self.stream)
         return DeviceArray(self, memory, tuple(owner.shape), np.dtype(owner.dtype))

@@ -36,6 +36,7 @@ class Memory(Protocol):
     """A block of memory, which its pointers keep (see pool.py)."""
 
     raw: Raw
+    address: int  # the driver's number of `raw`
     nbytes: int
 
 

@@ -29,11 +29,13 @@ from .device import CudaDevice
 from .driver import Pointer, Stream
 from .fallback import Interpreted
 from .machine import DeviceMachine, RecordingMachine
+from .pool import NUMBER
 
-_MOST_GRAPHS = 8  # sets of addresses of a program
-_MOST_MISSES = 32  # calls at new addresses until a program gets memory of its own
+# Sets of addresses of a program: training steps come by 3 to 14, depending on what the loop keeps.
+_MOST_GRAPHS = 64
+_MOST_MISSES = 128  # calls at new addresses until a program gets memory of its own
 
-Step = Callable[[], bool]
+Step = Callable[[Walk], bool]
 
 
 class CudaExecutable(KernelExecutable):
@@ -47,6 +49,11 @@ class CudaExecutable(KernelExecutable):
     def replayed(self) -> CudaExecutable:
         self.replay = Replay(self)
         return self
+
+    def results(self) -> list[DeviceArray]:
+        device, avals = self.device, self.plan.outputs
+        blocks = device.pool.take_all([int(aval.nbytes) for aval in avals], device.stream)
+        return [DeviceArray(device, b, a.shape, a.dtype) for b, a in zip(blocks, avals, strict=True)]
 
     def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
         device = self.device
@@ -83,7 +90,7 @@ class Replay:
         self._lock = rlock()
         self._machines: dict[Stream, RecordingMachine] = {}
         self._recordings: dict[tuple[object, ...], list[Step]] = {}
-        self._own: tuple[list[Pointer], list[Pointer]] | None = None
+        self._own: dict[tuple[Stream, int], Pointer] = {}  # memory for array number k
         self.calls = self.misses = 0
 
     def launch(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
@@ -93,49 +100,54 @@ class Replay:
                 machine = DeviceMachine(self.executable.code, self.device, stream)
                 machine.begin(self.plan.checked)
                 return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
-            if self.misses > _MOST_MISSES:
-                return self._moved(given, made, stream)
-            return self._run(given, made, stream)
+            # A number may be kept by the caller, such as the loss of each step: its memory is always another.
+            moves = self.misses > _MOST_MISSES
+            inputs = [self._own_memory(stream, k, p) if moves else p for k, p in enumerate(given)]
+            outputs = [
+                self._own_memory(stream, k, p) if moves or p.nbytes <= NUMBER else p
+                for k, p in enumerate(made, len(given))
+            ]
+            copy = self.device.driver.copy
+            for own, pointer in zip(inputs, given, strict=True):
+                if own is not pointer:
+                    copy(own, pointer, pointer.nbytes, stream)
+            done = self._run(inputs, outputs, stream)
+            for own, pointer in zip(outputs, made, strict=True):
+                if own is not pointer:
+                    copy(pointer, own, pointer.nbytes, stream)
+            return done
+
+    def _own_memory(self, stream: Stream, k: int, like: Pointer) -> Pointer:
+        """Memory of the program's own for one of its arrays."""
+        found = self._own.get((stream, k))
+        if found is None:
+            found = self._own[stream, k] = self.device.pool.take(like.nbytes, stream).pointer
+        return found
 
     def _run(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
         """Replays what was recorded for these addresses, or records it now."""
-        address = self.device.driver.address
-        key = (stream, *((address(p.block.raw), p.offset) for p in (*given, *made)))
         machine = self._machines.get(stream)
         if machine is None:
             machine = self._machines[stream] = RecordingMachine(self.executable.code, self.device, stream)
         machine.restart()
         machine.begin(self.plan.checked)
+        walk = Walk(self.plan, given, made, machine)
+        key = (stream, *[p.block.address for p in given], *[p.block.address for p in made])
         steps = self._recordings.pop(key, None)
         if steps is None:
             self.misses += 1
             while len(self._recordings) >= _MOST_GRAPHS:
                 self._recordings.pop(next(iter(self._recordings)))
-            steps = self._recorded(Walk(self.plan, given, made, machine), machine)
+            steps = self._recorded(walk, machine)
         self._recordings[key] = steps  # the last to go
-        return all(step() for step in steps) and not machine.failed
-
-    def _moved(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
-        """Runs on memory that is the program's own."""
-        if self._own is None:
-            take = self.device.pool.take
-            given_, made_ = ([take(p.nbytes, stream).pointer for p in group] for group in (given, made))
-            self._own = given_, made_
-        inputs, outputs = self._own
-        copy = self.device.driver.copy
-        for own, pointer in zip(inputs, given, strict=True):
-            copy(own, pointer, pointer.nbytes, stream)
-        done = self._run(inputs, outputs, stream)
-        for own, pointer in zip(outputs, made, strict=True):
-            copy(pointer, own, pointer.nbytes, stream)
-        return done
+        return all(step(walk) for step in steps) and not machine.failed
 
     def _recorded(self, walk: Walk, machine: RecordingMachine) -> list[Step]:
         """The launches as graphs, and what stands between them as it is."""
         steps: list[Step] = []
         for needs_host, launches in groupby(self.plan.launches, lambda launch: self.executable.needs_host(launch.spec)):
             group = list(launches)
-            steps.append(_live(walk, group) if needs_host else self._captured(walk, group, machine))
+            steps.append(_aside(group, machine) if needs_host else self._captured(walk, group, machine))
         return steps
 
     def _captured(self, walk: Walk, launches: Sequence[Launch], machine: RecordingMachine) -> Step:
@@ -151,12 +163,18 @@ class Replay:
         finally:
             machine.stream = stream
 
-        def replay() -> bool:
+        def replay(walk: Walk) -> bool:
             driver.replay(graph, stream)
             return True
 
         return replay
 
 
-def _live(walk: Walk, launches: Sequence[Launch]) -> Step:
-    return lambda: walk.run(launches)
+def _aside(launches: Sequence[Launch], machine: RecordingMachine) -> Step:
+    """The launches of each call, in which the host has a part."""
+
+    def run(walk: Walk) -> bool:
+        with machine.aside():
+            return walk.run(launches)
+
+    return run

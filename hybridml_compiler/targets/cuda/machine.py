@@ -6,7 +6,8 @@ down, its results up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,8 +77,8 @@ class DeviceMachine:
 
     def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
         """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""
-        source, address = code.source, self.driver.address
-        if source.alignment > 1 and any((address(p.block.raw) + p.offset) % source.alignment for p in given):
+        source = code.source
+        if source.alignment > 1 and any((p.block.address + p.offset) % source.alignment for p in given):
             code = code.anywhere()
             source = code.source
         status: list[Pointer | int] = [self._status] if source.checked else []
@@ -129,12 +130,24 @@ class RecordingMachine(DeviceMachine):
         super().__init__(code, device, stream)
         self._blocks: list[Pointer] = []
         self._next = 0
+        self._is_recorded = True
 
     def restart(self) -> None:
         """Begins with the memory of another recording."""
         self._next, self.status = 0, None
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Inside, launches are of one call alone, and memory is new."""
+        self._is_recorded = False
+        try:
+            yield
+        finally:
+            self._is_recorded = True
+
     def new(self, nbytes: int) -> Pointer:
+        if not self._is_recorded:
+            return super().new(nbytes)
         if self._next == len(self._blocks):
             self._blocks.append(super().new(nbytes))
         self._next += 1

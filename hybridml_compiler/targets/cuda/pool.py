@@ -9,14 +9,16 @@ differ a little share their blocks; 12 % are lost at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 from ...errors import OutOfMemoryError, describe_line, user_frame
 from ...locks import rlock
 from .driver import Driver, Pointer, Raw, Stream
 
-_LEAST = 512  # bytes; CUDA aligns to half of that
-_ELEMENT = 16  # bytes of the largest: a buffer has one element, if the array has none
+_ALIGNMENT = 256  # bytes, CUDA's
+_LEAST = 2 * _ALIGNMENT
+NUMBER = 16  # bytes of the largest one: a buffer has one element, if the array has none
 _LINES = 8  # of a summary
 
 Place = tuple[str, int]  # file and line of the user
@@ -25,10 +27,13 @@ Place = tuple[str, int]  # file and line of the user
 class Block:
     """Memory of a device. It goes back to the pool when nobody refers to it."""
 
-    __slots__ = ("__weakref__", "nbytes", "place", "pool", "raw", "stream", "users")
+    __slots__ = ("__weakref__", "address", "nbytes", "place", "pool", "raw", "size", "stream", "users")
 
-    def __init__(self, pool: Pool, raw: Raw, nbytes: int, stream: Stream, place: Place | None) -> None:
-        self.pool, self.raw, self.nbytes, self.stream, self.place = pool, raw, nbytes, stream, place
+    def __init__(
+        self, pool: Pool, address: int, raw: Raw, nbytes: int, size: int, stream: Stream, place: Place | None
+    ) -> None:
+        self.pool, self.address, self.raw, self.nbytes, self.size = pool, address, raw, nbytes, size
+        self.stream, self.place = stream, place
         self.users: set[Stream] = set()  # other streams that have used it
 
     @property
@@ -43,10 +48,10 @@ class Block:
 class Adopted:
     """Memory of another library, which its array keeps."""
 
-    __slots__ = ("__weakref__", "nbytes", "owner", "raw", "stream", "users")
+    __slots__ = ("__weakref__", "address", "nbytes", "owner", "raw", "stream", "users")
 
-    def __init__(self, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
-        self.raw, self.nbytes, self.owner, self.stream = raw, nbytes, owner, stream
+    def __init__(self, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
+        self.address, self.raw, self.nbytes, self.owner, self.stream = address, raw, nbytes, owner, stream
         self.users: set[Stream] = set()
 
     @property
@@ -55,11 +60,14 @@ class Adopted:
 
 
 def rounded(nbytes: int) -> int:
-    """The size of the block for so many bytes.
+    """The size of the block for so many bytes. Numbers have blocks of their own: callers keep some, such as losses, and
+    what is free for arrays does not change by that.
 
-    >>> [rounded(n) for n in (0, 1, 512, 513, 1000, 1 << 20, (1 << 20) + 1)]
-    [512, 512, 512, 576, 1024, 1048576, 1179648]
+    >>> [rounded(n) for n in (0, 16, 17, 512, 513, 1000, 1 << 20, (1 << 20) + 1)]
+    [256, 256, 512, 512, 576, 1024, 1048576, 1179648]
     """
+    if nbytes <= NUMBER:
+        return _ALIGNMENT
     step = 1 << max((nbytes - 1).bit_length() - 4, 6)
     return max(-(-nbytes // step) * step, _LEAST)
 
@@ -71,35 +79,43 @@ class Pool:
         self.driver, self.limit = driver, driver.properties.memory
         self.counts: Counter[str] = Counter()
         self.peaks: Counter[str] = Counter()
-        self._kept: dict[tuple[int, int], list[Raw]] = {}  # by stream and size
+        self._kept: dict[tuple[int, int], list[tuple[int, Raw]]] = {}  # heaps of addresses, by stream and size
         self._live: Counter[Place | None] = Counter()  # bytes in use, by the user's line
         self._lock = rlock()
 
     def take(self, nbytes: int, stream: Stream) -> Block:
         """A block for work on a stream. OutOfMemoryError, with a summary, where there is none left."""
-        nbytes = max(nbytes, _ELEMENT)
-        size = rounded(nbytes)
+        return self.take_all([nbytes], stream)[0]
+
+    def take_all(self, sizes: Iterable[int], stream: Stream) -> list[Block]:
+        """A block for each number of bytes: all of them or none."""
         frame = user_frame()
         place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
         with self._lock:
-            kept = self._kept.get((id(stream), size))
-            raw = kept.pop() if kept else self._allocate(size, nbytes)
-            self._count("allocated_bytes", size)
-            self._count("allocations", 1)
-            self._live[place] += size
+            return [self._take(max(nbytes, NUMBER), stream, place) for nbytes in sizes]
+
+    def _take(self, nbytes: int, stream: Stream, place: Place | None) -> Block:
+        size = rounded(nbytes)
+        kept = self._kept.get((id(stream), size))
+        # That with the lowest address: what a loop gets follows from what is free, and not from the order in which that
+        # became free, so that its calls come by the same addresses again (see executable.py).
+        address, raw = heappop(kept) if kept else self._allocate(size, nbytes)
+        self._count("allocated_bytes", size)
+        self._count("allocations", 1)
+        self._live[place] += size
         self.driver.scribble(raw)
-        return Block(self, raw, nbytes, stream, place)
+        return Block(self, address, raw, nbytes, size, stream, place)
 
     def give(self, block: Block) -> None:
         """Takes a block back that nobody refers to."""
-        size = rounded(block.nbytes)
+        size = block.size
         self.driver.scribble(block.raw)
         for other in block.users:  # what they were asked for comes first
             event = self.driver.event(False)
             self.driver.record(event, other)
             self.driver.wait(block.stream, event)
         with self._lock:
-            self._kept.setdefault((id(block.stream), size), []).append(block.raw)
+            heappush(self._kept.setdefault((id(block.stream), size), []), (block.address, block.raw))
             self.counts["allocated_bytes"] -= size
             self.counts["allocations"] -= 1
             self._live[block.place] -= size
@@ -111,7 +127,7 @@ class Pool:
         with self._lock:
             kept, self._kept = self._kept, {}  # a collection of garbage may give blocks back in the middle of this
             for (_, size), raws in kept.items():
-                for raw in raws:
+                for _, raw in raws:
                     self.driver.free(raw)
                     self.counts["reserved_bytes"] -= size
 
@@ -119,7 +135,7 @@ class Pool:
         with self._lock:
             self.peaks = self.counts.copy()
 
-    def _allocate(self, size: int, wanted: int) -> Raw:
+    def _allocate(self, size: int, wanted: int) -> tuple[int, Raw]:
         try:
             raw = self._from_driver(size)
         except MemoryError:
@@ -132,7 +148,7 @@ class Pool:
                 message = f"{self.driver.name}: no memory for {amount(wanted)} more\n{self.summary()}"
                 raise OutOfMemoryError(message) from None
         self._count("reserved_bytes", size)
-        return raw
+        return self.driver.address(raw), raw
 
     def _from_driver(self, size: int) -> Raw:
         if self.counts["reserved_bytes"] + size > self.limit:
@@ -140,8 +156,9 @@ class Pool:
         return self.driver.alloc(size)
 
     def _count(self, name: str, more: int) -> None:
-        self.counts[name] += more
-        self.peaks[name] = max(self.peaks[name], self.counts[name])
+        now = self.counts[name] = self.counts[name] + more
+        if now > self.peaks[name]:
+            self.peaks[name] = now
 
     def summary(self) -> str:
         """What there is, and the lines whose arrays are the most of it."""
