@@ -226,6 +226,19 @@ def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert there.blas.computes == [68, 77]
 
 
+def test_a_profile_has_the_devices_time_of_each_launch(there: Gpu) -> None:
+    f = hm.trace(lambda x: hm.functional.softmax(x @ x.mT, -1).sum(0) * 2)  # here
+    x = array(6, 6).to(there.name)
+    expected = [f(x).tolist() for _ in range(4)]
+    with hm.profile() as found:
+        seen = [f(x).tolist() for _ in range(2)]
+    assert seen == expected[:2]  # one by one, and not by graphs
+    launches = [event for event in found.events if event.kind == "launch"]
+    assert len(launches) == 2 * f.stats.kernels > 2 and all(0 <= event.total_ns < 60e9 for event in launches)
+    assert sum(event.total_ns for event in launches) > 0 and any("# here" in line for line in str(found).splitlines())
+    assert f(x).tolist() == expected[0]
+
+
 # ---- errors
 
 

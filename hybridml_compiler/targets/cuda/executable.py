@@ -13,7 +13,7 @@ before and after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ...locks import rlock
 from ...loops.ir import KernelSpec
@@ -56,15 +56,36 @@ class CudaExecutable(KernelExecutable):
         return [DeviceArray(device, b, a.shape, a.dtype) for b, a in zip(blocks, avals, strict=True)]
 
     def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
-        device = self.device
-        stream = device.stream
-        device.join([array.memory for array in arrays], stream)
-        given, made = ([array.memory.pointer for array in group] for group in (arrays, results))
+        stream, given, made = self._call(arrays, results)
         if self.replay is not None:
             return self.replay.launch(given, made, stream)
-        machine = DeviceMachine(self.code, device, stream)
+        machine = DeviceMachine(self.code, self.device, stream)
         machine.begin(self.plan.checked)
         return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
+
+    def timed(
+        self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]
+    ) -> tuple[bool, list[tuple[float, float]]]:
+        """`launch` without graphs, and the milliseconds after its beginning in which the device was at each launch."""
+        stream, given, made = self._call(arrays, results)
+        machine = DeviceMachine(self.code, self.device, stream)
+        machine.begin(self.plan.checked)
+        walk, marks = Walk(self.plan, given, made, machine), [self.device.mark(stream, timed=True)]
+        done = True
+        for launch in self.plan.launches:
+            done = done and walk.run([launch])
+            marks.append(self.device.mark(stream, timed=True))
+        self.device.driver.synchronize(stream)
+        times = [self.device.driver.elapsed(marks[0], mark) for mark in marks]
+        return done and not machine.failed, list(pairwise(times))
+
+    def _call(
+        self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]
+    ) -> tuple[Stream, list[Pointer], list[Pointer]]:
+        """The stream in force, which waits for those that have made the arrays, and the memory of a call."""
+        stream = self.device.stream
+        self.device.join([array.memory for array in arrays], stream)
+        return stream, [array.memory.pointer for array in arrays], [array.memory.pointer for array in results]
 
     def is_copied(self, spec: KernelSpec) -> bool:
         if isinstance(spec, Loop | Choice):
