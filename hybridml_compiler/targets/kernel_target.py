@@ -106,6 +106,9 @@ class KernelCode:
 
     def codes(self, spec: KernelSpec) -> list[Any]:
         """The code of each loop nest of a launch, or that of a library call with those round it."""
+        whole = None if isinstance(spec, Kernel) else self.of(spec)
+        if whole is not None:
+            return [whole]
         found = []
         for part in spec.specs:
             call = None if isinstance(part, Kernel) else self.of(part)

@@ -112,7 +112,7 @@ class _Run:
                 self.machine.copy(target[first:last], source[first:last], last - first)
                 return True
             case BatchFusion():
-                return self.chain(spec, memories)
+                return self.machine.call(spec, memories, 0, 1) or self.chain(spec, memories)
             case HorizontalFusion():
                 return self.region(spec, memories)
             case HostCall():

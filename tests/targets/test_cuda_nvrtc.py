@@ -13,7 +13,7 @@ import hybridml as hm
 from hybridml_compiler.errors import CompileError, DeviceError
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.targets.cuda import nvrtc
-from tests.support.cuda import SIM, needs_nvrtc
+from tests.support.cuda import SIM, TARGET, needs_nvrtc
 
 ADD = """extern "C" __global__ void kernel(const float* a, const float* b, float* c) {
   const int i = threadIdx.x;
@@ -33,6 +33,7 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device is known without it; the first kernel names the package."""
     monkeypatch.setattr(nvrtc, "_libraries", list)
     monkeypatch.setattr(nvrtc, "_nvrtc", nvrtc._nvrtc.__wrapped__)  # type: ignore[attr-defined]
+    monkeypatch.setitem(vars(TARGET), "_loaded", {})  # kernels of other tests
     assert not nvrtc.is_installed()
     x = hm.ones(3).to(SIM)
     assert x.device == SIM and x.cpu().tolist() == [1, 1, 1]

@@ -118,7 +118,7 @@ class _Chains:
         self._aligned: dict[tuple[int, Node, int], bool] = {}
 
     def form(self) -> list[Step]:
-        if not self.target.runs_chains or any(n.aval.symbolic for n in self.touched):
+        if any(n.aval.symbolic for n in self.touched):
             return self.steps
         large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:
@@ -135,9 +135,24 @@ class _Chains:
             if not coarser or joined.slot_bytes <= cost.CHAIN_SLOT_BYTES:  # else it would drive larger arrays out
                 for task in joined.tasks:
                     self.steps[task] = joined
+        for step in {id(step): step for step in self.steps}.values():
+            run = self._run_by_target(step)
+            for task in step.tasks:
+                self.steps[task] = run if run is not None and task in run.tasks else Step([task])
         return self._in_order()
 
     # ---- one chain
+
+    def _run_by_target(self, step: Step) -> Step | None:
+        """The longest run of a step's tasks that the target runs as a chain."""
+        for count in range(len(step.tasks), 1, -1):
+            for start in range(len(step.tasks) - count + 1):
+                members = step.tasks[start : start + count]
+                if self.target.runs_chain([self.tasks[t].spec for t in members]):
+                    joined = step if count == len(step.tasks) else self._join(members)
+                    if joined is not None and not self._circular(joined):
+                        return joined
+        return None
 
     def _join(self, members: list[int]) -> Step | None:
         """The chain of these tasks with the largest elements whose scratch fits; None if there is none."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ...aval import Aval
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, KernelSpec
 from ...loops.transforms import parallelized
 from ...once import lazy
 from ...ops.fourier import AxisTransform
@@ -60,7 +60,8 @@ class Capabilities:
     # the passes of Fourier transforms of such an array; None where it has no kernels for them
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
-    runs_chains: bool = True  # several launches for one element of a batch after the other (see batch_fusion.py)?
+    # Does it run these launches for one element of a batch after the other (see batch_fusion.py)?
+    runs_chain: Callable[[Sequence[KernelSpec]], bool] = lambda _: True
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy

@@ -1,6 +1,7 @@
-"""The CUDA target: loop nests become CUDA C, which NVRTC compiles on any machine, and a GPU or a simulator of PTX runs.
+"""The CUDA target: plans become CUDA C, which NVRTC compiles on any machine, and a GPU or a simulator of PTX runs.
 
-    kernel --schedule--> blocks and threads --emit--> CUDA C --nvrtc--> PTX, cubin --driver--> results
+    loop nest --schedule--> blocks and threads --emit--> CUDA C --nvrtc--> PTX, cubin --driver--> results
+    product, convolution, attention --contraction--> CUDA C
     plan --run_plan, machine--> launches, copies, products --executable--> recorded as graphs
 
 A GPU and the simulated one differ by their drivers (driver.py): `cupy_driver.py` and `simulated_driver.py`. All else is

@@ -1,6 +1,6 @@
 """Loop nests that the CUDA target has no generated code for yet, run as the reference target runs them.
 
-Loop nests that `unsupported` names go through the interpreter of the loop dialect, here. Matrix products, Fourier
+Loop nests that `unsupported` names go through the interpreter of the loop dialect, here. Large plain products, Fourier
 transforms, calls of NumPy, copies and control flow are those of the walk over a plan (targets/run_plan.py), as for the
 reference target. So every graph runs on the simulated device, and a kernel moves out of here when it can be emitted.
 """

@@ -13,6 +13,7 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...record import record, replace
+from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
@@ -23,6 +24,7 @@ from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from .availability import checked_driver
+from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import emit_call, is_left_to_library
 from .device import CudaDevice
 from .driver import Driver
@@ -72,11 +74,10 @@ class CudaTarget(KernelTarget):
             has_library=has_kernel,
             takes_epilogue=lambda _: True,
             schedule=schedule,
-            schedule_matrix=lambda _, kernel: kernel,  # the call's kernel is in the place of both loops
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             runs_control=True,
-            runs_chains=False,  # a launch of one element would leave most of a GPU idle
+            runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
         )
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
@@ -86,12 +87,25 @@ class CudaTarget(KernelTarget):
         return self._kernel(lambda wide: emit(kernel, wide=wide))
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | None:
+        if isinstance(spec, BatchFusion):
+            return self._attention(spec)
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution):
             return None
         if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
             return None
         return self._kernel(lambda wide: emit_call(spec, wide=wide))
+
+    def _attention(self, spec: BatchFusion) -> CudaKernel | None:
+        if emit_attention(spec) is None:
+            return None
+
+        def emitted(wide: bool) -> Source:
+            made = emit_attention(spec, wide=wide)
+            assert made is not None
+            return made
+
+        return self._kernel(emitted)
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:

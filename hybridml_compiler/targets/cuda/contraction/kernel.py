@@ -24,10 +24,10 @@ from .multiply import Multiplication, multiplication
 from .operands import COPY, HALF, Operand, load_function, operand
 from .tiles import Tile, stages, tile_for
 
-_COMMIT = """\
+COMMIT = """\
 static __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 """
-_WAIT = """\
+WAIT = """\
 static __device__ __forceinline__ void wait() {{ asm volatile("cp.async.wait_group {0};" ::: "memory"); }}
 """
 
@@ -73,9 +73,9 @@ def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, 
     copies = {f"copy_{side.width * side.stored.itemsize}" for side in (a, b) if side.is_asynchronous}
     texts = [COPY[name] for name in sorted(copies)]
     texts += [HALF] * any(s.stored is dtypes.float16 and s.value is not s.stored for s in (a, b))
-    texts += [_COMMIT, _WAIT.format(ahead - 2)] * bool(copies)
+    texts += [COMMIT, WAIT.format(ahead - 2)] * bool(copies)
     texts += [load_function(side, tile.threads) for side in (a, b)]
-    texts += [multiply.functions, functions.text(), finish]
+    texts += [*multiply.functions, functions.text(), finish]
     parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in operands]
     parts = _Parts(form, tile, a, b, steps, ahead, bool(copies), multiply, ", ".join(x.name for x in results))
     lines = [
@@ -144,10 +144,7 @@ def _tile(parts: _Parts) -> list[str]:
         f"const int place = {f'(int)(tile % {blocks})' if blocks > 1 else '0'}, row = {row} * {tile.rows}, "
         f"column = {column} * {tile.columns};",
     ]
-    for side in (parts.a, parts.b):
-        start = [offset("matrix", side.where.batch), str(side.where.offset) * (side.where.offset != 0)]
-        first = " + ".join([side.name, *filter(None, start)])
-        lines.append(f"const {c_type(side.stored)}* const {side.name}_matrix = {first};")
+    lines += [matrix_of(side, side.name) for side in (parts.a, parts.b)]
     load = [
         f"load_a(a_tiles[{{0}} % {ahead}], a_matrix, row, {{0}} * {tile.depth});",
         f"load_b(b_tiles[{{0}} % {ahead}], b_matrix, column, {{0}} * {tile.depth});",
@@ -171,6 +168,12 @@ def _tile(parts: _Parts) -> list[str]:
         *(f"  {line}" for line in parts.multiply.step),
         "}",
     ]
+
+
+def matrix_of(side: Operand, pointer: str) -> str:
+    """The line that defines where a matrix of an operand begins."""
+    start = [offset("matrix", side.where.batch), str(side.where.offset) * (side.where.offset != 0)]
+    return f"const {c_type(side.stored)}* const {side.name}_matrix = {' + '.join([pointer, *filter(None, start)])};"
 
 
 def _results(parts: _Parts) -> list[str]:

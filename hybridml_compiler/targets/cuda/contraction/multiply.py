@@ -24,7 +24,7 @@ _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instructi
 class Multiplication:
     """Lines of a kernel. `keep` stores the fragments FIRST to LAST of the sums to `sums_tile`."""
 
-    functions: str
+    functions: Sequence[str]
     setup: Sequence[str]
     sums: Sequence[str]
     step: Sequence[str]
@@ -46,7 +46,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     else:
         product = "(int)((unsigned int)sums[i][j] + (unsigned int)x[i] * (unsigned int)y[j])"  # wraps
     return Multiplication(
-        "",
+        [],
         [f"const int thread_row = threadIdx.x / {tile.across} * {high}, "
          f"thread_column = threadIdx.x % {tile.across} * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
@@ -114,7 +114,7 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
         ways = sorted({side.by_depth for side in (a, b)})
         functions += [_LOAD.format(name="_turned" * way, way=".trans" * way) for way in ways]
     return Multiplication(
-        "\n".join(functions),
+        functions,
         [
             "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;",
             f"const int warp_row = warp / {tile.across} * 16, warp_column = warp % {tile.across} * {tile.own[1]};",

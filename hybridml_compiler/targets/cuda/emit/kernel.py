@@ -125,6 +125,14 @@ class KernelWriter(Blocks[C]):
         self.close(block)
         return block.lines
 
+    def value(self, names: Mapping[Expr, C], value: Expr) -> tuple[list[str], C]:
+        """(the lines that a value needs where these are named, the value)."""
+        block = self.open([expr for expr in names if expr.op == "var"])
+        self.names.update(names)
+        found = self.expression(value)
+        self.close(block)
+        return block.lines, found
+
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
         if not self.rows:

@@ -1,0 +1,202 @@
+"""Attention as one generated kernel: against the CPU, with masks and dtypes, and broken in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.schedule import cost
+from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
+from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
+from tests.support.closeness import assert_close
+from tests.support.cuda import SIM, compiled, launch, needs_nvrtc
+
+pytestmark = needs_nvrtc
+attention = hm.functional.scaled_dot_product_attention
+
+
+def some(*shape: int, seed: int = 0) -> Any:
+    return hm.tensor(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
+
+
+def operands(batch: tuple[int, ...], queries: int, keys: int, features: int, values: int) -> list[Any]:
+    shapes = ((queries, features), (keys, features), (keys, values))
+    return [some(*batch, *shape, seed=k) for k, shape in enumerate(shapes)]
+
+
+CAUSAL: Callable[..., Any] = lambda q, k, v: attention(q, k, v, is_causal=True)  # noqa: E731
+CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "plain": (attention, operands((2, 3), 70, 90, 20, 24)),
+    "causal": (CAUSAL, operands((2, 2), 64, 64, 32, 32)),
+    "mask": (attention, [*operands((2,), 70, 90, 16, 16), some(70, 90) > -0.5]),
+    "mask of heads": (attention, [*operands((2, 2), 33, 40, 16, 16), some(2, 2, 33, 40) > -0.5]),
+    "added mask": (attention, [*operands((2,), 70, 90, 16, 16), some(70, 90)]),
+    "a row that sees nothing": (attention, [*operands((1,), 40, 32, 16, 16), hm.arange(40)[:, None] > hm.arange(32)]),
+    "many features": (attention, operands((1, 1), 40, 50, 128, 128)),
+    "one of all": (lambda x: attention(x, x, x), [some(2, 50, 32)]),
+    "slices": (lambda x: attention(x[..., :16], x[..., 16:32], x[..., 32:]), [some(2, 50, 48)]),
+}
+
+
+@pytest.fixture(autouse=True)
+def chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small scores are fused as large ones."""
+    monkeypatch.setattr(cost, "CHAIN_BYTES", 1 << 10)
+
+
+def check(name: str, dtype: str = "float32") -> tuple[Any, Any]:
+    """(the result there, and here), of one kernel of attention."""
+    function, given = CASES[name]
+    given = [x.astype(dtype) if x.dtype.kind == "f" else x for x in given]
+    with compiled() as made:
+        found = hm.trace(function)(*(x.to(SIM) for x in given))
+    whole = {code.text: code for code in made if "// attention of" in code.text}
+    assert len(whole) == 1 and not any("sums_tile" in code.text for code in made if code.text not in whole)
+    ((text, code),) = whole.items()
+    for architecture in nvrtc.ARCHITECTURES if name == "many features" else (90,):
+        built = nvrtc.compile(text, "cubin", architecture)
+        assert built.spills == 0 and built.registers * code.source.block <= 1 << 16, built.log
+    return found.cpu(), function(*given)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_kernel(name: str) -> None:
+    assert_close(*check(name))
+
+
+@pytest.mark.parametrize("name", ["plain", "causal", "mask", "many features"])
+def test_on_tensor_cores(name: str) -> None:
+    """Scores and weights are rounded to bfloat16 where they were before: only sums have another order, which may move a
+    result by one unit in its last place of 8 bits."""
+    found, expected = check(name, "bfloat16")
+    a, e = (x.astype("float32").numpy() for x in (found, expected))
+    np.testing.assert_allclose(a, e, rtol=2 * 2.0**-8, atol=2.0**-8)
+
+
+def test_rows_keep_their_statistics() -> None:
+    """What a row's sum and maximum are stored as, beside the result."""
+    q, k, v = operands((2,), 40, 50, 16, 16)
+
+    def program(q: hm.Tensor, k: hm.Tensor, v: hm.Tensor) -> Any:
+        scores = q @ k.mT
+        most = scores.max(axis=-1, keepdims=True)
+        weights = hm.exp(scores - most)
+        total = weights.sum(axis=-1, keepdims=True)
+        return weights @ v / total, most + hm.log(total)
+
+    traced = hm.trace(program)
+    for a, b in zip(traced(*(x.to(SIM) for x in (q, k, v))), program(q, k, v), strict=True):
+        assert_close(a.cpu(), b)
+    assert "// attention of" in traced.llvm
+
+
+def test_what_is_no_attention_stays_apart() -> None:
+    """A chain of other launches, and features that no block has room for."""
+    apart = hm.trace(lambda q, k, v: hm.tanh(q @ k.mT).sum(-1, keepdims=True) * v)
+    q, k, v = operands((2,), 40, 40, 16, 16)
+    assert_close(apart(*(x.to(SIM) for x in (q, k, v))).cpu(), hm.tanh(q @ k.mT).sum(-1, keepdims=True) * v)
+    wide = hm.trace(lambda *x: attention(*x))
+    given = operands((1,), 33, 40, 16, 160)
+    assert_close(wide(*(x.to(SIM) for x in given)).cpu(), attention(*given))
+    assert "// attention of" not in apart.llvm + wide.llvm
+
+
+def test_gradients() -> None:
+    q, k, v = operands((2,), 40, 40, 16, 16)
+
+    def program(q: hm.Tensor, k: hm.Tensor, v: hm.Tensor) -> Any:
+        return hm.autograd.grad([attention(q, k, v, is_causal=True)], [q, k, v], [q * 0 + 1])
+
+    found, expected = (
+        hm.trace(program)(*(hm.tensor(x.numpy()).to(device).requires_grad_() for x in (q, k, v)))
+        for device in (SIM, "cpu")
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a.cpu(), b)
+
+
+# ---- planted bugs
+
+
+@cache
+def source(name: str, dtype: str) -> CallSource:
+    function, given = CASES[name]
+    with compiled() as made:
+        hm.trace(function)(*(x.astype(dtype).to(SIM) for x in given))
+    (found,) = (code.source for code in made if "// attention of" in code.text)
+    assert isinstance(found, CallSource)
+    return found
+
+
+def run(name: str, dtype: str, change: Callable[[str], str]) -> bool:
+    """Whether the changed kernel gives the right result, with two blocks that take turns."""
+    function, given = CASES[name]
+    made = source(name, dtype)
+    arrays = [np.ascontiguousarray(x.astype(dtype).numpy()).reshape(-1) for x in given]
+    expected = function(*(x.astype(dtype) for x in given)).astype("float32").numpy()
+    text = change(made.text)
+    assert text != made.text or change("") == "", made.text
+    results = [k for k, x in enumerate(made.operands) if x.role != "in" and x.size == expected.size]
+    buffers = [np.zeros(int(x.size), x.dtype) for x in made.operands]
+    for k, array in zip(
+        (k for k in range(len(buffers)) if k not in results and buffers[k].size > 1), arrays, strict=True
+    ):
+        buffers[k] = array
+    launch(text, made, buffers, made.total, 2)
+    found = buffers[results[-1]].astype("f4").reshape(expected.shape)
+    bound = 1e-5 if dtype == "float32" else 2.0**-7
+    return bool(np.allclose(found, expected, rtol=bound, atol=bound))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("plain", "float32"), ("causal", "bfloat16")])
+def test_as_generated(name: str, dtype: str) -> None:
+    assert run(name, dtype, lambda text: text)
+
+
+MUTANTS = [
+    ("plain", "float32", "key + at < 90", "key + at <= 90"),
+    ("plain", "float32", "key += 32", "key += 33"),
+    ("plain", "float32", "total += counted", "total = counted"),
+    ("plain", "float32", "w_tile[at][line] = w;", "w_tile[line][at] = w;"),
+    ("plain", "float32", "load_v(v_tile, v_matrix, 0, key)", "load_v(v_tile, v_matrix, 0, 0)"),
+    ("plain", "float32", "__shfl_xor_sync(0xffffffffu, total, step)", "total"),
+    ("plain", "float32", "__shfl_xor_sync(0xffffffffu, most, step)", "most"),
+    ("plain", "float32", "i < 70 && j < 24", "i < 70 && j <= 24"),
+    ("plain", "float32", "part == 0) end_row", "part == 1 && line > 0) end_row"),
+    ("causal", "bfloat16", "matrix * 64 + row + line", "matrix * 64 + row"),
+    ("causal", "bfloat16", "w_tile[line][at] = w;", "w_tile[line][at ^ 1] = w;"),
+    ("causal", "bfloat16", "multiply(sums[i][j], x[i], y[j])", "multiply(sums[i][j], x[i], y[j ^ 1])"),
+    ("causal", "bfloat16", "at_row, key + at", "at_row, key + at + 1"),
+]
+
+
+def caught(name: str, dtype: str, change: Callable[[str], str]) -> bool:
+    try:
+        return not run(name, dtype, change)
+    except SimulatorError:
+        return True
+
+
+@pytest.mark.parametrize(("name", "dtype", "old", "new"), MUTANTS, ids=[f"{m[0]}: {m[3][:40]}" for m in MUTANTS])
+def test_a_planted_bug_is_caught(name: str, dtype: str, old: str, new: str) -> None:
+    assert old in source(name, dtype).text, source(name, dtype).text
+    assert caught(name, dtype, lambda text: text.replace(old, new))
+
+
+# Before and after scores, twice; before and after the products with values; before the result and the next rows.
+@pytest.mark.parametrize("number", range(8))
+def test_a_missing_barrier_is_caught(number: int) -> None:
+    parts = source("plain", "float32").text.split("__syncthreads();")
+    assert len(parts) == 9
+    broken = "__syncthreads();".join(parts[: number + 1]) + "__syncthreads();".join(["", *parts[number + 1 :]])[16:]
+    assert caught("plain", "float32", lambda _: broken)
+
+
+def test_a_missing_wait_is_caught() -> None:
+    assert caught("plain", "float32", lambda text: text.replace("cp.async.wait_group 0", "cp.async.wait_group 1"))
