@@ -22,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,25 @@ def _product(check: Check, n: int, kind: str) -> Record:
     return found
 
 
+def attention(check: Check) -> Record:
+    """Attention, forward, beside torch's, in TFLOP/s."""
+    shape = (4, 16, 2048, 64) if not check.small else (1, 2, 16, 8)
+    batch, heads, length, width = shape
+    found: Record = {}
+    torch = _torch(check)
+    for dtype in DTYPES:
+        q, k, v = (check.array(*shape, dtype=dtype, seed=n) for n in range(3))
+        run = hm.trace(F.scaled_dot_product_attention)
+        work = 4 * batch * heads * length**2 * width / 1e9
+        entry = {"traced": work / check.milliseconds(partial(run, q, k, v))}
+        if torch is not None:
+            theirs = [torch.randn(*shape, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3)]
+            call = partial(torch.nn.functional.scaled_dot_product_attention, *theirs)
+            entry["torch"] = work / _torch_ms(torch, call)
+        found[f"{' x '.join(map(str, shape))}, {dtype}"] = entry
+    return found
+
+
 def _tflops(n: int, ms: float) -> float:
     return 2 * n**3 / ms / 1e9
 
@@ -350,8 +370,8 @@ def _torch_ms(torch: Any, call: Callable[[], object]) -> float:
 # ---- all of it
 
 CHECKS: dict[str, Callable[[Check], Record]] = {
-    "rows": rows, "suite": suite, "bandwidth": bandwidth, "products": products, "launches": launches,
-    "training": training, "sanitizer": sanitizer,
+    "rows": rows, "suite": suite, "bandwidth": bandwidth, "products": products, "attention": attention,
+    "launches": launches, "training": training, "sanitizer": sanitizer,
 }  # fmt: skip
 
 

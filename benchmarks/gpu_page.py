@@ -34,6 +34,7 @@ def _lines(record: Record) -> Iterator[str]:
     yield from _rows(checks.get("rows", {}))
     yield from _figures("Bandwidth", checks.get("bandwidth", {}))
     yield from _figures("Matrix products, TFLOP/s", checks.get("products", {}))
+    yield from _figures("Attention, TFLOP/s", checks.get("attention", {}))
     yield from _launches(checks.get("launches", {}))
     yield from _training(checks.get("training", {}))
 
