@@ -19,7 +19,7 @@ SOURCES = [p for folder in ("hybridml", "hybridml_compiler") for p in sorted((RO
 
 
 def test_every_variable_is_in_the_table() -> None:
-    named = {name for path in SOURCES for name in re.findall(r"HYBRIDML_[A-Z_]+", path.read_text("utf-8"))}
+    named = {name for path in SOURCES for name in re.findall(r"HYBRIDML_[A-Z0-9_]+", path.read_text("utf-8"))}
     assert named <= {flag.variable for flag in config.FLAGS}
     assert [flag.field for flag in config.FLAGS] == [*fields(config.Config)]
     assert config.Config() == config.Config(**{flag.field: flag.default for flag in config.FLAGS})

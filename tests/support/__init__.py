@@ -7,8 +7,8 @@ as_eager.py            everything that a user sees of a program, in both styles
 cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added
 convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
-cuda_calls.py          calls of library code as generated CUDA kernels, and how far their results are off
 cuda.py                generated CUDA kernels: what tests compile, run and break
+cuda_calls.py          products and convolutions of generated CUDA kernels, and their exact results
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 examples.py            how many examples hypothesis draws
 fake_cupy.py           the names of CuPy that its driver uses, over memory of the host

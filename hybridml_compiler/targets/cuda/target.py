@@ -109,7 +109,7 @@ class CudaTarget(KernelTarget):
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:
-        """Kernels by their text."""
+        """Loaded kernels by their text."""
         return {}
 
     def _kernel(self, emitted: Callable[[bool], Source], wide: bool = True) -> CudaKernel:

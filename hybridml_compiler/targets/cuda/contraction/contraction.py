@@ -41,7 +41,7 @@ class Inside:
 
 @record
 class Addresses:
-    """Where the elements of an operand are, from the most significant digit of each index to the least."""
+    """Places of an operand's elements, from the most significant digit of each index to the least."""
 
     offset: int
     batch: tuple[Digit, ...]
@@ -51,12 +51,12 @@ class Addresses:
 
     @property
     def size(self) -> int:
-        """The number of rows."""
+        """Product of the rows' digits."""
         return math.prod(digit.extent for digit in self.rows)
 
     @property
     def depth(self) -> int:
-        """The number of steps."""
+        """Product of the steps' digits."""
         return math.prod(digit.extent for digit in self.steps)
 
 
@@ -93,7 +93,7 @@ class Contraction:
 
 
 def contraction_of(call: Product | Convolution) -> Contraction:
-    """The form of a call."""
+    """The call as a batch of products."""
     return _of_product(call) if isinstance(call, Product) else _of_convolution(call)
 
 

@@ -39,7 +39,7 @@ class Operand:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a tile."""
+        """Bytes of a tile in shared memory."""
         return self.lines * self.pitch * self.value.itemsize
 
     @property

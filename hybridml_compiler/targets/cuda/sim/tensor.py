@@ -1,4 +1,4 @@
-"""What warps do together on matrices, and copies that arrive later: mma.sync, ldmatrix, cp.async.
+"""Instructions of whole warps on matrices, and copies that arrive later: mma.sync, ldmatrix, cp.async.
 
 Fragments are laid out as the PTX ISA says (9.7.14.5). A sum of products is exact, and rounded once: tensor cores add up
 in an order and with a rounding of their own, which nothing may rely on.
