@@ -129,7 +129,7 @@ class Stream:
     """A queue of work, beside those of other streams. Work for a stream is that inside of `with hm.cuda.stream(s)`.
 
     A tensor that another stream has made is waited for, and its memory is not used again before all streams that use
-    it have come so far: there is no need of `record_stream`.
+    it have come so far: there is no need of `record_stream`. `priority` is PyTorch's and says nothing here.
     """
 
     def __init__(self, device: Any = None, priority: int = 0, *, _stream: Any = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets.cuda import availability, nvrtc
 from hybridml_compiler.targets.cuda.availability import Availability
+from tests.support import fake_cupy
 
 
 def whole(**changes: Any) -> Availability:
@@ -105,3 +107,20 @@ def test_cupy_is_not_imported_where_there_is_no_gpu() -> None:
     )
     run = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert run.stdout.split() == ["False"], run.stderr
+
+
+def test_the_stand_in_has_names_of_cupy() -> None:
+    """Where CuPy is installed: whatever the driver's tests take for it is there, with parameters of those names."""
+    cupy = pytest.importorskip("cupy")
+    stand_in = fake_cupy.fake_cupy()
+    missing = [name for name in vars(stand_in) if not hasattr(cupy, name)]
+    missing += [f"cuda.{name}" for name in vars(stand_in.cuda) if not hasattr(cupy.cuda, name)]
+    classes = {"runtime": fake_cupy.Runtime, "Stream": fake_cupy.Stream, "Event": fake_cupy.Event,
+               "Module": fake_cupy.Module, "Graph": fake_cupy.Graph}  # fmt: skip
+    own = {"view", "do", "refuse_if_captured", "runtime", "recorded", "timed", "seconds"}
+    for where, cls in classes.items():
+        names = [name for name in vars(cls) if name[0] != "_" and name not in own]
+        missing += [f"cuda.{where}.{name}" for name in names if not hasattr(getattr(cupy.cuda, where), name)]
+    assert not missing
+    assert "disable_timing" in inspect.signature(cupy.cuda.Event).parameters
+    assert "non_blocking" in inspect.signature(cupy.cuda.Stream).parameters

@@ -365,6 +365,20 @@ def test_streams_wait_for_what_they_read(there: Gpu) -> None:
     assert stream.query()
 
 
+def test_memory_of_a_stream_is_for_that_stream(there: Gpu) -> None:
+    """Work on it may be queued still; a stream that is gone leaves its memory to nobody but `empty_cache`."""
+    hm.cuda.empty_cache()
+    reserved = hm.cuda.memory_reserved()
+    for _ in range(3):
+        with hm.cuda.stream(hm.cuda.Stream()):
+            x = array(100, 100).to(there.name)
+        del x
+    kept = hm.cuda.memory_reserved() - reserved
+    assert kept == 3 * 40960
+    hm.cuda.empty_cache()
+    assert hm.cuda.memory_reserved() == reserved
+
+
 def test_events_tell_the_time(there: Gpu) -> None:
     start, end, untimed = (hm.cuda.Event(enable_timing=timed) for timed in (True, True, False))
     assert untimed.query()

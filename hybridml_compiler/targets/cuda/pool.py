@@ -79,7 +79,7 @@ class Pool:
         self.driver, self.limit = driver, driver.properties.memory
         self.counts: Counter[str] = Counter()
         self.peaks: Counter[str] = Counter()
-        self._kept: dict[tuple[int, int], list[tuple[int, Raw]]] = {}  # heaps of addresses, by stream and size
+        self._kept: dict[tuple[Stream, int], list[tuple[int, Raw]]] = {}  # heaps of addresses, by stream and size
         self._live: Counter[Place | None] = Counter()  # bytes in use, by the user's line
         self._lock = rlock()
 
@@ -96,7 +96,7 @@ class Pool:
 
     def _take(self, nbytes: int, stream: Stream, place: Place | None) -> Block:
         size = rounded(nbytes)
-        kept = self._kept.get((id(stream), size))
+        kept = self._kept.get((stream, size))
         # That with the lowest address: what a loop gets follows from what is free, and not from the order in which that
         # became free, so that its calls come by the same addresses again (see executable.py).
         address, raw = heappop(kept) if kept else self._allocate(size, nbytes)
@@ -115,7 +115,7 @@ class Pool:
             self.driver.record(event, other)
             self.driver.wait(block.stream, event)
         with self._lock:
-            heappush(self._kept.setdefault((id(block.stream), size), []), (block.address, block.raw))
+            heappush(self._kept.setdefault((block.stream, size), []), (block.address, block.raw))
             self.counts["allocated_bytes"] -= size
             self.counts["allocations"] -= 1
             self._live[block.place] -= size
