@@ -112,6 +112,14 @@ def test_copies_are_as_wide_as_alignment_allows() -> None:
     assert copies(ProductCase(m=64, n=64, k=64, turned="a", apart=1)) == ["4", "4"]
 
 
+@needs_nvrtc
+def test_threads_read_sixteen_bytes_of_shared_memory() -> None:
+    """Of sixteen loads for 8x8 products in each of eight steps, four are left."""
+    source = ProductCase(m=4096, n=4096, k=512).source
+    ptx = nvrtc.compile(source.text, "ptx").code.decode()
+    assert ptx.count("fma.rn.f32") == 8 * 64 and ptx.count("ld.shared.v4.f32") == 8 * 4
+
+
 @pytest.mark.parametrize(
     ("case", "tile"),
     [
