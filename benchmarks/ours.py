@@ -29,7 +29,7 @@ def _case(fn: Callable[..., Any], style: str, *args: hm.Tensor) -> Case:
 
     return Case(
         call,
-        lambda: [np.asarray(last[0].detach().numpy(), np.float32)],
+        lambda: [np.asarray(last[0].detach().cpu().numpy(), np.float32)],
         work=lambda: _work(run) if style == "traced" else {},
     )
 
@@ -168,16 +168,16 @@ OPTIMIZERS = {
 }
 
 
-def training(task: Training, arrays: Arrays, style: str) -> Case:
+def training(task: Training, arrays: Arrays, style: str, device: str = "cpu") -> Case:
     inputs, labels, weights = split(arrays)
-    model = task.model()
+    model = task.model().to(device)
     make = OPTIMIZERS[task.optimizer]
     optimizer = make(model.parameters())
 
     def reset() -> None:
         with hm.no_grad():
             for name, parameter in model.named_parameters():
-                parameter.copy_(hm.asarray(weights[name]))
+                parameter.copy_(hm.asarray(weights[name], device=device))
         optimizer.load_state_dict(make(model.parameters()).state_dict())  # a copy kept for this would count as memory
 
     def step(labels: hm.Tensor, *inputs: hm.Tensor) -> hm.Tensor:
@@ -192,5 +192,5 @@ def training(task: Training, arrays: Arrays, style: str) -> Case:
         return loss
 
     reset()
-    case = _case(step, style, hm.asarray(labels), *(hm.asarray(x) for x in inputs))
+    case = _case(step, style, *(hm.asarray(x, device=device) for x in (labels, *inputs)))
     return Case(case.call, case.read, reset, case.work)

@@ -20,7 +20,9 @@ def set_threads(count: int) -> None:
 
 
 def _styled(fn: Callable[..., Any], style: str) -> Callable[..., Any]:
-    return torch.compile(fn) if "compile" in style else fn
+    if "compile" not in style:
+        return fn
+    return torch.compile(fn, mode="reduce-overhead" if "reduce-overhead" in style else None)
 
 
 def _laid_out(tensor: torch.Tensor, style: str) -> torch.Tensor:
@@ -170,14 +172,15 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def training(task: Training, arrays: Arrays, style: str) -> Case:
+def training(task: Training, arrays: Arrays, style: str, device: str = "cpu") -> Case:
     """Forward and loss are one compiled function, its backward another; the optimizer is its own fused kernel."""
     data, targets, weights = split(arrays)
-    model = task.model("torch")
+    model = task.model("torch").to(device)
     if "channels_last" in style:
         model = model.to(memory_format=torch.channels_last)
     optimizer = OPTIMIZERS[task.optimizer](model.parameters())
-    inputs, labels = [_laid_out(torch.from_numpy(x), style) for x in data], torch.from_numpy(targets)
+    inputs = [_laid_out(torch.from_numpy(x), style).to(device) for x in data]
+    labels = torch.from_numpy(targets).to(device)
     last: list[Any] = [None]
 
     def loss_of(labels: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
@@ -204,4 +207,4 @@ def training(task: Training, arrays: Arrays, style: str) -> Case:
         optimizer.step()
 
     reset()
-    return Case(call, lambda: [last[0].detach().numpy()], reset)
+    return Case(call, lambda: [last[0].detach().cpu().numpy()], reset)

@@ -52,7 +52,8 @@ __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = (
-    "data", "distributions", "fft", "func", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing",
+    "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "nn", "optim", "signal", "special",
+    "testing",
     "utils",
 )  # fmt: skip
 _FUNCTIONS = {
@@ -114,8 +115,8 @@ __all__ = [
     "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction",
     "audit", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist", "celu",
     "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d",
-    "cosine_similarity", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout", "eager",
-    "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "func", "functional", "gelu",
+    "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout",
+    "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "func", "functional", "gelu",
     "get_num_threads", "grad", "hamming_window", "hann_window", "hessian", "hvp", "igamma", "igammac", "io",
     "is_deterministic", "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "layer_norm",
     "linalg", "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline",

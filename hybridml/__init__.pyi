@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 
 from . import autograd as autograd
+from . import cuda as cuda
 from . import data as data
 from . import distributions as distributions
 from . import fft as fft
@@ -206,8 +207,8 @@ from .interop.pytorch.functions import t as t
 from .interop.pytorch.functions import transpose as transpose
 from .interop.pytorch.functions import view_as_complex as view_as_complex
 from .interop.pytorch.functions import view_as_real as view_as_real
+from .interop.pytorch.hardware import Accelerator
 from .interop.pytorch.hardware import Backends
-from .interop.pytorch.hardware import Hardware
 from .linalg.factored import cholesky_inverse as cholesky_inverse
 from .linalg.factored import cholesky_solve as cholesky_solve
 from .linalg.factored import lu_unpack as lu_unpack
@@ -283,7 +284,7 @@ _Shape: TypeAlias = builtins.int | Sequence[builtins.int]
 
 __array_api_version__: builtins.str
 __version__: builtins.str
-accelerator: Hardware
+accelerator: Accelerator
 backends: Backends
 bfloat16: np.dtype[Any]
 bool: np.dtype[Any]
@@ -291,7 +292,6 @@ cdouble: np.dtype[Any]
 cfloat: np.dtype[Any]
 complex128: np.dtype[Any]
 complex64: np.dtype[Any]
-cuda: Hardware
 double: np.dtype[Any]
 e: builtins.float
 float: np.dtype[Any]

@@ -220,6 +220,15 @@ class DeviceError(HybridmlError, RuntimeError, TypeError):
     """
 
 
+class OutOfMemoryError(HybridmlError, MemoryError):
+    """A device whose memory is used up: the message says by which lines of the program.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.OutOfMemoryError is hm.errors.OutOfMemoryError
+    True
+    """
+
+
 class TraceError(HybridmlError, RuntimeError):
     """Something in a traced function that a graph cannot hold.
 

@@ -62,6 +62,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "tracing": ("core",),
     "control_flow": ("core", "arrays", "tracing"),
     "transforms": ("core", "arrays", "autograd"),
+    "cuda": ("core",),
     "fft": ("core", "arrays"),
     "signal": ("core", "arrays"),
     "linalg": ("core", "arrays", "control_flow"),
@@ -77,7 +78,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "utils": ("data",),
     "io": ("core", "nn"),
     "interop": (*_BASIC, "linalg", "random"),
-    "inspect": (*_TRACED, "random"),
+    "inspect": (*_TRACED, "random", "cuda"),
     "profiler": (*_TRACED, "inspect"),
 }
 FRONT_ARROWS["__init__"] = tuple(FRONT_ARROWS)

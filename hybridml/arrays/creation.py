@@ -13,7 +13,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.aliasing import is_python_float
 from ..core.context import FLOAT_FLAGS, current_interpreter, lift, literal, place_var
-from ..core.device_tensor import on_device, transfer
+from ..core.device_tensor import on_device, transfer, wrapped
 from ..core.dispatch import list_operands
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
@@ -62,7 +62,7 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, cop
         t = adopt(obj.view()) if interp is None else interp.lift(obj)
         place = place_var.get()
         t = t if place is None else transfer(t, place)
-    elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
+    elif (hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic)) or hasattr(obj, "__cuda_array_interface__"):
         t = from_dlpack(obj)
     else:
         if copy is False:
@@ -192,7 +192,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of any DLPack object on the CPU (NumPy, PyTorch, JAX, ...), bfloat16 included.
+    """A tensor over the memory of any DLPack object (NumPy, PyTorch, JAX, CuPy, ...), on its device, bfloat16 included.
 
     `copy=True` always copies. What arrives read-only (JAX's arrays are) can be read, not written in place.
 
@@ -203,7 +203,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> t.tolist()
     [1.0, 0.0]
     """
-    return asarray(x if isinstance(x, Tensor | np.ndarray) else imported(x), device=device, copy=copy)
+    return asarray(x if isinstance(x, Tensor | np.ndarray) else wrapped(imported(x)), device=device, copy=copy)
 
 
 def full(

@@ -95,6 +95,25 @@ def cpu(self: Tensor) -> Tensor:
 
 
 @method
+def cuda(self: Tensor, device: Any = "cuda", non_blocking: bool = False) -> Tensor:
+    """The tensor on a GPU, by its name or number, with its history; `to(device)` by PyTorch's other name. DeviceError
+    where there is none."""
+    return transfer(self, Device(f"cuda:{device}" if isinstance(device, int) else device).type)
+
+
+@method
+def pin_memory(self: Tensor) -> Tensor:
+    """The tensor itself: CUDA copies memory of the CPU that is not pinned as well."""
+    return self
+
+
+@method
+def is_pinned(self: Tensor) -> bool:
+    """Whether the memory is pinned: False."""
+    return False
+
+
+@method
 def clone(self: Tensor) -> Tensor:
     """A copy with its own memory; gradients flow through it."""
     return OPS["positive"].fn(self) if self.dtype.kind != "b" else _astype.fn(self, self.dtype)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybridml_compiler.aval import Aval, mixed
-from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -123,7 +122,7 @@ class OnDevice:
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "array":
-            raise out_of_reach(self.device.name, what)
+            raise devices.out_of_reach(self.device.name, what)
         array = devices.download(t._array)
         return array if how == "text" else CONVERSIONS.get(how, lambda value: value)(array.item())
 
@@ -141,11 +140,6 @@ class OnDevice:
         return lambda: [(t, self.wrap(old)) for t, old in before if t._array is not old]
 
 
-def out_of_reach(device: str, what: str) -> DeviceError:
-    """The error for a tensor whose memory NumPy was asked to look into."""
-    return DeviceError(f"{what}: the tensor is on {device!r}, out of NumPy's reach; use .cpu() first")
-
-
 def home_of(name: str) -> OnDevice:
     """The interpreter of a device. ArgumentError for one that there is not."""
     found = homes.get(name)
@@ -154,14 +148,14 @@ def home_of(name: str) -> OnDevice:
     return found
 
 
-_OTHERS = ("cuda", "mps")  # which users of PyTorch write, for a clear error
+_KINDS = ("cuda", "mps")  # GPUs, and what users of PyTorch write, for a clear error
 
 
 def names_device(value: Any) -> bool:
     """Whether an argument of `to` says where, and not which dtype."""
     if not isinstance(value, str):
         return isinstance(value, Device)
-    return value.partition(":")[0] in (*_OTHERS, *registry.device_names())
+    return value.partition(":")[0] in _KINDS or value in registry.device_names()
 
 
 def on_device(device: Any, make: Callable[[], R]) -> R:
@@ -175,8 +169,13 @@ _CLASS: Any = vars(object)["__class__"]
 def move(t: Tensor, device: str) -> None:
     """Gives a tensor its values on another device; it stays the same object. Its history is the caller's."""
     moved = transfer(t.detach(), device)
-    _CLASS.__set__(t, type(moved))
+    set_class(t, type(moved))
     t._array = moved._array
+
+
+def set_class(t: Tensor, cls: type) -> None:
+    """Makes a tensor one of another device, whose class this is; its array is the caller's."""
+    _CLASS.__set__(t, cls)
 
 
 def wrapped(array: Any) -> Tensor:

@@ -13,28 +13,52 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.targets.device import DeviceArray, out_of_reach
+from hybridml_compiler.targets.registry import find_device
 
 _INTEGER, _BFLOAT16 = 0, 4  # kDLInt, kDLBfloat
+_CUDA = 2  # kDLCUDA
 # Bytes before DLTensor.dtype.code: in DLTensor pointer, device (8) and ndim (4); in DLManagedTensorVersioned the
 # version, two pointers and the flags stand in front of the DLTensor, in DLManagedTensor nothing does.
 _CODE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
 
 
-def exported(array: np.ndarray, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+def memory_of(array: DeviceArray, what: str) -> Any:
+    """The memory of an array of a device as an array of another library; bfloat16 as 16-bit integers. DeviceError where
+    no other library can have it."""
+    export = getattr(array.device, "exported", None)
+    if export is None:
+        raise out_of_reach(array.device.name, what)
+    return export(array, np.dtype(np.int16) if array.dtype.kind == "V" else array.dtype)
+
+
+def exported(array: np.ndarray | DeviceArray, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
     """The DLPack capsule of an array. A read-only one is copied for readers too old to be told of it."""
-    if not array.flags.writeable and copy is None and (max_version is None or max_version[0] < 1):
-        array = array.copy()
-    plain = array.view(np.int16) if array.dtype.kind == "V" else array
+    narrow = array.dtype.kind == "V"
+    if isinstance(array, DeviceArray):
+        plain = memory_of(array, "__dlpack__")
+    else:
+        plain = array.view(np.int16) if narrow else array
+    old = max_version is None or max_version[0] < 1
+    if isinstance(plain, np.ndarray) and not plain.flags.writeable and copy is None and old:
+        plain = plain.copy()
     capsule = plain.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-    if array.dtype.kind == "V":
+    if narrow:
         _type_code(capsule).value = _BFLOAT16
     return capsule
 
 
-def imported(x: Any) -> np.ndarray:
-    """The memory of a DLPack object as a NumPy array."""
-    source = _Readable(x)
-    array = np.from_dlpack(source)
+def imported(x: Any) -> np.ndarray | DeviceArray:
+    """The memory of a DLPack object, or of one with `__cuda_array_interface__`, as an array of NumPy or of a GPU."""
+    kind, index = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (_CUDA, 0)
+    source = _Readable(x) if hasattr(x, "__dlpack__") else x
+    if kind == _CUDA:
+        device: Any = find_device(f"cuda:{index}" if index else "cuda")
+        found: DeviceArray = device.adopted(source)
+        if isinstance(source, _Readable) and source.is_bfloat16:
+            found.dtype = dtypes.canonical("bfloat16")
+        return found
+    array: np.ndarray = np.from_dlpack(source)
     return array.view(dtypes.canonical("bfloat16")) if source.is_bfloat16 else array
 
 

@@ -18,7 +18,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from hybridml_compiler.sizes.dims import Dim
-from hybridml_compiler.targets.registry import find_device
+from hybridml_compiler.targets.registry import canonical, find_device
 
 from .interpreter import Interpreter, Reading, interpreter_stack
 
@@ -44,12 +44,20 @@ class Device:
     __slots__ = ("type",)
 
     def __init__(self, type: Any = "cpu") -> None:
-        self.type = str(type)
+        self.type = canonical(str(type))
         if self.type != "cpu":
             find_device(self.type)
 
+    @property
+    def index(self) -> int | None:
+        """The number of a GPU; None for other devices."""
+        kind, _, number = self.type.partition(":")
+        return int(number or 0) if kind == "cuda" and (number or "0").isdecimal() else None
+
     def __eq__(self, other: object) -> bool:
-        return (other.type if isinstance(other, Device) else other) == self.type
+        return (
+            other.type if isinstance(other, Device) else canonical(other) if isinstance(other, str) else other
+        ) == self.type
 
     def __hash__(self) -> int:
         return hash(self.type)
@@ -249,10 +257,27 @@ class Tensor(TensorMethods):
         """The memory of this tensor for another library (`from_dlpack` there); history stays behind."""
         from .dlpack import exported
 
-        return exported(values(self, "__dlpack__"), stream, max_version, dl_device, copy)
+        array = values(self, "__dlpack__") if self.home is None else self._array
+        return exported(array, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # kDLCPU
+        if self.home is None:
+            return (1, 0)  # kDLCPU
+        from .dlpack import memory_of
+
+        found: tuple[int, int] = memory_of(self._array, "__dlpack_device__").__dlpack_device__()
+        return found
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory of a tensor on a GPU for CuPy, Numba and PyTorch; an AttributeError for others, by which they
+        know."""
+        from .dlpack import memory_of
+
+        if self.home is None or self.dtype.kind == "V":
+            raise AttributeError("__cuda_array_interface__ is for tensors on a GPU, of dtypes that NumPy has")
+        found: dict[str, Any] = memory_of(self._array, "__cuda_array_interface__").__cuda_array_interface__
+        return found
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):

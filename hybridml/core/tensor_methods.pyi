@@ -268,6 +268,8 @@ class TensorMethods:
     def cross(self, y: Tensor, /, *, axis: builtins.int = -1, dim: builtins.int = ...) -> Tensor:
         """Cross product of vectors of 3 elements along an axis (ShapeError for other sizes); the other axes
         broadcast."""
+    def cuda(self, device: Any = 'cuda', non_blocking: builtins.bool = False) -> Tensor:
+        """The tensor on a GPU, by its name or number, with its history; `to(device)` by PyTorch's other name."""
     def cummax(self, axis: builtins.int = -1, *, dim: builtins.int = ...) -> Extremes:
         """Running maximum along `axis`, as (values, indices); of equal elements, and of nans, the last is named."""
     def cummin(self, axis: builtins.int = -1, *, dim: builtins.int = ...) -> Extremes:
@@ -474,12 +476,14 @@ class TensorMethods:
         """Whether the elements lie in memory in row-major order."""
     @property
     def is_cuda(self) -> Tensor:
-        """Whether the data is on a CUDA device."""
+        """Whether the data is on a GPU, or a simulated one."""
     def is_floating_point(self) -> builtins.bool:
         """Whether the dtype is a float."""
     @property
     def is_leaf(self) -> builtins.bool:
         """True for a tensor without recorded history."""
+    def is_pinned(self) -> builtins.bool:
+        """Whether the memory is pinned: False."""
     def isclose(self, y: Tensor, /, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN."""
     def isfinite(self, /) -> Tensor:
@@ -682,6 +686,8 @@ class TensorMethods:
         """Axes in the given order: `permute(2, 0, 1)`."""
     def permute_dims(self, /, axes: Sequence[builtins.int] | None = None, *, dims: Sequence[builtins.int] | None = ..., dim: Sequence[builtins.int] | None = ...) -> Tensor:
         """Axis k of the result is axis `axes[k]` of x; reversed order without `axes`."""
+    def pin_memory(self) -> Tensor:
+        """The tensor itself: CUDA copies memory of the CPU that is not pinned as well."""
     def pinverse(self, *args: Any, **kwargs: Any) -> Any:
         """`hm.linalg.pinverse` of this tensor."""
     def positive(self, /) -> Tensor:

@@ -150,6 +150,55 @@ class Comparison(Report):
             yield f"written and not put back, as compare could not reach it beforehand: {', '.join(self.not_restored)}"
 
 
+@dataclass(frozen=True, repr=False)
+class DeviceComparison(Report):
+    """Report of `hybridml.compare(devices=...)`: both styles on each device, and results beside those of the first."""
+
+    name: str
+    devices: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]  # by device
+    results: tuple[Difference, ...]  # of each device's results and written state from the first device's
+
+    TEMPLATE = "device_comparison.html.jinja"
+
+    def __getitem__(self, device: str) -> Comparison:
+        """The comparison of both styles on a device."""
+        return self.comparisons[self.devices.index(device)]
+
+    def to_text(self) -> str:
+        """A table with two columns for each device, and the differences between devices."""
+        rows = self.rows
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        first, *others = widths
+        table = [
+            "  ".join([f"{row[0]:<{first}}", *(f"{x:>{wide}}" for x, wide in zip(row[1:], others, strict=True))])
+            for row in rows
+        ]
+        return "\n".join([*table, *self.remarks])
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Rows of the table: name, then eager and traced on each device; the first is the head."""
+        heads = [f"{device} {style}" for device in self.devices for style in ("eager", "traced")]
+        merged: dict[str, list[str]] = {}
+        shown = ("first call", "steady call (median)", "operations, kernels", "bytes moved", "peak memory of a call")
+        for comparison in self.comparisons:
+            for what, eager, traced in comparison.rows:
+                if what in shown:
+                    merged.setdefault(what, []).extend((eager, traced))
+        return [(self.name, *heads), *((what, *cells) for what, cells in merged.items())]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Differences between the styles and between the devices, one sentence each."""
+        found = []
+        for device, comparison, from_first in zip(self.devices, self.comparisons, self.results, strict=True):
+            found.append(f"{device}: results of the styles: {_difference(comparison.results)}")
+            if device != self.devices[0]:
+                found.append(f"{device} beside {self.devices[0]}: {_difference(from_first)}")
+        return found
+
+
 def _range(style: Style) -> str:
     return f"{duration(style.lower_ms)} to {duration(style.upper_ms)}"
 

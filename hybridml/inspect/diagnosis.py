@@ -19,7 +19,6 @@ Finding = tuple[str, bool, str]  # (what was looked at, whether it is as it shou
 _OPTIONAL = {
     "scipy": "a second source of BLAS",
     "matplotlib": "pictures in notebooks",
-    "cupy": "tensors on a GPU",
 }
 
 
@@ -40,7 +39,8 @@ class Diagnosis:
 
 
 def doctor() -> Diagnosis:
-    """Looks at this machine: Python, NumPy, LLVM, vectors, threads, caches, the native entry, and one compiled program.
+    """Looks at this machine: Python, NumPy, LLVM, vectors, threads, caches, the native entry, one compiled
+    program, and what device "cuda" takes.
 
     Nothing is changed but the object cache, which keeps the program. The result prints itself; `.ok` is true where
     everything that traced functions use is there, `.findings` has (what, whether it is fine, what there is).
@@ -141,6 +141,28 @@ def _program() -> Iterable[Finding]:
     yield "a traced program", same, said
 
 
+def _cuda() -> Iterable[Finding]:
+    from hybridml_compiler.targets.cuda.availability import availability
+
+    found = availability()
+
+    def version(numbers: tuple[int, int] | None) -> str:
+        return "none" if numbers is None else ".".join(map(str, numbers))
+
+    yield "NVRTC", True, version(found.nvrtc)
+    yield "CuPy", True, found.cupy or "none"
+    yield "CUDA driver", True, version(found.driver)
+    if found.problem:
+        yield 'device "cuda"', True, f"not available: {found.problem}"
+        return
+    from .. import cuda
+
+    for index in range(found.devices):
+        gpu = cuda.get_device_properties(index)
+        said = f"{gpu.name}, sm_{gpu.major}{gpu.minor}, {gpu.total_memory / 2**30:.0f} GiB"
+        yield f'device "cuda:{index}"', True, said
+
+
 def _optional() -> Iterable[Finding]:
     for name, what in _OPTIONAL.items():
         try:
@@ -149,4 +171,4 @@ def _optional() -> Iterable[Finding]:
             yield name, True, f"not installed (optional: {what})"
 
 
-_LOOKS = (_versions, _llvm, _threads, _blas, _cache, _entry, _program, _optional)
+_LOOKS = (_versions, _llvm, _threads, _blas, _cache, _entry, _program, _cuda, _optional)

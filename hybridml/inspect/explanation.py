@@ -208,7 +208,9 @@ def _kernels(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dic
                     weights[line] = weights.get(line, 1e-9) + _nanoseconds(node) / len(lines)
             ns = sum(code_of(spec).nanoseconds(spec) for spec in launch.specs) or alone or memory_cost(launch.nbytes)
             name, nbytes = kind_of(launch.spec), hint(launch.nbytes)
-            yield KernelCost(name, tuple(weights), tuple(launch.reasons), float(ns), nbytes, operations), weights
+            copied = ("computed on the host: its operands are copied there, its results back",)
+            reasons = (*launch.reasons, *copied * executable.is_copied(launch.spec))
+            yield KernelCost(name, tuple(weights), reasons, float(ns), nbytes, operations), weights
 
 
 def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:

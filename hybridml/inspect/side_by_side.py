@@ -9,9 +9,9 @@ import statistics
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, FunctionType, MethodType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -22,15 +22,25 @@ from hybridml_compiler.targets.device import host_copy
 
 from ..core import pytree
 from ..core.context import current_interpreter, watchers
-from ..core.tensor import Tensor
+from ..core.tensor import Device, Tensor
 from ..tracing.function import TracedFunction
-from .comparison import Comparison, Difference, KernelLine, Style
+from .comparison import Comparison, DeviceComparison, Difference, KernelLine, Style
 from .snapshot import Snapshot
 
 _BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the clock costs 0.1 us
 
 
-def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any) -> Comparison:
+@overload
+def compare(
+    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: None = None, **kwargs: Any
+) -> Comparison: ...
+@overload
+def compare(
+    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: Sequence[Any], **kwargs: Any
+) -> DeviceComparison: ...
+def compare(
+    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: Sequence[Any] | None = None, **kwargs: Any
+) -> Comparison | DeviceComparison:
     """Runs `fn(*args, **kwargs)` eagerly and traced, and lays the two side by side.
 
     `fn` is a function, a module or an already traced function; it is traced and compiled again, so that the first
@@ -43,7 +53,10 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
     tracemalloc sees, which NumPy reports its arrays to, plus the compiled program's own arena. Of a function that
     prints, the first eager call is heard, and measurements are of single calls.
 
-    Raises ArgumentError for fewer than two repeats, and whatever the function raises.
+    With `devices` that is done on each of them, from the same state: tensors that the function can reach are moved
+    there and back, but for those without axes, which may be anywhere. The report has the devices side by side as well.
+
+    Raises ArgumentError for fewer than two repeats or no device, and whatever the function raises.
 
     >>> import hybridml as hm
     >>> found = hm.compare(lambda x: hm.exp(x) * 2 + x, hm.ones((64,)), repeats=2)
@@ -52,6 +65,29 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
     """
     if repeats < 2:
         raise ArgumentError(f"compare: repeats must be at least 2, got {repeats}: a spread needs two measurements")
+    if devices is None:
+        return _compare(fn, args, kwargs, repeats)[0]
+    places = [Device(device).type for device in devices]
+    if not places:
+        raise ArgumentError("compare: devices must name one at least")
+    snapshot = Snapshot(**{"function": fn, "arguments": args, "keywords": kwargs})
+    found = []
+    for place in places:
+        with snapshot.on(place):
+            found.append(_compare(fn, args, kwargs, repeats))
+    reports, results = zip(*found, strict=True)
+    return DeviceComparison(
+        reports[0].name,
+        tuple(places),
+        tuple(reports),
+        tuple(difference(results[0], each) for each in results),
+    )
+
+
+def _compare(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeats: int
+) -> tuple[Comparison, dict[str, np.ndarray]]:
+    """The comparison of both styles, and the results of the first eager call."""
     name, plain, traced = both_styles(fn)
     snapshot = Snapshot(**{name: plain}, arguments=args, keywords=kwargs)
     eager = _Run("eager", lambda: plain(*args, **kwargs), snapshot)
@@ -70,7 +106,7 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
     finally:
         snapshot.restore()
     lines, missed = _describe(traced, compiled, snapshot)
-    return Comparison(
+    comparison = Comparison(
         name=name,
         eager=eager.style(),
         traced=compiled.style(),
@@ -84,6 +120,7 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
         cold_ms=cold_ms,
         prints=output.writes > 0,
     )
+    return comparison, {**eager.results, **written(eager.state, before)}
 
 
 def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], TracedFunction]:
@@ -232,7 +269,7 @@ def _operations(run: _Run) -> tuple[int, int]:
             return
         last = result
         count += 1
-        if op.kind != "movement" or result._array.base is None:
+        if op.kind != "movement" or getattr(result._array, "base", None) is None:
             given = [frame.f_locals.get(name) for name in op.inputs]
             tensors = [t for x in given for t in (x if isinstance(x, list | tuple) else [x])]
             moved += result.nbytes + sum(t.nbytes for t in tensors if isinstance(t, Tensor | np.ndarray))

@@ -13,6 +13,7 @@ import random as python_random
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from hybridml_compiler.targets.device import DeviceArray, host_copy
 
 from .. import random
 from ..core.autodiff.tape import Leaf
+from ..core.device_tensor import move, set_class
 from ..core.tensor import Tensor
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from ..tracing.python_state.side_effects import way_back
@@ -57,6 +59,23 @@ class Snapshot:
         for restore in self._restores:
             restore()
         attributes_changed()
+
+    @contextmanager
+    def on(self, device: str) -> Iterator[None]:
+        """A context in which the tensors that were reached are on a device; what they were at first is put back behind
+        it. Those without axes stay, as they may be anywhere, and so do states of generators, which draw on the CPU."""
+        states = {id(value.state) for value in self._keep if isinstance(value, random.Generator)}
+        classes = [(t, type(t)) for t in self._tensors.values() if id(t) not in states]
+        try:
+            for t, _ in classes:
+                if t.shape:
+                    move(t, device)
+            attributes_changed()
+            yield
+        finally:
+            for t, cls in classes:
+                set_class(t, cls)
+            self.restore()
 
     def state(self) -> dict[str, np.ndarray]:
         """Copies of the present values of everything that was reached, gradients included."""

@@ -327,6 +327,14 @@ class Module:
         """Casts parameters and buffers, as ``to(hm.float64)``."""
         return self.to(xp.float64)
 
+    def cuda(self, device: Any = "cuda") -> Self:
+        """Moves parameters and buffers to a GPU, as ``to("cuda")``. DeviceError where there is none."""
+        return self.to(device=f"cuda:{device}" if isinstance(device, int) else device)
+
+    def cpu(self) -> Self:
+        """Moves parameters and buffers to the CPU, as ``to("cpu")``."""
+        return self.to(device="cpu")
+
     # --- state ------------------------------------------------------------------------------------------------------
 
     def state_dict(self, *, prefix: str = "") -> OrderedDict[str, Tensor]:

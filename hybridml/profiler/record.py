@@ -26,11 +26,13 @@ from hybridml_compiler.targets.cpu.executable import CpuExecutable
 from hybridml_compiler.targets.cpu.program import STEP
 from hybridml_compiler.targets.cpu.python_entry import entry
 from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
+from hybridml_compiler.targets.cuda.executable import CudaExecutable
 
 from ..core import dispatch, pytree
 from ..core.context import current_interpreter, watchers
 from ..core.tensor import Tensor
 from ..tracing.function import TracedFunction
+from ..tracing.run.placed import PlacedExecutable
 from .watch import Watch
 
 _now = time.perf_counter_ns
@@ -90,12 +92,13 @@ class Recording:
         self.calls: list[Call] = []
         self.arrays: list[Memory] = []
         self.freed: dict[int, int] = {}  # number of an array -> when
-        self.launches: list[tuple[CpuExecutable, list[Span], int]] = []  # of each program, with the number of lost ones
-        self.own: set[CpuExecutable] = set()  # programs of the user's traced functions: the others are the library's
+        self.launches: list[tuple[Any, list[Span], int]] = []  # of each program, with the number of lost ones
+        self.own: set[Any] = set()  # programs of the user's traced functions: the others are the library's
         self.threads: dict[int, str] = {}
         self.start = self.stop = 0
         self._watch = Watch()
         self._used: dict[CpuExecutable, Timed] = {}
+        self._gpu: dict[CudaExecutable, list[Span]] = {}
         self._inside = threading.local()
         self._known: dict[int, weakref.ref[np.ndarray]] = {}
         self._compiles: dict[int, int] = {}
@@ -110,6 +113,7 @@ class Recording:
         self._watch.add(dispatch.slow, self._general)  # type: ignore[arg-type]
         self._watch.add(TracedFunction.__call__, self._traced)  # type: ignore[arg-type]
         self._watch.add(CpuExecutable.run, self._executable)  # type: ignore[arg-type]
+        self._watch.add(CudaExecutable.launch, self._on_gpu)  # type: ignore[arg-type]
         self._watch.add(entry.build_entry, self._entry)  # type: ignore[arg-type]
         watchers.value += 1
         self.start = _now()
@@ -122,11 +126,12 @@ class Recording:
             timed.use(executable, False)
             lost = timed.recorder.lost
             self.launches.append((executable, timed.recorder.take(), lost))
+        self.launches += [(executable, spans, 0) for executable, spans in self._gpu.items()]
         for function in self._functions.values():
             self.own.update(programs(function))
         self._leave_out_breaks()
         self.threads = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
-        for used in (self._used, self._known, self._functions):
+        for used in (self._used, self._gpu, self._known, self._functions):
             used.clear()
         _one.release()
 
@@ -222,6 +227,17 @@ class Recording:
 
         return run
 
+    def _on_gpu(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(executable: CudaExecutable, arrays: Any, results: Any) -> bool:
+            start, thread = _now(), threading.get_ident()
+            done, times = executable.timed(arrays, results)
+            spans = self._gpu.setdefault(executable, [])
+            for k, (first, last) in enumerate(times):
+                spans.append(Span(k, thread, start + int(first * 1e6), start + int(last * 1e6), False))
+            return done
+
+        return launch
+
     def _entry(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def build(spec: Any) -> Any:
             self._prepare([owner for owner in spec.keep if isinstance(owner, CpuExecutable)])
@@ -268,7 +284,7 @@ class Recording:
         self.arrays.append(Memory(_now(), array.nbytes, what, place))
 
 
-def programs(function: TracedFunction) -> Iterator[CpuExecutable]:
+def programs(function: TracedFunction) -> Iterator[CpuExecutable | CudaExecutable]:
     """The programs that a traced function has compiled, with those of its questions and gradients."""
     for entries in list(function._entries.values()):
         for found in entries:
@@ -276,8 +292,10 @@ def programs(function: TracedFunction) -> Iterator[CpuExecutable]:
             while made:
                 program = made.pop()
                 made += [backward.program for backward in program._vjps.values()]
-                if isinstance(program._executable, CpuExecutable):
-                    yield program._executable
+                placed = program._executable
+                executable = placed.executable if isinstance(placed, PlacedExecutable) else placed
+                if isinstance(executable, CpuExecutable | CudaExecutable):
+                    yield executable
             at = [found.root]
             while at:
                 ask = at.pop()

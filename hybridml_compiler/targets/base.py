@@ -94,6 +94,14 @@ class Executable:
         count = len(fresh) + len(self.donate)
         return [fresh[k] if k in fresh else arrays[self.donate[k]] for k in range(count)]
 
+    def replayed(self) -> Executable:
+        """The program for many calls: a device may record its launches, and replay them."""
+        return self
+
+    def is_copied(self, spec: KernelSpec) -> bool:
+        """Whether a launch is the host's, for which operands are copied from the memory of a device, results back."""
+        return False
+
     @property
     def ir(self) -> str:
         """Text of the graph that was compiled, after the passes."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..aval import Aval
+from ..errors import DeviceError
 
 if TYPE_CHECKING:
     from .base import Target
@@ -75,6 +76,11 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<{self.aval} on {self.device.name}>"
+
+
+def out_of_reach(device: str, what: str) -> DeviceError:
+    """The error for an array whose memory NumPy was asked to look into."""
+    return DeviceError(f"{what}: the tensor is on {device!r}, out of NumPy's reach; use .cpu() first")
 
 
 def empty(device: Device, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:

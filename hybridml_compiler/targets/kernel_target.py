@@ -25,6 +25,7 @@ from ..schedule.text import describe_plan
 from .base import Executable, Interface, Program, Stage, Target
 from .device import DeviceArray, empty
 from .host_device import HostDevice
+from .host_machine import HostMachine
 from .run_plan import run_plan
 
 _MOST = 1024  # kernels whose code is kept from one program to the next
@@ -55,12 +56,9 @@ class KernelTarget(Target):
         raise NotImplementedError
 
     def call_of(self, spec: KernelSpec) -> Any:
-        """The code of a library call with the loop nests round it; None where the walk over the plan runs it."""
+        """The code of a library call with the loop nests round it, for a machine of the target's own (run_plan.py);
+        None where the walk over the plan runs them one by one."""
         return None
-
-    def run_call(self, code: Any, memories: Sequence[np.ndarray], part: int, parts: int) -> None:
-        """Runs one of so many parts of what `call_of` has made on the bytes that begin with its operands."""
-        raise NotImplementedError
 
     def text(self, kernel: Kernel) -> str:
         """The code of a loop nest, for people."""
@@ -127,13 +125,6 @@ class KernelCode:
     def run(self, kernel: Kernel, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         return self.target.run(self.of(kernel), buffers, lo, hi)
 
-    def run_call(self, spec: KernelSpec, memories: Sequence[np.ndarray], part: int, parts: int) -> bool:
-        """Runs a call where the target has code for it; whether it has."""
-        code = self.of(spec)
-        if code is not None:
-            self.target.run_call(code, memories, part, parts)
-        return code is not None
-
     def text(self, plan: Plan) -> str:
         texts = dict.fromkeys(self.target.text(kernel) for launch in plan.launches for kernel in launch.kernels)
         return "\n".join([describe_plan(plan), *texts])
@@ -153,10 +144,18 @@ class KernelExecutable(Executable):
         self.plan, self.code = program.plan, program.code
 
     def run(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray] | None:
-        device = self.code.target.device
+        device: Any = self.code.target.device
         fits = [(array.shape, array.dtype) for array in arrays] == [(aval.shape, aval.dtype) for aval in self.inputs]
         if not fits or any(array.device is not device for array in arrays):
             raise CompileError(f"{self.name}: takes {[*map(str, self.inputs)]} on {device.name}, got {list(arrays)}")
-        results = [empty(device, aval.shape, aval.dtype) for aval in self.plan.outputs]
+        results = self.results()
+        return results if self.launch(arrays, results) else None
+
+    def results(self) -> list[DeviceArray]:
+        """New arrays for the fresh outputs."""
+        return [empty(self.code.target.device, aval.shape, aval.dtype) for aval in self.plan.outputs]
+
+    def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
+        """Runs the plan on arrays that fit; False where an index check or a call of NumPy failed."""
         given, made = ([array.memory.opened() for array in group] for group in (arrays, results))
-        return results if run_plan(self.plan, given, made, self.code.run, run_call=self.code.run_call) else None
+        return run_plan(self.plan, given, made, HostMachine(self.code.run))

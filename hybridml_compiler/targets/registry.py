@@ -10,9 +10,10 @@ from ..errors import ArgumentError
 from .base import Target
 from .device import Device
 
+_GPU = "cuda"
 _DEVICES: dict[str, Callable[[], Device]] = {
     "reference": lambda: import_module(f"{__package__}.reference.target").DEVICE,
-    "cuda:sim": lambda: import_module(f"{__package__}.cuda.target").DEVICE,
+    "cuda:sim": lambda: import_module(f"{__package__}.cuda.target").TARGET.device,
 }
 
 
@@ -24,12 +25,26 @@ def register(name: str, load: Callable[[], Device]) -> None:
 
 
 def device_names() -> tuple[str, ...]:
-    """The names of all devices."""
+    """The names of all devices but GPUs, which are "cuda", "cuda:1" and so on."""
     return CPU, *_DEVICES
 
 
+def canonical(name: str) -> str:
+    """The one name of a device that has several.
+
+    >>> canonical("cuda:0")
+    'cuda'
+    """
+    return _GPU if name == f"{_GPU}:0" else name
+
+
 def find_device(name: str) -> Device:
-    """A device by its name, loaded when it is first asked for. ArgumentError for one that there is not."""
+    """A device by its canonical name, loaded when it is first asked for. ArgumentError for one that there is not,
+    DeviceError, with what to do about it, for a GPU where there is none."""
+    kind, _, index = name.partition(":")
+    if kind == _GPU and name not in _DEVICES and (name == _GPU or index.isdecimal()):
+        found: Device = import_module(f"{__package__}.cuda.target").gpu(int(index or 0)).device
+        return found
     if name not in _DEVICES:
         raise ArgumentError(f"device {name!r} is not available: choose one of {', '.join(device_names())}")
     return _DEVICES[name]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from hybridml.tracing.specialize.errors import TraceWarning
 from hybridml_compiler.errors import DeviceError
 from tests.support.closeness import assert_close
 
-DEVICE = "reference"
+DEVICE = os.environ.get("HYBRIDML_TEST_DEVICE", "reference")
 
 
 def x() -> hm.Tensor:

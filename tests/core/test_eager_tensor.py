@@ -245,7 +245,7 @@ def test_methods() -> None:
     with pytest.raises(hm.ShapeError):
         x.flatten(2, 1)
     with pytest.raises(hm.ArgumentError, match="not available"):
-        x.to("cuda")
+        x.to("mps")
 
 
 def test_array_api_functions() -> None:

@@ -18,6 +18,7 @@ from hybridml import optim
 from hybridml.inspect.comparison import Comparison, Difference, Style, duration, size
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.runtime.cache import ObjectCache
+from tests.support.cuda import needs_nvrtc
 
 ROOT = Path(__file__).parent.parent.parent
 X = hm.asarray(np.linspace(-2, 2, 4096, dtype=np.float32))
@@ -314,3 +315,41 @@ def test_what_eager_runs_compiled_counts_as_its_kernels() -> None:
 
     found = hm.compare(step, repeats=2)
     assert found.results.relative < 1e-5 and found.eager.kernels < 40
+
+
+@needs_nvrtc
+def test_devices_are_compared_from_one_start_and_leave_no_trace(tmp_path: Path) -> None:
+    hm.manual_seed(0)
+    model = hm.nn.Sequential(hm.nn.Linear(4, 8), hm.nn.Dropout(0.3), hm.nn.Linear(8, 2))
+    optimizer = hm.optim.Adam(model.parameters(), 0.01)
+    x = hm.randn(6, 4)
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    before = [p.detach().numpy().copy() for p in model.parameters()]
+    state = hm.random.default_generator.get_state().numpy()
+    found = hm.compare(step, x, devices=["cpu", "cuda:sim"], repeats=2)
+    assert found.devices == ("cpu", "cuda:sim") and found["cuda:sim"].eager.kernels > found["cuda:sim"].traced.kernels
+    assert all(c.results.ulp == 0 for c in found.comparisons)
+    assert found.results[0].ulp == 0 and found.results[1].count > 8 and 0 < found.results[1].relative < 1e-5
+    for p, was in zip(model.parameters(), before, strict=True):
+        assert p.device == "cpu" and p.grad is None
+        np.testing.assert_array_equal(p.detach().numpy(), was)
+    assert x.device == "cpu" and type(x) is hm.Tensor
+    np.testing.assert_array_equal(hm.random.default_generator.get_state().numpy(), state)
+    text = str(found)
+    assert "cuda:sim traced" in text and "cuda:sim beside cpu: " in text and len({*map(len, found.rows)}) == 1
+    found.save_html(tmp_path / "devices.html")
+    assert "cuda:sim beside cpu" in (tmp_path / "devices.html").read_text()
+
+
+def test_devices_must_be_there() -> None:
+    with pytest.raises(hm.ArgumentError, match="devices must name one at least"):
+        hm.compare(lambda x: x + 1, hm.ones(2), devices=[])
+    with pytest.raises(hm.ArgumentError, match="'mps' is not available"):
+        hm.compare(lambda x: x + 1, hm.ones(2), devices=["cpu", "mps"])

@@ -269,7 +269,7 @@ ERRORS = [
     ("hm.apply_along_axis(max, 0, x)", AttributeError, "hm.map"),
     ("hm.nn.LazyLinear(3)", AttributeError, "write hm.nn.Linear"),
     ("x.max(1).indices", AttributeError, r"x.max\(dim=1\)"),
-    ("hm.cuda.amp", AttributeError, "hm.cuda has no attribute 'amp'; write"),
+    ("hm.cuda.amp", AttributeError, "'hybridml.cuda' has no attribute 'amp'; write"),
     ("hm.trace(x)", hm.ArgumentError, "got Tensor; the sum of a diagonal is hm.linalg.trace"),
     ("hm.set_printoptions(profile='long')", hm.ArgumentError, "profile must be one of"),
     ("x[None].transpose(0, 1, dim0=2)", hm.ArgumentError, "two axes"),
@@ -349,7 +349,8 @@ def test_advice_is_for_names_that_are_not_there(module: str) -> None:
 
 
 def test_hardware_is_copied_as_other_objects() -> None:
-    assert repr(copy.deepcopy(hm.cuda)) == repr(pickle.loads(pickle.dumps(hm.cuda))) == "<hm.cuda: not available>"
+    mps = hm.backends.mps
+    assert repr(copy.deepcopy(mps)) == repr(pickle.loads(pickle.dumps(mps))) == "<hm.backends.mps: not available>"
 
 
 def test_print_options_have_both_libraries_names() -> None:

@@ -11,6 +11,7 @@ cuda.py                generated CUDA kernels: what tests compile, run and break
 cuda_calls.py          products and convolutions of generated CUDA kernels, and their exact results
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 examples.py            how many examples hypothesis draws
+fake_cupy.py           the names of CuPy that its driver uses, over memory of the host
 markup.py              a check that markup is well formed
 numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
 numpy_page.py          the tables of docs/numpy.md

@@ -14,7 +14,7 @@ from hybridml_compiler.loops.ir import Kernel, KernelSpec
 from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
-from hybridml_compiler.targets.cuda.target import TARGET, Simulated, SimulatedCuda
+from hybridml_compiler.targets.cuda.target import TARGET, CudaKernel, CudaTarget
 
 SIM = "cuda:sim"
 needs_nvrtc = pytest.mark.skipif(
@@ -27,28 +27,28 @@ def compiled() -> Iterator[list[Any]]:
     """The code of all loop nests and calls that are compiled inside, or found compiled before."""
     made: list[Any] = []
 
-    def code_of(self: SimulatedCuda, kernel: Kernel) -> Any:
+    def code_of(self: CudaTarget, kernel: Kernel) -> Any:
         made.append(nests(self, kernel))
         return made[-1]
 
-    def call_of(self: SimulatedCuda, spec: KernelSpec) -> Any:
+    def call_of(self: CudaTarget, spec: KernelSpec) -> Any:
         found = calls(self, spec)
         made.extend([found] * (found is not None))
         return found
 
-    nests, calls = SimulatedCuda.code_of, SimulatedCuda.call_of
-    SimulatedCuda.code_of, SimulatedCuda.call_of = code_of, call_of  # type: ignore[assignment, method-assign]
+    nests, calls = CudaTarget.code_of, CudaTarget.call_of
+    CudaTarget.code_of, CudaTarget.call_of = code_of, call_of  # type: ignore[assignment, method-assign]
     try:
         yield made
     finally:
-        SimulatedCuda.code_of, SimulatedCuda.call_of = nests, calls  # type: ignore[method-assign]
+        CudaTarget.code_of, CudaTarget.call_of = nests, calls  # type: ignore[method-assign]
 
 
 def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:
     """The sources of the kernels of a traced function."""
     with compiled() as made:
         hm.trace(function)(*(hm.tensor(array).to(SIM) for array in arrays))
-    return [code.source for code in made if isinstance(code, Simulated)]
+    return [code.source for code in made if isinstance(code, CudaKernel)]
 
 
 def launch(text: str, source: Source, buffers: list[np.ndarray], iterations: int, blocks: int | None = None) -> None:

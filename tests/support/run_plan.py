@@ -17,6 +17,7 @@ from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.targets import run_plan as walk
 from hybridml_compiler.targets.cpu.capabilities import capabilities
 from hybridml_compiler.targets.cpu.spec import host_spec
+from hybridml_compiler.targets.host_machine import HostMachine
 from hybridml_compiler.targets.reference.target import TARGET, has_library
 
 
@@ -31,7 +32,7 @@ def run_plan(
     """The graph's `count` outputs, or None if an index check failed. Donated inputs are overwritten."""
     results = [np.empty(aval.shape, aval.dtype) for aval in plan.outputs]
     given, made = ([array.reshape(-1).view(np.uint8) for array in group] for group in (arrays, results))
-    if not walk.run_plan(plan, given, made, TARGET.run):
+    if not walk.run_plan(plan, given, made, HostMachine(TARGET.run)):
         return None
     fresh = dict(zip(plan.fresh, results, strict=True))
     return [fresh[k] if k in fresh else arrays[donate[k]] for k in range(count)]

@@ -11,7 +11,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.targets.cuda.fallback import Interpreted
-from hybridml_compiler.targets.cuda.target import Simulated
+from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, TARGET, compiled, needs_nvrtc, same_bits
 
@@ -90,7 +90,7 @@ def test_a_training_step() -> None:
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     for a, b in zip(there, here, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    assert len(made) > 10 and all(isinstance(code, Simulated) for code in made)
+    assert len(made) > 10 and all(isinstance(code, CudaKernel) for code in made)
 
 
 def test_an_index_out_of_range_names_the_users_line() -> None:
@@ -124,7 +124,7 @@ def test_what_has_no_kernel_is_interpreted_and_says_so() -> None:
     assert isinstance(code, Interpreted)
     assert code.text == f"// interpreted: it combines complex numbers\n{print_kernel(kernel)}"
     x, y = np.arange(4).astype("c8") * (1 + 2j), np.zeros(1, "c8")
-    assert TARGET.run(code, [x, y], 0, 1) and y[0] == 6 + 12j
+    assert code.run([x, y], 0, 1) and y[0] == 6 + 12j
 
 
 def test_long_arrays_take_turns() -> None:

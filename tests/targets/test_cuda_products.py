@@ -14,7 +14,7 @@ from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
 from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, is_left_to_library
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
-from hybridml_compiler.targets.cuda.target import Simulated
+from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, compiled, needs_nvrtc, sources
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
@@ -195,7 +195,7 @@ def test_epilogues(name: str) -> None:
     expected = function(*operands)
     for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True):
         assert_close(a.cpu(), b)
-    assert all(isinstance(code, Simulated) and isinstance(code.source, CallSource) for code in made) and len(made) == 1
+    assert all(isinstance(code, CudaKernel) and isinstance(code.source, CallSource) for code in made) and len(made) == 1
     assert traced.llvm.count("__global__") == 1 and "// test_cuda_products.py:" in traced.llvm
 
 
@@ -245,7 +245,7 @@ def test_the_training_step_of_a_gpt() -> None:
     with compiled() as made:
         found = losses(SIM)
     np.testing.assert_allclose(found, losses("cpu"), rtol=1e-5)
-    assert found[2] < found[0] and all(isinstance(code, Simulated) for code in made)
+    assert found[2] < found[0] and all(isinstance(code, CudaKernel) for code in made)
     texts = {code.text: code.source for code in made}
     assert sum(isinstance(source, CallSource) for source in texts.values()) > 10
     for k, (text, source) in enumerate(texts.items()):

@@ -11,7 +11,7 @@ import pytest
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cuda import nvrtc
-from hybridml_compiler.targets.cuda.target import Simulated
+from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, compiled, needs_nvrtc, same_bits
@@ -46,7 +46,7 @@ def test_every_row(most: int) -> None:
     for op in OPS.values():
         with compiled() as made:
             tally.update(_run(op, most))
-        assert all(isinstance(code, Simulated) for code in made), f"{op.name}: {[code.text[:60] for code in made]}"
+        assert all(isinstance(code, CudaKernel) for code in made), f"{op.name}: {[code.text[:60] for code in made]}"
         texts.update(dict.fromkeys(code.text for code in made))
     assert tally["bit-equal"] > 10 * tally["close"] > 0
     assert len(texts) > 100

@@ -1,15 +1,18 @@
-"""`cuda`, `accelerator` and `backends`: what scripts ask before they choose a device.
+"""`accelerator` and `backends`: what scripts ask before they choose a device, beside `hm.cuda`.
 
-    device = "cuda" if hm.cuda.is_available() else "cpu"
+    device = hm.accelerator.current_accelerator() if hm.accelerator.is_available() else "cpu"
 
-The devices that are there are those of `hm.device`; there is no accelerator among them.
+The accelerator that may be there is a GPU of CUDA's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from hybridml_compiler.targets.registry import find_device
+
 from ...core.spellings import advice, no_attribute
+from ...core.tensor import Device
 
 
 class Hardware:
@@ -54,6 +57,41 @@ class Hardware:
         """Frees the memory that such devices keep, which is none."""
 
 
+class Accelerator(Hardware):
+    """The GPU of CUDA's, where there is one: `hm.cuda` under names that are for all accelerators."""
+
+    def __repr__(self) -> str:
+        return f"<hm.accelerator: {self.current_accelerator() or 'not available'}>"
+
+    def is_available(self) -> bool:
+        """Whether there is a GPU."""
+        return self.device_count() > 0
+
+    def is_built(self) -> bool:
+        """Whether this installation could use one: True."""
+        return True
+
+    def device_count(self) -> int:
+        """Number of GPUs."""
+        from hybridml_compiler.targets.cuda.availability import device_count
+
+        return device_count()
+
+    def current_accelerator(self) -> Any:
+        """The device that programs use; None where there is none but the CPU."""
+        return Device("cuda") if self.is_available() else None
+
+    def synchronize(self, device: Any = None) -> None:
+        """Waits until the GPU has done all that it was asked for."""
+        if self.is_available():
+            find_device("cuda").synchronize()
+
+    def empty_cache(self) -> None:
+        """Gives the memory of the GPU back that is kept for reuse."""
+        if self.is_available():
+            find_device("cuda").pool.empty_cache()  # type: ignore[attr-defined]
+
+
 class Backends:
     """PyTorch's switches of its back ends: `mps`, `cuda` and `cudnn`."""
 
@@ -63,7 +101,6 @@ class Backends:
         self.cudnn = Hardware("backends.cudnn")
 
 
-cuda = Hardware("cuda")
-accelerator = Hardware("accelerator")
+accelerator = Accelerator("accelerator")
 backends = Backends()
-names: dict[str, Any] = {"cuda": cuda, "accelerator": accelerator, "backends": backends}
+names: dict[str, Any] = {"accelerator": accelerator, "backends": backends}

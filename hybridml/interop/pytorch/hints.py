@@ -77,14 +77,12 @@ HINTS: dict[str, str] = {
 OF_TENSOR: dict[str, str] = {
     "apply_": "write x.copy_(f(x))",
     "base": "write x.numpy().base",
-    "cuda": "devices are those of hm.device: x.to('cuda') where there is one",
     "devices": "write x.device",
     "detach_": "write x = x.detach()",
     "flags": "write x.numpy().flags",
     "indices": "the result by axis= or by position is NumPy's, values alone; write x.max(dim=1) for both",
     "is_sparse": "tensors are dense",
     "map_": "write x.copy_(f(x, y))",
-    "pin_memory": "the memory of the CPU needs no pinning here",
     "resize_": "write x = x.reshape(...)",
     "share_memory_": "threads share tensors as they are",
     "squeeze_": "write x = x.squeeze()",
@@ -114,7 +112,7 @@ OF_MODULE: dict[str, dict[str, str]] = {
         "gradcheck": "write hm.testing.gradcheck",
         "set_detect_anomaly": _ANOMALIES,
     },
-    "hm.cuda": {"amp": HINTS["amp"]},
+    "hybridml.cuda": {"amp": HINTS["amp"]},
     "hybridml.nn": {
         **{name: f"write hm.nn.functional.{name}" for name in _ACTIVATIONS},
         "LazyConv2d": _SIZES.format("Conv2d(in_channels, out_channels, kernel_size)"),

@@ -107,7 +107,10 @@ def _grad_fn(self: Tensor) -> Any:
 for _name, _property in {
     "data": property(_data, _set_data),
     "grad_fn": property(_grad_fn),
-    "is_cuda": property(lambda self: self.device.type == "cuda", doc="Whether the data is on a CUDA device."),
+    "is_cuda": property(
+        lambda self: self.device.type.partition(":")[0] == "cuda",
+        doc="Whether the data is on a GPU, or a simulated one.",
+    ),
     "strides": property(
         lambda self: values(self, "strides").strides, doc="Bytes from one element to the next per axis."
     ),

@@ -28,10 +28,10 @@ from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
+from hybridml_compiler.targets.device import out_of_reach
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.context import place_var
-from ...core.device_tensor import out_of_reach
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.graph import ir
+from hybridml_compiler.loops.ir import KernelSpec
 from hybridml_compiler.targets.base import Executable
 from hybridml_compiler.targets.device import Device, download, upload
 
@@ -21,8 +22,12 @@ class PlacedExecutable(Executable):
     """`exe(arrays)`: each array where its node is, and each result."""
 
     def __init__(self, executable: Executable, device: Device, graph: ir.Graph) -> None:
-        self.executable, self.device, self.stats, self.stages = executable, device, executable.stats, executable.stages
+        self.executable, self.device, self.stats = executable.replayed(), device, executable.stats
+        self.stages = executable.stages
         self._here = [node.aval.device == CPU for node in graph.outputs]
+
+    def is_copied(self, spec: KernelSpec) -> bool:
+        return self.executable.is_copied(spec)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         there = [upload(self.device, a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -91,12 +92,17 @@ def _unpacked(data: bytes) -> Compiled:
     return Compiled(data[end:], data[_LENGTH:end].decode())
 
 
-def _libraries() -> list[Path]:
-    """The libraries in NVIDIA's wheels, the newest first."""
+def wheels(patterns: Sequence[str]) -> list[Path]:
+    """The files in NVIDIA's wheels, the newest first."""
     spec = find_spec("nvidia")
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    found = [path for folder in folders for pattern in _PATTERNS for path in Path(folder).glob(pattern)]
-    return sorted((path for path in found if "builtins" not in path.name), reverse=True)
+    return sorted(
+        (path for folder in folders for pattern in patterns for path in Path(folder).glob(pattern)), reverse=True
+    )
+
+
+def _libraries() -> list[Path]:
+    return [path for path in wheels(_PATTERNS) if "builtins" not in path.name]
 
 
 @once

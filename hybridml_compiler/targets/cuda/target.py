@@ -1,4 +1,4 @@
-"""The CUDA target (see targets/base.py) on its simulated device: NVRTC's PTX, run by an interpreter on NumPy arrays.
+"""The CUDA target (see targets/base.py): loop nests become functions of a driver, NVRTC's PTX on the simulated device.
 
 Elementwise results have the bits of the CPU's: no contraction, no flushing, and the same polynomials. Reductions have a
 tree of their own, fixed by the shape.
@@ -7,12 +7,11 @@ tree of their own, fixed by the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-import numpy as np
+from typing import Any
 
 from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
-from ...once import lazy
+from ...once import lazy, once
 from ...record import record, replace
 from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
@@ -22,88 +21,82 @@ from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
 from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
-from ..base import Stage
-from ..kernel_target import KernelCode, KernelTarget
-from ..run_plan import as_array
-from . import nvrtc
+from ..base import Interface, Stage
+from ..kernel_target import KernelCode, KernelProgram, KernelTarget
+from .availability import checked_driver
 from .contraction.attention import emit_attention, is_attention
-from .contraction.kernel import CallSource, emit_call, is_left_to_library
-from .emit.kernel import ENTRY, Source, emit, unsupported
+from .contraction.kernel import emit_call, is_left_to_library
+from .device import CudaDevice
+from .driver import Driver
+from .emit.kernel import Source, emit, unsupported
+from .executable import CudaExecutable
 from .fallback import Interpreted
+from .machine import multiplies
 from .schedule import schedule
-from .sim.simulator import Simulator
-
-_MOST_BLOCKS = 1024  # of a launch: the simulator's threads take turns
+from .simulated_driver import SimulatedDriver
 
 
-@record(eq=False)
-class Simulated:
-    """A kernel's source, the simulator of its PTX, and the same for operands that do not begin where that needs it."""
-
-    source: Source
-    simulator: Simulator
-    anywhere: Callable[[], Simulated]
-
-    @property
-    def text(self) -> str:
-        return self.source.text
-
-    def run(self, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
-        if lo >= hi:
-            return True
-        if any(x.__array_interface__["data"][0] % self.source.alignment for x in buffers):
-            return self.anywhere().run(buffers, lo, hi)
-        status = [np.zeros(1, np.int64)] * self.source.checked
-        grid = self.source.grid(hi - lo, _MOST_BLOCKS)
-        self.simulator.launch(ENTRY, grid, self.source.block, [*buffers, *status, lo, hi])
-        return not any(status)
-
-
-def has_library(call: Call) -> bool:
-    """Whether there is a kernel for the call (contraction/kernel.py) or a library: the walk over a plan has NumPy. Of
-    small groups of channels most of a tile would be empty, and a loop nest is better."""
+def has_kernel(call: Call) -> bool:
+    """Whether there is a kernel for the call (contraction/kernel.py), or a library. Where groups of channels are small,
+    a tile of them would be empty for the most part, and a loop nest is better."""
     if isinstance(call, Product):
         return True
     return call.groups == 1 or min(call.channels, call.features) >= convolution.MIN_FEATURES
 
 
-def passing(call: Call) -> Call | None:
-    """The product whose result its epilogue alone reads: that needs no memory."""
-    return replace(call, passing=True)
+@record(eq=False)
+class CudaKernel:
+    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
+    that needs it."""
+
+    source: Source
+    function: Any
+    anywhere: Callable[[], CudaKernel]
+
+    @property
+    def text(self) -> str:
+        return self.source.text
 
 
-class SimulatedCuda(KernelTarget):
-    """The target of the device `cuda:sim`."""
+class CudaTarget(KernelTarget):
+    """The target of a GPU, by the function that gives its driver."""
 
-    name = "cuda:sim"
-    capabilities = Capabilities(
-        has_library=has_library,
-        takes_epilogue=lambda _: True,
-        schedule=schedule,
-        reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
-        passing=passing,
-        runs_control=True,
-        runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
-    )
+    def __init__(self, name: str, driver: Callable[[], Driver]) -> None:
+        self.name, self._driver = name, driver
 
-    def compile(self, kernel: Kernel) -> Simulated | Interpreted:
+    @lazy
+    def device(self) -> CudaDevice:  # type: ignore[override]
+        return CudaDevice(self._driver(), self)
+
+    @lazy
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            has_library=has_kernel,
+            takes_epilogue=lambda _: True,
+            schedule=schedule,
+            reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
+            passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
+            runs_control=True,
+            runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
+        )
+
+    def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
         reason = unsupported(kernel)
         if reason:
             return Interpreted(kernel, reason)
-        return self._simulated(lambda wide: emit(kernel, wide=wide))
+        return self._kernel(lambda wide: emit(kernel, wide=wide))
 
-    def run(self, code: Simulated | Interpreted, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
-        return code.run(buffers, lo, hi)
-
-    def call_of(self, spec: KernelSpec) -> Simulated | None:
+    def call_of(self, spec: KernelSpec) -> CudaKernel | None:
         if isinstance(spec, BatchFusion):
             return self._attention(spec)
         call = spec.call if isinstance(spec, Fused) else spec
-        if not isinstance(call, Product | Convolution) or is_left_to_library(spec):
+        if not isinstance(call, Product | Convolution):
             return None
-        return self._simulated(lambda wide: emit_call(spec, wide=wide))
+        if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
+            return None
+        return self._kernel(lambda wide: emit_call(spec, wide=wide))
 
-    def _attention(self, spec: BatchFusion) -> Simulated | None:
+    def _attention(self, spec: BatchFusion) -> CudaKernel | None:
         if emit_attention(spec) is None:
             return None
 
@@ -112,29 +105,26 @@ class SimulatedCuda(KernelTarget):
             assert made is not None
             return made
 
-        return self._simulated(emitted)
+        return self._kernel(emitted)
 
     @lazy
-    def _loaded(self) -> dict[str, Simulated]:
+    def _loaded(self) -> dict[str, CudaKernel]:
         """Loaded kernels by their text."""
         return {}
 
-    def _simulated(self, emitted: Callable[[bool], Source], wide: bool = True) -> Simulated:
-        """The code that a function gives the source of, which is told whether accesses may be wide."""
+    def _kernel(self, emitted: Callable[[bool], Source], wide: bool = True) -> CudaKernel:
+        """The kernel that a function gives the source of, which is told whether accesses may be wide."""
         source = emitted(wide)
         if source.text not in self._loaded:
-            simulator = Simulator(nvrtc.compile(source.text, "ptx").code.decode())
-            self._loaded[source.text] = Simulated(source, simulator, lambda: self._simulated(emitted, False))
+            function = self.device.driver.load(source.text)
+            self._loaded[source.text] = CudaKernel(source, function, lambda: self._kernel(emitted, False))
         return self._loaded[source.text]
-
-    def run_call(self, code: Simulated, memories: Sequence[np.ndarray], part: int, parts: int) -> None:
-        source = code.source
-        assert isinstance(source, CallSource)
-        buffers = [as_array(m, x.dtype, int(x.size)) for m, x in zip(memories, source.operands, strict=False)]
-        code.run(buffers, source.total * part // parts, source.total * (part + 1) // parts)
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
+
+    def executable(self, program: KernelProgram, interface: Interface) -> CudaExecutable:
+        return CudaExecutable(program, interface, self.device)
 
 
 class CudaCode(KernelCode):
@@ -150,5 +140,11 @@ class CudaCode(KernelCode):
         return "\n".join([describe_plan(plan), *kernels])
 
 
-TARGET = SimulatedCuda()
-DEVICE = TARGET.device
+TARGET = CudaTarget("cuda:sim", SimulatedDriver)
+
+
+@once
+def gpu(index: int) -> CudaTarget:
+    """The target of a GPU. DeviceError, in one sentence, where there is none."""
+    driver = checked_driver(index)
+    return CudaTarget(driver.name, lambda: driver)

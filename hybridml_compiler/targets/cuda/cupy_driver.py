@@ -1,0 +1,170 @@
+"""The driver of a real GPU: CuPy's thin layer over CUDA's runtime, and cuBLAS (see cublas.py).
+
+No memory, kernel or array of CuPy's own is used: addresses are numbers, and machine code is what our own call of NVRTC
+has made. It is written from CuPy's documentation and sources, and run in the tests on a stand-in for CuPy:
+`benchmarks/gpu_check.py` is what runs it on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...once import lazy
+from . import nvrtc
+from .cublas import Cublas, library
+from .driver import Gemm, Pointer, Properties
+from .emit.kernel import ENTRY
+
+_TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_BLOCKS = 32  # of a launch, for each multiprocessor
+
+
+class CupyDriver:
+    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; of `form` are the kernels."""
+
+    def __init__(self, index: int, cupy: Any, blas: Any = None, form: nvrtc.Form = "cubin") -> None:
+        self.name = "cuda" if index == 0 else f"cuda:{index}"
+        self.index, self.cupy, self.form = index, cupy, form
+        self.runtime = cupy.cuda.runtime
+        self._enter()
+        self._blas = blas or library()
+        self.has_gemm = self._blas is not None
+        self.most_blocks = _BLOCKS * self.properties.multiprocessors
+
+    @lazy
+    def properties(self) -> Properties:
+        found = self.runtime.getDeviceProperties(self.index)
+        name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+        capability = 10 * found["major"] + found["minor"]
+        return Properties(name, capability, found["totalGlobalMem"], found["multiProcessorCount"])
+
+    def _enter(self) -> None:
+        """Makes the GPU that of this thread, as CUDA's calls have none of their own."""
+        self.runtime.setDevice(self.index)
+
+    # ---- memory
+
+    def alloc(self, nbytes: int) -> int:
+        self._enter()
+        try:
+            return int(self.runtime.malloc(nbytes))
+        except self.runtime.CUDARuntimeError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+            raise MemoryError from None
+
+    def free(self, raw: int) -> None:
+        self._enter()
+        self.runtime.free(raw)
+
+    def scribble(self, raw: int) -> None:
+        """Leaves it: nobody checks."""
+
+    def address(self, raw: int) -> int:
+        return raw
+
+    def write(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
+        # Of memory that is not pinned CUDA makes a copy before it returns.
+        self._copy(_at(target), data.ctypes.data, data.nbytes, _TO_DEVICE, stream)
+
+    def read(self, source: Pointer, stream: Any) -> np.ndarray:
+        data = np.empty(source.nbytes, np.uint8)
+        self._copy(data.ctypes.data, _at(source), source.nbytes, _TO_HOST, stream)
+        stream.synchronize()
+        return data
+
+    def copy(self, target: Pointer, source: Pointer, nbytes: int, stream: Any) -> None:
+        self._copy(_at(target), _at(source), nbytes, _ON_DEVICE, stream)
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: int, stream: Any) -> None:
+        self._enter()
+        self.runtime.memcpyAsync(target, source, nbytes, kind, stream.ptr)
+
+    def zero(self, target: Pointer, nbytes: int, stream: Any) -> None:
+        self._enter()
+        self.runtime.memsetAsync(_at(target), 0, nbytes, stream.ptr)
+
+    # ---- launches
+
+    def load(self, source: str) -> Any:
+        code = nvrtc.compile(source, self.form, self.properties.capability).code
+        self._enter()
+        module = self.cupy.cuda.Module()
+        module.load(code)
+        return module.get_function(ENTRY)
+
+    def launch(self, function: Any, grid: int, block: int, arguments: Sequence[Pointer | int], stream: Any) -> None:
+        self._enter()
+        numbers = tuple([_at(x) if isinstance(x, Pointer) else x for x in arguments])  # 64 bits each
+        function((grid,), (block,), numbers, 0, stream)
+
+    @lazy
+    def _products(self) -> Cublas:
+        self._enter()
+        return Cublas(self._blas, self.alloc, self.properties.memory)
+
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any) -> None:
+        self._products.gemm(call, _at(a), _at(b), _at(out), stream.ptr)
+
+    # ---- order
+
+    def stream(self) -> Any:
+        self._enter()
+        return self.cupy.cuda.Stream(non_blocking=True)
+
+    def event(self, timed: bool) -> Any:
+        self._enter()
+        return self.cupy.cuda.Event(disable_timing=not timed)
+
+    def record(self, event: Any, stream: Any) -> None:
+        event.record(stream)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        stream.wait_event(event)
+
+    def is_done(self, work: Any) -> bool:
+        return bool(work.done)
+
+    def synchronize(self, work: Any) -> None:
+        if work is not None:
+            work.synchronize()
+            return
+        self._enter()
+        self.runtime.deviceSynchronize()
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return float(self.cupy.cuda.get_elapsed_time(start, end))
+
+    # ---- graphs
+
+    def begin_capture(self, stream: Any) -> None:
+        stream.begin_capture()
+
+    def end_capture(self, stream: Any) -> Any:
+        return stream.end_capture()
+
+    def replay(self, graph: Any, stream: Any) -> None:
+        graph.launch(stream)
+
+    # ---- other libraries
+
+    def export(self, pointer: Pointer, shape: tuple[int, ...], dtype: np.dtype, stream: Any) -> Any:
+        cuda = self.cupy.cuda
+        memory = cuda.UnownedMemory(_at(pointer), pointer.nbytes, pointer.block, self.index)
+        return self.cupy.ndarray(shape, dtype, cuda.MemoryPointer(memory, 0))
+
+    def adopt(self, array: Any, stream: Any) -> tuple[int, Any]:
+        self._enter()
+        with stream:  # CuPy lets it wait for the stream of the array
+            given = self.cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else self.cupy.asarray(array)
+            owner = self.cupy.ascontiguousarray(given)
+        return int(owner.data.ptr), owner
+
+
+def _at(pointer: Pointer) -> int:
+    address: int = pointer.block.raw + pointer.offset
+    return address

@@ -1,0 +1,90 @@
+"""The memory of a GPU, real or simulated, as the framework's `Device` (see targets/device.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ...once import lazy
+from ..base import Target
+from ..device import DeviceArray
+from .driver import Driver, Event, Stream
+from .pool import Adopted, Block, Pool
+
+
+class CudaDevice:
+    """A GPU: its driver, its pool of memory, and the stream that work goes to."""
+
+    def __init__(self, driver: Driver, target: Target) -> None:
+        self.name, self.driver, self.target = driver.name, driver, target
+        self.pool = Pool(driver)
+        self._current: ContextVar[Stream | None] = ContextVar(f"stream of {driver.name}", default=None)
+
+    @lazy
+    def default_stream(self) -> Stream:
+        """The stream of all that names none. It is none of CUDA's own, which other streams wait for."""
+        return self.driver.stream()
+
+    @property
+    def stream(self) -> Stream:
+        """The stream in force in this thread."""
+        return self._current.get() or self.default_stream
+
+    @contextmanager
+    def using(self, stream: Stream) -> Iterator[None]:
+        """Inside, work goes to this stream."""
+        token = self._current.set(stream)
+        try:
+            yield
+        finally:
+            self._current.reset(token)
+
+    def allocate(self, nbytes: int) -> Block:
+        return self.pool.take(nbytes, self.stream)
+
+    def write(self, memory: Block, data: np.ndarray) -> None:
+        self.driver.write(memory.pointer, data, self.stream)
+
+    def read(self, memory: Block | Adopted, nbytes: int) -> bytes:
+        stream = self.stream
+        self.join([memory], stream)
+        return self.driver.read(memory.pointer[:nbytes], stream).tobytes()
+
+    def synchronize(self) -> None:
+        """Waits for all streams."""
+        self.driver.synchronize(None)
+
+    def join(self, memories: Iterable[Block | Adopted], stream: Stream) -> None:
+        """Lets a stream wait for those that wrote to these memories, and these blocks know that it uses them."""
+        waited: set[int] = set()
+        for memory in memories:
+            if memory.stream is stream:
+                continue
+            if id(memory.stream) not in waited:
+                waited.add(id(memory.stream))
+                self.driver.wait(stream, self.mark(memory.stream))
+            memory.users.add(stream)
+
+    def mark(self, stream: Stream, timed: bool = False) -> Event:
+        """A new event behind all that a stream was asked for."""
+        event = self.driver.event(timed)
+        self.driver.record(event, stream)
+        return event
+
+    # ---- other libraries
+
+    def exported(self, array: DeviceArray, dtype: np.dtype) -> Any:
+        """The memory of an array of the device as an array with `__dlpack__`, of a dtype of the same width."""
+        stream = self.stream
+        self.join([array.memory], stream)
+        return self.driver.export(array.memory.pointer, array.shape, dtype, stream)
+
+    def adopted(self, other: Any) -> DeviceArray:
+        """An array over memory of another library that is on this device."""
+        raw, owner = self.driver.adopt(other, self.stream)
+        memory = Adopted(self.driver.address(raw), raw, owner.nbytes, owner, self.stream)
+        return DeviceArray(self, memory, tuple(owner.shape), np.dtype(owner.dtype))

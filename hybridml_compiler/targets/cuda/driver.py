@@ -1,0 +1,175 @@
+"""The protocol of drivers: what the framework asks of a GPU, or of the simulated one.
+
+    alloc free   write read copy zero   load launch gemm   stream event   capture replay
+
+A driver has no policy: memory is kept and counted by pool.py, launches are chosen by machine.py, recorded and replayed
+by executable.py. `SimulatedDriver` and `CupyDriver` are the two that there are, and all else is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...record import record
+
+Raw = Any  # memory as the driver has it: an address, or bytes of the host
+Stream = Any
+Event = Any
+Function = Any
+Graph = Any
+
+
+@record
+class Properties:
+    """A GPU. `capability` is its architecture: 90 for sm_90."""
+
+    name: str
+    capability: int
+    memory: int  # bytes
+    multiprocessors: int
+
+
+class Memory(Protocol):
+    """A block of memory, which its pointers keep (see pool.py)."""
+
+    raw: Raw
+    address: int  # the driver's number of `raw`
+    nbytes: int
+
+
+class Pointer:
+    """Bytes of a block; `pointer[first:last]` are a part of them."""
+
+    __slots__ = ("block", "nbytes", "offset")
+
+    def __init__(self, block: Memory, offset: int, nbytes: int) -> None:
+        self.block, self.offset, self.nbytes = block, offset, nbytes
+
+    def __getitem__(self, part: slice) -> Pointer:
+        first = min(part.start or 0, self.nbytes)
+        last = self.nbytes if part.stop is None else min(part.stop, self.nbytes)
+        return Pointer(self.block, self.offset + first, max(last - first, 0))
+
+
+@record
+class Operand:
+    """One side of a matrix product, in elements: matrix i begins at `offset + i * step`, its rows (its columns where it
+    is transposed) are `leading` apart."""
+
+    dtype: np.dtype
+    offset: int
+    step: int
+    leading: int
+    transposed: bool
+
+
+@record
+class Gemm:
+    """out[i] = a[i] @ b[i] for i < count: m x n from m x k and k x n; the results follow each other in row-major
+    order, from element `offset` on."""
+
+    dtype: np.dtype
+    count: int
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    offset: int = 0
+
+
+class Driver(Protocol):
+    """A GPU as a queue of work. What takes a stream is done when that has come to it, unless it says otherwise."""
+
+    name: str  # of the device
+    has_gemm: bool  # whether there is a library for `gemm`
+    most_blocks: int  # of a launch: more of them take turns
+
+    @property
+    def properties(self) -> Properties:
+        """The GPU."""
+
+    # ---- memory
+
+    def alloc(self, nbytes: int) -> Raw:
+        """New memory. MemoryError where there is none left."""
+
+    def free(self, raw: Raw) -> None:
+        """Gives memory back, which nothing uses any more."""
+
+    def scribble(self, raw: Raw) -> None:
+        """Overwrites memory whose contents nobody may read, where that is checked."""
+
+    def address(self, raw: Raw) -> int:
+        """A number that no other memory has as long as this is there."""
+
+    def write(self, target: Pointer, data: np.ndarray, stream: Stream) -> None:
+        """Copies from the host; the array may change when this returns."""
+
+    def read(self, source: Pointer, stream: Stream) -> np.ndarray:
+        """The bytes, on the host, when all that the stream was asked for is done."""
+
+    def copy(self, target: Pointer, source: Pointer, nbytes: int, stream: Stream) -> None:
+        """Copies the first bytes."""
+
+    def zero(self, target: Pointer, nbytes: int, stream: Stream) -> None:
+        """Sets the first bytes to zero."""
+
+    # ---- launches
+
+    def load(self, source: str) -> Function:
+        """The function `kernel` of a source of CUDA C, compiled and loaded."""
+
+    def launch(
+        self, function: Function, grid: int, block: int, arguments: Sequence[Pointer | int], stream: Stream
+    ) -> None:
+        """Launches so many blocks of so many threads; numbers are passed as 64-bit integers."""
+
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream) -> None:
+        """A matrix product by the library."""
+
+    # ---- order
+
+    def stream(self) -> Stream:
+        """A new queue, which is beside all others."""
+
+    def event(self, timed: bool) -> Event:
+        """A new mark in a queue."""
+
+    def record(self, event: Event, stream: Stream) -> None:
+        """Puts the mark behind all that the stream was asked for."""
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        """Lets the stream wait for the mark."""
+
+    def is_done(self, work: Stream | Event) -> bool:
+        """Whether all of a stream, or what is before a mark, is done."""
+
+    def synchronize(self, work: Stream | Event | None) -> None:
+        """Waits for that, or for all that the GPU was asked for."""
+
+    def elapsed(self, start: Event, end: Event) -> float:
+        """Milliseconds between two marks that were timed."""
+
+    # ---- graphs
+
+    def begin_capture(self, stream: Stream) -> None:
+        """From here on work for the stream is recorded, not done."""
+
+    def end_capture(self, stream: Stream) -> Graph:
+        """What was recorded."""
+
+    def replay(self, graph: Graph, stream: Stream) -> None:
+        """Does what was recorded again: the same functions with the same arguments."""
+
+    # ---- other libraries
+
+    def export(self, pointer: Pointer, shape: tuple[int, ...], dtype: np.dtype, stream: Stream) -> Any:
+        """The memory as an array with `__dlpack__`, which keeps it."""
+
+    def adopt(self, array: Any, stream: Stream) -> tuple[Raw, Any]:
+        """Memory of an array of another library with `__dlpack__` or `__cuda_array_interface__`, and a dense array that
+        keeps it."""

@@ -1,0 +1,205 @@
+"""The machine (see targets/run_plan.py) whose memory is a GPU's: plans become calls of its driver.
+
+What has no kernel (calls of NumPy, loop nests that cannot be emitted) is computed by the host: its operands are copied
+down, its results up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import dtypes
+from ...loops.ir import Kernel, KernelSpec
+from ...schedule.kernels.gemm import Matrix, Product
+from ..run_plan import typed
+from .device import CudaDevice
+from .driver import Gemm, Operand, Pointer, Stream
+from .fallback import Interpreted
+
+if TYPE_CHECKING:
+    from ..kernel_target import KernelCode
+
+
+class DeviceMachine:
+    """Runs launches on a stream. `status` is the word that checked kernels set where an index is out of range."""
+
+    def __init__(self, code: KernelCode, device: CudaDevice, stream: Stream) -> None:
+        self.code, self.device, self.driver, self.stream = code, device, device.driver, stream
+        self.status: Pointer | None = None
+
+    def begin(self, checked: bool) -> None:
+        """Begins with a call of a plan."""
+        if checked:
+            self.status = self.status or self.new(8)
+            self.zero(self.status, 8)
+
+    @property
+    def failed(self) -> bool:
+        """Whether an index was out of range, once the launches have ended."""
+        return self.status is not None and bool(self.read(self.status, 8).any())
+
+    def memory(self, array: np.ndarray) -> Pointer:
+        return constant_of(self.code, self.device, array)
+
+    def new(self, nbytes: int) -> Pointer:
+        return self.device.pool.take(nbytes, self.stream).pointer
+
+    def copy(self, target: Pointer, source: Pointer, nbytes: int) -> None:
+        if nbytes:
+            self.driver.copy(target, source, nbytes, self.stream)
+
+    def zero(self, target: Pointer, nbytes: int) -> None:
+        if nbytes:
+            self.driver.zero(target, nbytes, self.stream)
+
+    def read(self, memory: Pointer, nbytes: int) -> np.ndarray:
+        return self.driver.read(memory[:nbytes], self.stream)
+
+    def nest(self, kernel: Kernel, memories: Sequence[Pointer], lo: int, hi: int) -> bool:
+        if lo >= hi:
+            return True
+        code, operands = self.code.of(kernel), kernel.operands
+        sizes = [int(buffer.nbytes) for buffer in operands]
+        given = [memory[:size] for memory, size in zip(memories, sizes, strict=False)]
+        if isinstance(code, Interpreted):
+
+            def interpret(data: Sequence[np.ndarray]) -> bool:
+                buffers = [typed(m, b.dtype, int(b.size)) for m, b in zip(data, operands, strict=True)]
+                return code.run(buffers, lo, hi)
+
+            return self.on_host(interpret, given, sizes, kernel.written(len(operands)))
+        self._launch(code, given, lo, hi)
+        return True
+
+    def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
+        """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""
+        source = code.source
+        if source.alignment > 1 and any((p.block.address + p.offset) % source.alignment for p in given):
+            code = code.anywhere()
+            source = code.source
+        status: list[Pointer | int] = [self._status] if source.checked else []
+        grid = source.grid(hi - lo, self.driver.most_blocks)
+        self.driver.launch(code.function, grid, source.block, [*given, *status, lo, hi], self.stream)
+
+    @property
+    def _status(self) -> Pointer:
+        assert self.status is not None, "a checked kernel in a plan that is not"
+        return self.status
+
+    def call(self, spec: KernelSpec, memories: Sequence[Pointer], part: int, parts: int) -> bool:
+        code = self.code.of(spec)
+        if code is None:
+            return False
+        source = code.source
+        given = [memory[: int(x.nbytes)] for memory, x in zip(memories, source.operands, strict=False)]
+        lo, hi = source.total * part // parts, source.total * (part + 1) // parts
+        if lo < hi:
+            self._launch(code, given, lo, hi)
+        return True
+
+    def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
+        left, right, out = memories
+        for gemm in gemms(call, part, parts):
+            self.driver.gemm(gemm, left, right, out, self.stream)
+
+    def on_host(
+        self,
+        compute: Callable[[Sequence[np.ndarray]], bool],
+        memories: Sequence[Pointer],
+        sizes: Sequence[int],
+        written: Sequence[bool],
+    ) -> bool:
+        data = [self.read(memory, size).copy() for memory, size in zip(memories, sizes, strict=False)]
+        if not compute(data):
+            return False
+        for memory, found, changed in zip(memories, data, written, strict=False):
+            if changed and found.size:
+                self.driver.write(memory[: found.size], found, self.stream)
+        return True
+
+
+class RecordingMachine(DeviceMachine):
+    """A machine whose memory is asked for in the same order by each recording of a plan, and is the same for all:
+    they run one after the other."""
+
+    def __init__(self, code: KernelCode, device: CudaDevice, stream: Stream) -> None:
+        super().__init__(code, device, stream)
+        self._blocks: list[Pointer] = []
+        self._next = 0
+        self._is_recorded = True
+
+    def restart(self) -> None:
+        """Begins with the memory of another recording."""
+        self._next, self.status = 0, None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Inside, launches are of one call alone, and memory is new."""
+        self._is_recorded = False
+        try:
+            yield
+        finally:
+            self._is_recorded = True
+
+    def new(self, nbytes: int) -> Pointer:
+        if not self._is_recorded:
+            return super().new(nbytes)
+        if self._next == len(self._blocks):
+            self._blocks.append(super().new(nbytes))
+        self._next += 1
+        return self._blocks[self._next - 1]
+
+
+def constant_of(code: KernelCode, device: CudaDevice, array: np.ndarray) -> Pointer:
+    """The memory of a constant of a program, which is copied once."""
+    kept: dict[int, tuple[np.ndarray, Pointer]] = code.__dict__.setdefault("constants", {})
+    if id(array) not in kept:
+        block = device.pool.take(array.nbytes, device.default_stream)
+        device.driver.write(block.pointer, np.ascontiguousarray(array), device.default_stream)
+        device.driver.synchronize(device.default_stream)  # other streams may be the next to read it
+        kept[id(array)] = array, block.pointer
+    return kept[id(array)][1]
+
+
+# ---- products
+
+
+def multiplies(call: Any) -> bool:
+    """Whether `gemm` computes a call: a product in float32 or float64, of operands in it, or both in bfloat16."""
+    if not isinstance(call, Product) or call.dtype.kind != "f" or call.symbolic or call.computed:
+        return False
+    return call.stored is None or all(x is dtypes.canonical("bfloat16") for x in call.stored)
+
+
+def gemms(call: Product, part: int = 0, parts: int = 1) -> list[Gemm]:
+    """A product, or one of so many parts of its matrices, as calls of the library: one for matrices that are even steps
+    apart, which most are."""
+    a, b = call.stored or (call.dtype, call.dtype)
+    if parts > 1:
+        share = range(call.matrices * part // parts, call.matrices * (part + 1) // parts)
+        return [_gemm(call, a, b, at, 1, (0, 0)) for at in share]
+    if not call.batch:
+        return [_gemm(call, a, b, 0, 1, (0, 0))]
+    *outer, count = call.batch
+    while outer and all(
+        x.batch[len(outer) - 1] == x.batch[len(outer)] * call.batch[len(outer)] for x in (call.a, call.b)
+    ):
+        count *= outer.pop()
+    steps = call.a.batch[-1], call.b.batch[-1]
+    return [_gemm(call, a, b, first, count, steps) for first in range(0, call.matrices, count)]
+
+
+def _gemm(call: Product, a: np.dtype, b: np.dtype, first: int, count: int, steps: tuple[int, int]) -> Gemm:
+    """The call for `count` matrices from number `first` on."""
+    where = np.unravel_index(first, call.batch) if call.batch else ()
+
+    def operand(matrix: Matrix, dtype: np.dtype, step: int) -> Operand:
+        offset = matrix.offset + sum(int(i) * s for i, s in zip(where, matrix.batch, strict=True))
+        return Operand(dtype, offset, step, matrix.leading, matrix.transposed)
+
+    left, right = operand(call.a, a, steps[0]), operand(call.b, b, steps[1])
+    return Gemm(call.dtype, count, call.m, call.n, call.k, left, right, first * call.m * call.n)

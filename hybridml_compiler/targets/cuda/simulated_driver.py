@@ -1,0 +1,186 @@
+"""The driver of `cuda:sim`: memory is bytes of the host, and kernels are PTX that the simulator interprets.
+
+Work is done when a stream is asked for it. What would be wrong on a GPU is wrong here: memory that is new or freed is
+nan, and a stream that is being captured can be neither waited for nor read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import DeviceError
+from . import nvrtc
+from .driver import Gemm, Operand, Pointer, Properties
+from .sim.simulator import Simulator
+
+_ALIGNMENT = 256  # bytes, as CUDA's
+_POISON = 0xFF  # nan in floats, -1 in integers
+
+
+class SimulatedStream:
+    """A stream; `recorded`: the work that has been asked for since its capture began."""
+
+    def __init__(self) -> None:
+        self.recorded: list[Callable[[], object]] | None = None
+
+    def do(self, work: Callable[[], object]) -> None:
+        if self.recorded is None:
+            work()
+        else:
+            self.recorded.append(work)
+
+
+class SimulatedEvent:
+    """A mark, and when it was passed."""
+
+    seconds = 0.0
+
+
+class SimulatedDriver:
+    """The simulated GPU (see driver.py)."""
+
+    has_gemm = True
+    most_blocks = 1024  # the simulator's threads take turns
+
+    def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
+        self.name = name
+        self.properties = Properties("simulated GPU", nvrtc.VIRTUAL, memory, 1)
+        self.entry = "kernel"
+
+    # ---- memory
+
+    def alloc(self, nbytes: int) -> np.ndarray:
+        whole = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        return whole[-self.address(whole) % _ALIGNMENT :][:nbytes]
+
+    def free(self, raw: np.ndarray) -> None:
+        """Leaves it to Python: graphs may still have it."""
+
+    def scribble(self, raw: np.ndarray) -> None:
+        raw.fill(_POISON)
+
+    def address(self, raw: np.ndarray) -> int:
+        found: int = raw.__array_interface__["data"][0]
+        return found
+
+    def write(self, target: Pointer, data: np.ndarray, stream: SimulatedStream) -> None:
+        _at(target)[: data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)
+
+    def read(self, source: Pointer, stream: SimulatedStream) -> np.ndarray:
+        self._refuse(stream, "read from")
+        return _at(source)
+
+    def copy(self, target: Pointer, source: Pointer, nbytes: int, stream: SimulatedStream) -> None:
+        to, of = _at(target)[:nbytes], _at(source)[:nbytes]
+        stream.do(lambda: np.copyto(to, of))
+
+    def zero(self, target: Pointer, nbytes: int, stream: SimulatedStream) -> None:
+        to = _at(target)[:nbytes]
+        stream.do(lambda: to.fill(0))
+
+    # ---- launches
+
+    def load(self, source: str) -> Simulator:
+        return Simulator(nvrtc.compile(source, "ptx").code.decode())
+
+    def launch(
+        self, function: Simulator, grid: int, block: int, arguments: Sequence[Pointer | int], stream: SimulatedStream
+    ) -> None:
+        given = [_at(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
+        stream.do(lambda: function.launch(self.entry, grid, block, given))
+
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream) -> None:
+        left, right = (
+            _matrices(_at(a), call.a, call.count, call.m, call.k),
+            _matrices(_at(b), call.b, call.count, call.k, call.n),
+        )
+        size = call.count * call.m * call.n
+        result = _typed(_at(out), call.dtype)[call.offset : call.offset + size].reshape(call.count, call.m, call.n)
+
+        def multiply() -> None:
+            with np.errstate(all="ignore"):
+                np.matmul(left.astype(call.dtype, copy=False), right.astype(call.dtype, copy=False), out=result)
+
+        stream.do(multiply)
+
+    # ---- order
+
+    def stream(self) -> SimulatedStream:
+        return SimulatedStream()
+
+    def event(self, timed: bool) -> SimulatedEvent:
+        return SimulatedEvent()
+
+    def record(self, event: SimulatedEvent, stream: SimulatedStream) -> None:
+        event.seconds = time.perf_counter()
+
+    def wait(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
+        """Returns at once: what is before the mark is done."""
+
+    def is_done(self, work: Any) -> bool:
+        return True
+
+    def synchronize(self, work: Any) -> None:
+        if isinstance(work, SimulatedStream):
+            self._refuse(work, "waited for")
+
+    def elapsed(self, start: SimulatedEvent, end: SimulatedEvent) -> float:
+        return (end.seconds - start.seconds) * 1e3
+
+    # ---- graphs
+
+    def begin_capture(self, stream: SimulatedStream) -> None:
+        stream.recorded = []
+
+    def end_capture(self, stream: SimulatedStream) -> list[Callable[[], object]]:
+        recorded, stream.recorded = stream.recorded, None
+        assert recorded is not None, "no capture has begun"
+        return recorded
+
+    def replay(self, graph: list[Callable[[], object]], stream: SimulatedStream) -> None:
+        for work in graph:
+            stream.do(work)
+
+    def _refuse(self, stream: SimulatedStream, what: str) -> None:
+        if stream.recorded is not None:
+            raise DeviceError(f"{self.name}: a stream is {what} while it is captured")
+
+    # ---- other libraries
+
+    def export(self, pointer: Pointer, shape: tuple[int, ...], dtype: np.dtype, stream: SimulatedStream) -> np.ndarray:
+        array = _typed(_at(pointer), dtype)[: int(np.prod(shape))].reshape(shape).view(_Exported)
+        array.block, array.flags.writeable = pointer.block, False
+        return array
+
+    def adopt(self, array: Any, stream: SimulatedStream) -> tuple[np.ndarray, np.ndarray]:
+        owner = np.ascontiguousarray(np.from_dlpack(array))
+        return owner.reshape(-1).view(np.uint8), owner
+
+
+class _Exported(np.ndarray):
+    """An array that keeps the block whose memory it is."""
+
+    block: Any
+
+
+def _at(pointer: Pointer) -> np.ndarray:
+    whole: np.ndarray = pointer.block.raw[pointer.offset : pointer.offset + pointer.nbytes]
+    return whole
+
+
+def _typed(memory: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return memory[: memory.size // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _matrices(memory: np.ndarray, side: Operand, count: int, rows: int, columns: int) -> np.ndarray:
+    """One side of a product as an array (count, rows, columns)."""
+    row, column = (1, side.leading) if side.transposed else (side.leading, 1)
+    steps = [step * side.dtype.itemsize for step in (side.step, row, column)]
+    flat = _typed(memory, side.dtype)[side.offset :]
+    assert (count - 1) * side.step + (rows - 1) * row + (columns - 1) * column < flat.size, "a matrix ends outside"
+    found: np.ndarray = np.lib.stride_tricks.as_strided(flat, (count, rows, columns), steps, writeable=False)
+    return found

@@ -1,0 +1,475 @@
+"""Device "cuda" without a GPU: the same programs on the simulated driver and on CuPy's, over a stand-in for CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.errors import DeviceError
+from hybridml_compiler.targets import registry
+from hybridml_compiler.targets.cuda.contraction import kernel
+from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
+from hybridml_compiler.targets.cuda.device import CudaDevice
+from hybridml_compiler.targets.cuda.executable import CudaExecutable
+from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
+from hybridml_compiler.targets.cuda.target import CudaTarget
+from tests.support.closeness import assert_close
+from tests.support.cuda import needs_nvrtc
+from tests.support.fake_cupy import FakeArray, FakeBlas, fake_cupy
+
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
+
+
+@dataclass
+class Gpu:
+    name: str
+    device: CudaDevice
+    runtime: Any  # of the stand-in; None for the simulated driver
+    blas: Any
+
+    @property
+    def pool(self) -> Any:
+        return self.device.pool
+
+
+def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
+    """A new device of one of the two drivers."""
+    runtime = blas = None
+    driver: Any
+    if kind == "gpu":
+        return Gpu("cuda", registry.find_device("cuda"), None, None)  # type: ignore[arg-type]
+    if kind == "cupy":
+        cupy = fake_cupy(memory)
+        runtime = cupy.cuda.runtime
+        blas = FakeBlas(runtime)
+        driver = CupyDriver(0, cupy, blas, form="ptx")
+    else:
+        driver = SimulatedDriver("cuda:other", memory)
+    target = CudaTarget(driver.name, lambda: driver)
+    registry.register(driver.name, lambda: target.device)
+    return Gpu(driver.name, target.device, runtime, blas)
+
+
+# And on a GPU, where there is one (benchmarks/gpu_check.py).
+@pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
+def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
+    found = gpu(request.param)
+    with hm.cuda.device(found.name):
+        yield found
+
+
+def array(*shape: int, seed: int = 0) -> Any:
+    return hm.tensor(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
+
+
+# ---- programs
+
+
+def trained(device: str, trace: bool, steps: int = 6) -> tuple[list[float], list[np.ndarray]]:
+    """Losses and weights of a small network with dropout, and the numbers that were drawn for it."""
+    hm.manual_seed(3)
+    model = hm.nn.Sequential(
+        hm.nn.Linear(6, 16), hm.nn.LayerNorm(16), hm.nn.GELU(), hm.nn.Dropout(0.3), hm.nn.Linear(16, 3)
+    ).to(device)
+    optimizer = hm.optim.AdamW(model.parameters(), 0.02)
+
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        loss = hm.functional.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = hm.trace(step) if trace else step
+    losses = []
+    for k in range(steps):
+        x = array(8, 6, seed=k).to(device)
+        labels = hm.tensor(np.arange(8) % 3).to(device)
+        losses.append(float(run(x, labels)))
+    return losses, [p.detach().cpu().numpy() for p in model.parameters()]
+
+
+def test_a_training_step_is_replayed(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With optimizer and random numbers: the bits of the launches one by one, and the CPU's numbers to rounding."""
+    made: list[Any] = []
+    original = CudaExecutable.replayed
+    with monkeypatch.context() as patch:
+        patch.setattr(CudaExecutable, "replayed", lambda self: self)
+        plain = trained(there.name, trace=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(CudaExecutable, "replayed", lambda self: made.append(original(self)) or made[-1])
+        replayed = trained(there.name, trace=True)
+    assert plain[0] == replayed[0]
+    for a, b in zip(plain[1], replayed[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    (step,) = [exe.replay for exe in made if exe.replay.calls > 2]
+    assert step.calls >= 5 and 0 < step.misses < step.calls  # addresses came again
+    losses, weights = trained("cpu", trace=True)
+    np.testing.assert_allclose(losses, replayed[0], rtol=1e-4)
+    for a, b in zip(weights, replayed[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_a_loop_comes_by_the_same_addresses_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights and moments of many steps, each in new memory: few graphs serve all of them."""
+    made: list[Any] = []
+    original = CudaExecutable.replayed
+    monkeypatch.setattr(CudaExecutable, "replayed", lambda self: made.append(original(self)) or made[-1])
+    there = gpu("simulated")
+    weights = [array(8, 8, seed=k).to(there.name).requires_grad_() for k in range(6)]
+    optimizer = hm.optim.Adam(weights, 0.01)
+
+    @hm.trace
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        for w in weights:
+            x = hm.tanh(x @ w)
+        loss = (x**2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    losses = [step(array(8, 8, seed=k).to(there.name)) for k in range(25)]
+    assert len({loss.item() for loss in losses}) == 25
+    (replay,) = [exe.replay for exe in made if exe.replay.calls > 2]
+    assert replay.calls >= 24 and replay.misses <= 8
+
+
+def test_a_replay_launches_once() -> None:
+    there = gpu("cupy")
+    f = hm.trace(lambda x: hm.functional.softmax((x @ x.mT).sum(0), 0) * hm.exp(x).sum(1))
+    x = array(5, 5).to(there.name)
+    results = []
+    for _ in range(5):
+        there.runtime.calls.clear()
+        results.append(f(x).cpu().tolist())
+    assert "graph" in there.runtime.calls and "launch" not in there.runtime.calls
+    assert results == [results[0]] * 5
+
+
+def test_arrays_that_never_come_again(there: Gpu) -> None:
+    """A program whose arrays are always elsewhere gets memory of its own."""
+    f = hm.trace(lambda x: (hm.exp(x).sum(0) * x).sum(1) + x.sum(0).sum())
+    kept = []
+    for k in range(140):
+        x = array(4, 4, seed=k)
+        kept.append((f(x.to(there.name)), f(x)))
+    assert hm.cuda.memory_allocated() < 200_000  # graphs keep no arrays of calls
+    for a, b in kept:
+        assert_close(a.cpu(), b)
+
+
+def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
+    """Calls of NumPy and loops that look at a value stand between graphs."""
+
+    def program(x: Any) -> Any:
+        a = hm.exp(x * 0.1) + 3 * hm.eye(3, device=x.device)
+        y = hm.linalg.solve(a, x) * 2
+        z = hm.while_loop(lambda t: t.sum() < 50, lambda t: t * 2 + 1, hm.abs(y))
+        return hm.functional.softmax(z, -1), z.sum()
+
+    f = hm.trace(program)
+    used = []
+    for k in range(6):
+        used.append(hm.cuda.memory_allocated())
+        x = array(3, 3, seed=k)
+        for a, b in zip(f(x.to(there.name)), program(x), strict=True):
+            assert a.device == there.name
+            assert_close(a.cpu(), b)
+    assert used[5] == used[4] == used[3]  # recordings keep no arrays of their calls
+    copied = {kernel.kind for kernel in f.explain().kernels if "copied there" in kernel.reasons[-1]}
+    assert copied and all("solve" in kind for kind in copied)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((4, 5), (5, 3)),
+        ((7, 4, 5), (5, 3)),
+        ((7, 4, 5), (7, 5, 3)),
+        ((2, 3, 4, 5), (2, 3, 5, 6)),
+        ((2, 1, 4, 5), (3, 5, 6)),
+        ((2, 3, 1, 5), (2, 3, 5, 1)),
+    ],
+)
+@pytest.mark.parametrize("least", [0, 1 << 40], ids=["library", "kernels"])
+def test_products(
+    there: Gpu, left: tuple[int, ...], right: tuple[int, ...], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the library and by kernels of ours, which it is left to by size."""
+    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", least)
+    a, b = array(*left), array(*right, seed=1)
+    for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.double(), b.double())):
+        f = hm.trace(lambda x, y: hm.relu((x @ y).sum(0) + 1) * 2)
+        for run in (hm.matmul, f, f, f):
+            assert_close(run(x.to(there.name), y.to(there.name)).cpu(), run(x, y))
+    assert there.blas is None or (len(there.blas.computes) > 0) == (least == 0)
+    half = [x.to(hm.bfloat16) for x in (a, b)]
+    assert_close((half[0].to(there.name) @ half[1].to(there.name)).cpu().float(), (half[0] @ half[1]).float())
+
+
+def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
+    there = gpu("cupy")
+    x = array(4, 4).to(there.name)
+    x @ x
+    monkeypatch.setenv("HYBRIDML_TF32", "1")
+    x @ x
+    assert there.blas.computes == [68, 77]
+
+
+def test_a_profile_has_the_devices_time_of_each_launch(there: Gpu) -> None:
+    f = hm.trace(lambda x: hm.functional.softmax(x @ x.mT, -1).sum(0) * 2)  # here
+    x = array(6, 6).to(there.name)
+    expected = [f(x).tolist() for _ in range(4)]
+    with hm.profile() as found:
+        seen = [f(x).tolist() for _ in range(2)]
+    assert seen == expected[:2]  # one by one, and not by graphs
+    launches = [event for event in found.events if event.kind == "launch"]
+    assert len(launches) == 2 * f.stats.kernels > 2 and all(0 <= event.total_ns < 60e9 for event in launches)
+    assert sum(event.total_ns for event in launches) > 0 and any("# here" in line for line in str(found).splitlines())
+    assert f(x).tolist() == expected[0]
+
+
+# ---- errors
+
+
+def test_an_index_out_of_range_names_the_users_line(there: Gpu) -> None:
+    def chosen(x: Any, k: Any) -> Any:
+        y = hm.exp(x * 2).sum(0)
+        return y[k].sum() + x.sum()  # here
+
+    traced = hm.trace(chosen)
+    x, k, wrong = (t.to(there.name) for t in (hm.zeros((2, 4)), hm.tensor([1, -4]), hm.tensor([1, 7])))
+    for _ in range(4):  # plain, recorded, replayed
+        assert traced(x, k).item() == 4
+    for run in (traced, traced, chosen):
+        with pytest.raises(IndexError, match=r"test_cuda_driver\.py:\d+: .*  # here$"):
+            run(x, wrong)
+    assert traced(x, k).item() == 4
+
+
+@pytest.mark.parametrize("kind", ["simulated", "cupy"])
+def test_out_of_memory_names_the_lines_and_leaves_state_whole(kind: str) -> None:
+    there = gpu(kind, memory=1 << 20)
+    w = hm.ones((64, 64)).to(there.name).requires_grad_()
+    optimizer = hm.optim.Adam([w], 0.1)
+
+    @hm.trace
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = ((x @ w) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    small = array(16, 64).to(there.name)
+    first = [step(small).item() for _ in range(2)]
+    before = w.detach().cpu().numpy(), {k: v for k, v in optimizer.state_dict()["state"][0].items()}
+    with pytest.raises(hm.cuda.OutOfMemoryError, match="no memory for") as error:
+        held = array(1024, 64).to(there.name)  # here
+        step(array(1024, 64).to(there.name))
+    assert isinstance(error.value, MemoryError)
+    assert "# here" in str(error.value) and re.search(r"test_cuda_driver\.py:\d+: .*in use|KiB", str(error.value))
+    np.testing.assert_array_equal(w.detach().cpu().numpy(), before[0])
+    del held
+    assert step(small).item() < first[1] < first[0]
+    stats = hm.cuda.memory_stats(there.name)
+    assert stats["num_ooms"] >= 1 and stats["allocated_bytes.all.current"] < 1 << 20
+
+
+def test_a_captured_stream_cannot_be_read() -> None:
+    driver = SimulatedDriver()
+    device = CudaDevice(driver, registry.find_target("cuda:sim"))
+    block, stream = device.allocate(16), driver.stream()
+    driver.begin_capture(stream)
+    with pytest.raises(DeviceError, match="while it is captured"):
+        driver.read(block.pointer, stream)
+    with pytest.raises(DeviceError, match="while it is captured"):
+        driver.synchronize(stream)
+    driver.zero(block.pointer, 16, stream)
+    graph = driver.end_capture(stream)
+    assert set(driver.read(block.pointer, stream)) == {0xFF}  # new memory, and nothing has been done
+    driver.replay(graph, stream)
+    assert set(driver.read(block.pointer, stream)) == {0}
+
+
+# ---- memory, streams, events
+
+
+def test_the_array_of_the_host_may_change_at_once(there: Gpu) -> None:
+    """An upload has its values when it returns, however large it is."""
+    array = np.ones((1 << 24 if there.pool.limit > 1 << 33 else 1 << 16,), "f4")
+    x = hm.asarray(array, device=there.name)
+    array[:] = 7
+    assert bool((x == 1).all())
+
+
+def test_blocks_are_used_again(there: Gpu) -> None:
+    def allocated() -> int:
+        return hm.cuda.memory_allocated()
+
+    start = allocated()
+    x = hm.zeros(1000, device=there.name)
+    assert allocated() - start == 4096 and hm.cuda.max_memory_allocated() >= allocated()
+    raw = x._array.memory.raw
+    del x
+    assert allocated() == start and hm.cuda.memory_reserved() >= start + 4096
+    y = hm.ones(1020, device=there.name)
+    assert y._array.memory.raw is raw or y._array.memory.raw == raw
+    del y
+    hm.cuda.reset_peak_memory_stats()
+    assert hm.cuda.max_memory_allocated() == start
+    hm.cuda.empty_cache()
+    assert hm.cuda.memory_reserved() == start
+    if there.runtime is not None:
+        assert "free" in there.runtime.calls
+    assert "test_cuda_driver.py" not in hm.cuda.memory_summary()
+
+
+def test_the_part_of_memory_that_a_process_may_have(there: Gpu) -> None:
+    hm.cuda.set_per_process_memory_fraction(0.001)
+    assert hm.cuda.mem_get_info()[1] == int(0.001 * hm.cuda.get_device_properties().total_memory)
+    with pytest.raises(hm.cuda.OutOfMemoryError):
+        hm.zeros(1 << 20, device=there.name)
+    with pytest.raises(DeviceError, match="from 0 to 1"):
+        hm.cuda.set_per_process_memory_fraction(2)
+
+
+def test_streams_wait_for_what_they_read(there: Gpu) -> None:
+    x = array(3, 4).to(there.name)
+    stream = hm.cuda.Stream()
+    with hm.cuda.stream(stream):
+        assert hm.cuda.current_stream() == stream != hm.cuda.default_stream()
+        if there.runtime is not None:
+            there.runtime.calls.clear()
+        y = x * 2
+        if there.runtime is not None:
+            assert "wait_event" in there.runtime.calls
+    assert hm.cuda.current_stream() == hm.cuda.default_stream()
+    z = y + 1
+    assert y._array.memory.stream is stream.cuda_stream and len(y._array.memory.users) == 1
+    del y
+    assert_close(z.cpu(), x.cpu() * 2 + 1)
+    stream.synchronize()
+    other = hm.cuda.Stream()
+    other.wait_stream(stream)
+    assert stream.query()
+
+
+def test_memory_of_a_stream_is_for_that_stream(there: Gpu) -> None:
+    """Work on it may be queued still; a stream that is gone leaves its memory to nobody but `empty_cache`."""
+    hm.cuda.empty_cache()
+    reserved = hm.cuda.memory_reserved()
+    for _ in range(3):
+        with hm.cuda.stream(hm.cuda.Stream()):
+            x = array(100, 100).to(there.name)
+        del x
+    kept = hm.cuda.memory_reserved() - reserved
+    assert kept == 3 * 40960
+    hm.cuda.empty_cache()
+    assert hm.cuda.memory_reserved() == reserved
+
+
+def test_events_tell_the_time(there: Gpu) -> None:
+    start, end, untimed = (hm.cuda.Event(enable_timing=timed) for timed in (True, True, False))
+    assert untimed.query()
+    start.record()
+    x = array(50, 50).to(there.name)
+    hm.functional.softmax(x, -1)
+    end.record()
+    end.synchronize()
+    assert 0 < start.elapsed_time(end) < 1e5
+    untimed.record()
+    with pytest.raises(DeviceError, match="enable_timing=True"):
+        start.elapsed_time(untimed)
+    hm.cuda.synchronize()
+
+
+def test_names_of_the_device(there: Gpu) -> None:
+    assert hm.cuda.get_device_name() in ("simulated GPU", "stand-in") and hm.cuda.get_device_capability() == (8, 0)
+    x = hm.ones(2).cuda(there.name)
+    assert x.is_cuda and x.device == there.name and x.device.index == (0 if there.name == "cuda" else None)
+    if there.name == "cuda":
+        assert (
+            hm.device("cuda:0") == hm.device("cuda") == "cuda:0"
+            and x.to("cuda:0") is x
+            and hm.cuda.current_device() == 0
+        )
+        assert hm.nn.Linear(2, 2).cuda().cuda(0).weight.device == "cuda" and x.cuda(0) is x
+    with pytest.raises(DeviceError, match="'cpu' is no GPU"):
+        hm.cuda.memory_allocated("cpu")
+
+
+# ---- other libraries
+
+
+def test_tensors_for_other_libraries() -> None:
+    there = gpu("cupy")
+    x = array(3, 4).to(there.name)
+    assert x.__dlpack_device__() == (2, 0)
+    interface = x.__cuda_array_interface__
+    assert interface["shape"] == (3, 4) and interface["data"][0] == x._array.memory.raw
+    assert not hasattr(hm.ones(2), "__cuda_array_interface__") and not hasattr(
+        x.to(hm.bfloat16), "__cuda_array_interface__"
+    )
+    again = hm.from_dlpack(_Of(x))
+    assert again.device == there.name and again._array.memory.raw == x._array.memory.raw  # no copy
+    assert again.cpu().tolist() == x.cpu().tolist()
+    half = x.to(hm.bfloat16)
+    back = hm.from_dlpack(_Of(half))
+    assert back.dtype == hm.bfloat16 and back.cpu().tolist() == half.cpu().tolist()
+    with pytest.raises(DeviceError, match="out of NumPy's reach"):
+        hm.ones(2).to("reference").__dlpack__()
+
+
+def test_the_simulated_devices_memory_is_read_by_numpy() -> None:
+    there = gpu("simulated")
+    x = array(3, 4).to(there.name)
+    seen = np.from_dlpack(x)
+    assert seen.tolist() == x.tolist() and not seen.flags.writeable and x.__dlpack_device__() == (1, 0)
+    assert not hasattr(x, "__cuda_array_interface__")
+    old = np.from_dlpack(_Of(x))  # a reader that cannot be told that memory is read-only gets a copy
+    assert old.tolist() == x.tolist() and not np.shares_memory(old, seen)
+    del x
+    assert seen.any() and not np.isnan(seen).any()  # its memory is kept
+
+
+class _Of:
+    """An array of another library: all that is known of it is DLPack."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return self.x.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self.x.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries() -> None:
+    there = gpu("cupy")
+    theirs = np.arange(6, dtype="f4").reshape(2, 3).view(FakeArray)
+    x = hm.asarray(_Of(theirs))
+    assert x.device == there.name and (x * 2).cpu().tolist() == [[0, 2, 4], [6, 8, 10]]
+    theirs[0, 0] = 7
+    assert x.cpu()[0, 0] == 7  # the same memory
+    only = SimpleNamespace(__cuda_array_interface__=None, __array_interface__=theirs.__array_interface__, keep=theirs)
+    assert hm.asarray(only).cpu().tolist() == [[7, 1, 2], [3, 4, 5]]
+    kept = x._array.memory.owner
+    assert isinstance(ctypes.c_void_p(kept.data.ptr).value, int)
+
+
+def test_the_loader_takes_pin_memory(there: Gpu) -> None:
+    data = hm.data.TensorDataset(array(10, 3), hm.arange(10))
+    for x, _ in hm.data.DataLoader(data, batch_size=4, pin_memory=True):
+        assert x.to(there.name, non_blocking=True).sum().cpu().isfinite()

@@ -1,0 +1,64 @@
+"""The script for a machine with a GPU, on one without: its lines run, and its page is that of its results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hybridml as hm
+from benchmarks import gpu_check, gpu_page
+from tests.support.cuda import needs_nvrtc
+
+
+@pytest.mark.skipif(hm.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu_check.main(["--json", str(tmp_path / "gpu.json")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("no GPU to check: ") and said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@needs_nvrtc
+def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but those of other programs, on the simulated device and with tiny sizes; a check that fails is told."""
+    monkeypatch.setitem(gpu_check.CHECKS, "broken", lambda check: {"never": 1 // 0})
+    path = tmp_path / "gpu.json"
+    names = ["rows", "bandwidth", "products", "attention", "launches", "training", "broken"]
+    arguments = ["--device", "cuda:sim", "--small", "--only", ",".join(names), "--json", str(path)]
+    assert gpu_check.main(arguments) == 0
+    record = json.loads(path.read_text())
+    checks = record["checks"]
+    assert list(checks) == names and capsys.readouterr().out.count("\n") == len(names)
+    assert (
+        checks["rows"]["wrong"] == {} and checks["rows"]["the bits of the simulator"] == checks["rows"]["results"] > 8
+    )
+    assert min(entry["GB/s"] for entry in checks["bandwidth"].values() if isinstance(entry, dict)) > 0
+    assert all(checks["attention"][f"1 x 2 x 16 x 8, {dtype}"]["traced"] > 0 for dtype in ("float32", "bfloat16"))
+    assert len(checks["products"]) == 7 and checks["launches"]["launches"] > 1
+    styles = checks["training"]["mlp"]
+    assert styles["traced"]["losses"] == pytest.approx(styles["eager"]["losses"]) and styles["traced"]["ms"] > 0
+    assert checks["broken"]["failed"][-1].startswith("ZeroDivisionError")
+    page = gpu_page.results(record)
+    assert "simulated GPU (sm_80)" in page and "| mlp |" in page and "`broken` failed: ZeroDivisionError" in page
+    assert "results of 12 operations" in page
+
+
+def test_checks_that_have_no_time_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    arguments = ["--device", "cuda:sim", "--seconds", "-1", "--only", "rows,training", "--json", str(path)]
+    assert gpu_check.main(arguments) == 0
+    checks = json.loads(path.read_text())["checks"]
+    assert [checks[name]["left out"] for name in ("rows", "training")] == ["no time", "no time"]
+
+
+@needs_nvrtc
+def test_the_programs_for_the_sanitizer() -> None:
+    gpu_check.programs("cuda:sim")
+
+
+def test_the_page_has_the_results_that_there_are() -> None:
+    record = json.loads(gpu_page.RESULTS.read_text()) if gpu_page.RESULTS.exists() else None
+    page = gpu_page.PAGE.read_text(encoding="utf-8")
+    assert page.split(gpu_page.BEGIN)[1].split(gpu_page.END)[0].strip() == gpu_page.results(record)
