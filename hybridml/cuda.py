@@ -101,7 +101,7 @@ def get_device_properties(device: Any = None) -> Properties:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name of a GPU."""
+    """Name of a GPU, as its maker calls it."""
     return get_device_properties(device).name
 
 
@@ -116,7 +116,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def manual_seed(seed: int) -> None:
-    """Does nothing: numbers for tensors of a GPU are those of the CPU's generator, which `hm.manual_seed` seeds."""
+    """Accepts a seed and ignores it: numbers for a GPU are those of the CPU's generator, which `hm.manual_seed` seeds."""
 
 
 manual_seed_all = manual_seed
@@ -271,7 +271,7 @@ for _name_, _function in list(globals().items()):
 
 
 def memory_summary(device: Any = None) -> str:
-    """How much memory is in use, and the lines of the program whose tensors have most of it."""
+    """Text of the memory in use, and of the lines of the program whose tensors have most of it."""
     return str(_device(device).pool.summary())
 
 

@@ -84,7 +84,8 @@ class Walk:
 
     def __init__(self, plan: Plan, inputs: Sequence[Memory], results: Sequence[Memory], machine: Machine) -> None:
         constants = [machine.memory(data) for data in plan.constants]
-        arena = [machine.new(plan.arena_bytes)] if plan.arena_bytes else []
+        in_arena = any(p.base == "arena" for launch in plan.launches for p in launch.operands)  # maybe of no bytes
+        arena = [machine.new(plan.arena_bytes)] if in_arena or plan.checked else []
         self.memory = {"input": inputs, "output": results, "constant": constants, "arena": arena}
         self.steps = _Run(machine)
 
@@ -159,7 +160,7 @@ class _Run:
                 memories = [left, *memories[spec.left + before.checked :]]
             if call.passing:
                 rows, columns = call.result
-                memories = [*memories[:2], self.machine.new(rows * columns * call.dtype.itemsize), *memories[2:]]
+                memories = [*memories[:2], self.machine.new(rows * columns * call.dtype.itemsize), *memories[3:]]
             self.machine.product(call, memories[:3], part, parts)
             memories = memories[2:]
         kernel = spec.nest

@@ -11,6 +11,7 @@ import pytest
 import hybridml as hm
 from hybridml import functional as F
 from hybridml import nn
+from hybridml_compiler.ops.table import OPS
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
 
@@ -269,7 +270,7 @@ def test_what_elements_have_in_common() -> None:
 def test_a_row_without_a_rule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from hybridml.core.batching import rules
 
-    monkeypatch.delitem(rules._BY_NAME, "det")
+    monkeypatch.delitem(rules._RULES, OPS["det"])
     with pytest.warns(UserWarning, match="det has no rule for batches"):
         close(hm.vmap(hm.linalg.det)(hm.eye(2) * hm.ones((3, 1, 1))), hm.ones(3))
 

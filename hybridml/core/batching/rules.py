@@ -37,7 +37,7 @@ Rule = Callable[[Op, int, Sequence[Operand], Params], Any]
 
 def batched(op: Op, size: int, operands: Sequence[Operand], params: Params) -> Any:
     """The results of an operation for all elements, the batch as their first axis, which an operand at least has."""
-    rule = _BY_NAME.get(op.name) or (_elementwise if _stretches(op) else _BY_KIND.get(op.kind, _without_rule))
+    rule = _RULES.get(op) or (_elementwise if _stretches(op) else _BY_KIND.get(op.kind, _without_rule))
     return rule(op, size, operands, params)
 
 
@@ -106,13 +106,13 @@ def shifted(params: Params, size: int, *, but: Sequence[str] = ()) -> dict[str, 
 
 def _stretches(op: Op) -> bool:
     """Whether operands broadcast against each other and results have their common shape."""
-    return op.kind == "elementwise" or op.name in _SPECIAL
+    return op.kind == "elementwise" or op in _STRETCHED
 
 
-_SPECIAL = frozenset((
+_STRETCHED = frozenset(map(OPS.__getitem__, (
     "zeta", "digamma_by_order", "gammainc", "gammaincc", "gammainc_by_order", "betainc", "betainc_by_order", "gcd",
     "lcm", "ldexp", "frexp", "python_power", "python_math",
-))  # fmt: skip
+)))  # fmt: skip
 
 
 def _elementwise(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
@@ -299,7 +299,7 @@ _BY_KIND: dict[str, Rule] = {
     "movement": _shifted, "reduction": _shifted, "scan": _shifted, "scatter": _scatter, "transfer": _same,
 }  # fmt: skip
 
-_BY_NAME: dict[str, Rule] = {
+_RULES: dict[Op, Rule] = {OPS[name]: rule for name, rule in {
     "permute_dims": _permute_dims, "broadcast_to": _broadcast_to, "slice_update": _slice_update,
     "fold_windows": _fold_windows, "argmax": _place_of_extremum, "argmin": _place_of_extremum,
     "matmul": _matmul, "convolution": _convolution, "take": _take, "take_along_axis": _shifted,
@@ -311,4 +311,4 @@ _BY_NAME: dict[str, Rule] = {
         ("cholesky", "lu", "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "inv", "cofactor", "det",
          "slogdet", "matrix_exp"), _same,
     ),
-}  # fmt: skip
+}.items()}  # fmt: skip

@@ -72,7 +72,7 @@ class Accelerator(Hardware):
         return True
 
     def device_count(self) -> int:
-        """Number of GPUs."""
+        """Number of GPUs that this machine has."""
         from hybridml_compiler.targets.cuda.availability import device_count
 
         return device_count()

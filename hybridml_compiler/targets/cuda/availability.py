@@ -1,4 +1,4 @@
-"""What there is for device "cuda" on this machine, and one sentence for what is missing.
+"""Availability of the device "cuda" on this machine, and one sentence for what is missing.
 
 The driver is asked through ctypes, so that nobody has to install CuPy to learn that there is no GPU.
 """
@@ -62,7 +62,7 @@ class Availability:
 
 @once
 def availability() -> Availability:
-    """What there is. Nothing of it is imported but, where there is a GPU, CuPy."""
+    """Findings about this machine. Nothing of it is imported but, where there is a GPU, CuPy."""
     driver, devices = _driver()
     cupy = _installed(_CUPY)
     runtime = None

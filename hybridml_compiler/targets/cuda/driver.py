@@ -90,7 +90,7 @@ class Driver(Protocol):
 
     @property
     def properties(self) -> Properties:
-        """The GPU."""
+        """The GPU that launches and copies go to."""
 
     # ---- memory
 
@@ -160,10 +160,10 @@ class Driver(Protocol):
         """From here on work for the stream is recorded, not done."""
 
     def end_capture(self, stream: Stream) -> Graph:
-        """What was recorded."""
+        """Calls that were recorded."""
 
     def replay(self, graph: Graph, stream: Stream) -> None:
-        """Does what was recorded again: the same functions with the same arguments."""
+        """Calls the recorded functions again, with the same arguments."""
 
     # ---- other libraries
 

@@ -161,7 +161,7 @@ class Pool:
             self.peaks[name] = now
 
     def summary(self) -> str:
-        """What there is, and the lines whose arrays are the most of it."""
+        """Text of the memory in use, and of the lines whose arrays have most of it."""
         return "\n".join(self._summary())
 
     def _summary(self) -> Iterator[str]:
