@@ -116,7 +116,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def manual_seed(seed: int) -> None:
-    """Accepts a seed and ignores it: numbers for a GPU are those of the CPU's generator, which `hm.manual_seed` seeds."""
+    """Accepts a seed and ignores it: a GPU's numbers are those of the CPU's generator (`hm.manual_seed`)."""
 
 
 manual_seed_all = manual_seed
