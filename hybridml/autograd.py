@@ -33,6 +33,7 @@ from .core.autodiff.tape import (  # fmt: skip
     run,
     run_hooks,
 )
+from .core.batching.interpreter import Element
 from .core.context import (
     _no_grad,
     clock,
@@ -308,7 +309,7 @@ def retain_grad(self: Tensor) -> None:
 def detach(self: Tensor) -> Tensor:
     """The same values (shared memory) without history."""
     t = lift(self)
-    out = like(t, t._array)
+    out = like(t, t._array.detached() if type(t._array) is Element else t._array)
     if type(t._array) is not ndarray:
         aliasing.link(t, out, aliasing.DETACHED, {})
         return out

@@ -336,3 +336,32 @@ def test_second_derivatives_and_their_products() -> None:
     value, push = hm.linearize(f, at)
     close(push(v), hm.grad(f)(at) @ v, 1e-5)
     assert value.item() == f(at).item() and not push(v).requires_grad
+
+
+def no_gradient(a: Any) -> Any:
+    with hm.no_grad():
+        return a * 2
+
+
+def written_unrecorded(a: Any) -> Any:
+    b = a * 2
+    with hm.no_grad():
+        b[0] = 5.0
+    b.detach().add_(1.0)
+    kept = b.detach()
+    b += 1
+    return b**2 * kept
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a: a * a.detach(),
+        lambda a: a + (hm.round(a) - a).detach(),
+        lambda a: a * no_gradient(a),
+        written_unrecorded,
+    ],
+)
+def test_what_is_detached_inside_has_no_gradient_outside(fn: Callable[[Any], Any]) -> None:
+    x = hm.asarray(X)
+    close(hm.grad(lambda x: (hm.vmap(fn)(x) ** 2).sum())(x), looped(hm.grad(lambda a: (fn(a) ** 2).sum()), x), 1e-4)

@@ -19,9 +19,10 @@ from hybridml_compiler.errors import ArgumentError, TraceError
 from hybridml_compiler.ops.op import Op
 
 from .. import context
+from ..context import grad_is_off
 from ..eager import active_interpreter
 from ..interpreter import Reading, below, interpreter_stack, is_in_force
-from ..tensor import Tensor, adopt, aval_of, leaked
+from ..tensor import Tensor, adopt, aval_of, leaked, like
 from .rules import Operand, batched, spread
 
 Randomness = Literal["error", "different", "same"]
@@ -48,6 +49,11 @@ class Element:
     def aval(self) -> Aval:
         found = aval_of(self.tensor)
         return Aval(self.shape, found.dtype, device=found.device)
+
+    def detached(self) -> Element:
+        """The same values without history, that of the batches included."""
+        tensor = below(self.batching, lambda: self.tensor.detach())
+        return Element(self.batching, tensor, self.is_batch, self.is_shared)
 
 
 class ElementTensor(Tensor):
@@ -142,6 +148,8 @@ class Batching:
         element, new = t._array, value._array
         if not element.is_shared:  # views follow, see aliasing.py
             tensor = self.batch_of(value) if element.is_batch else new.tensor
+            if grad_is_off():  # the batch keeps its history, as the element does
+                tensor = like(tensor, tensor._array, element.tensor._node)
             t._array = Element(self, tensor, element.is_batch or new.is_batch, False)
             return
         if new.is_batch and not element.is_batch:
