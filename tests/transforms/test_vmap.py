@@ -365,3 +365,20 @@ def written_unrecorded(a: Any) -> Any:
 def test_what_is_detached_inside_has_no_gradient_outside(fn: Callable[[Any], Any]) -> None:
     x = hm.asarray(X)
     close(hm.grad(lambda x: (hm.vmap(fn)(x) ** 2).sum())(x), looped(hm.grad(lambda a: (fn(a) ** 2).sum()), x), 1e-4)
+
+
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_a_checkpoint_draws_the_same_numbers_again(randomness: Any) -> None:
+    def kept(a: Any) -> Any:
+        return hm.checkpoint(lambda v: F.dropout(v, 0.5), a).sum()
+
+    def own(a: Any) -> Any:
+        generator = hm.random.Generator.at(hm.asarray(np.array([1, 2], np.uint64)) + hm.zeros((2,), dtype="uint64"))
+        return hm.checkpoint(lambda v: v * generator.uniform((8,)), a).sum()
+
+    x = hm.ones((3, 8))
+    for fn in (kept, own):
+        each = hm.vmap(hm.value_and_grad(fn), randomness=randomness)
+        for call in (each, hm.trace(each)):
+            value, gradient = call(x)
+            close(value, gradient.sum(axis=1))

@@ -168,8 +168,11 @@ class Batching:
         below(self, lambda: context.trusted(element.tensor))
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
-        before = [(t, t._version) for t in tensors]
-        return lambda: [(t, t) for t, version in before if t._version != version]
+        given = list(tensors)
+        own = [(t, like(t, t._array), t._version) for t in given if self.owns(t)]
+        others = [t for t in given if not self.owns(t)]
+        written = below(self, lambda: _watched(others))
+        return lambda: written() + [(t, before) for t, before, version in own if t._version != version]
 
     def reserve(self, reserve: Callable[[Any], Tensor], shape: tuple[int, ...]) -> Tensor:
         """The state that an element draws numbers of a shape from, where `reserve(shape)` gives one below."""
@@ -199,6 +202,19 @@ def top_batching() -> Batching | None:
     """The batching interpreter that operations go to; None where another one or NumPy applies them."""
     level = interpreter_stack()
     return level.interpreter if level is not None and type(level.interpreter) is Batching else None
+
+
+def is_eager() -> bool:
+    """Whether NumPy computes, at once, at most with batches above it."""
+    level = interpreter_stack()
+    while level is not None and type(level.interpreter) is Batching:
+        level = level.beneath
+    return level is None
+
+
+def _watched(tensors: list[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
+    level = interpreter_stack()
+    return list if level is None else level.interpreter.watch(tensors)
 
 
 def _as_tensor(value: Any) -> Tensor:
