@@ -382,3 +382,57 @@ def test_a_checkpoint_draws_the_same_numbers_again(randomness: Any) -> None:
         for call in (each, hm.trace(each)):
             value, gradient = call(x)
             close(value, gradient.sum(axis=1))
+
+
+def test_updates_in_branches_and_loops_reach_those_that_take_them() -> None:
+    def branch(a: Any) -> Any:
+        s = hm.zeros(2)
+
+        def one() -> Any:
+            s[0] = a * 2
+            return a
+
+        def other() -> Any:
+            s[1] += 10.0 * a
+            return -a
+
+        return hm.cond(a > 0, one, other) + s.sum() * 100 * a
+
+    def loop(a: Any) -> Any:
+        n = hm.zeros(())
+
+        def body(v: Any) -> Any:
+            n.add_(v)
+            return v * 2
+
+        return hm.while_loop(lambda v: v.abs() < 10, body, a) * n
+
+    x = hm.tensor([1.0, -1.0, 20.0])
+    for fn in (branch, loop):
+        close(hm.vmap(fn)(x), looped(fn, x))
+        close(hm.vmap(hm.grad(fn))(x), looped(hm.grad(fn), x))
+        close(hm.grad(lambda x, fn=fn: hm.vmap(fn)(x).sum())(x), looped(hm.grad(fn), x))
+    close(hm.trace(hm.vmap(branch))(x), looped(branch, x))
+    with pytest.warns(UserWarning, match="carry the value"):  # it runs eagerly, and right
+        close(hm.trace(hm.vmap(loop))(x), looped(loop, x))
+
+
+def test_a_loop_in_a_branch_ends_for_those_of_the_other() -> None:
+    def fn(a: Any) -> Any:
+        return hm.cond(a > 0, lambda: hm.while_loop(lambda v: v < 10, lambda v: v * 2, a), lambda: a)
+
+    for call in (hm.vmap(fn), hm.trace(hm.vmap(fn))):
+        assert call(hm.tensor([1.0, -1.0])).tolist() == [16.0, -1.0]
+
+
+def test_decisions_of_one_vmap_and_of_two() -> None:
+    def fn(a: Any) -> Any:
+        grown = hm.while_loop(lambda v: v < 100, lambda v: v * 2 + 1, a.abs())
+        return hm.cond(a > 0, lambda v: v * 2, lambda v: -v, grown)
+
+    x = hm.asarray(X)
+    expected = looped(lambda r: looped(fn, r), x)
+    outer = hm.vmap(lambda a, r: hm.vmap(lambda b: b * fn(a))(r))
+    for way in (lambda f: f, hm.trace):
+        close(way(hm.vmap(hm.vmap(fn)))(x), expected, 1e-5)
+        close(way(outer)(x[:, 0], x), x * expected[:, :1], 1e-5)

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, TraceError
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
 
 from .. import context
 from ..context import grad_is_off
 from ..eager import active_interpreter
-from ..interpreter import Reading, below, interpreter_stack, is_in_force
+from ..interpreter import Reading, below, interpret, interpreter_stack, is_in_force
 from ..tensor import Tensor, adopt, aval_of, leaked, like
 from .rules import Operand, batched, spread
 
+R = TypeVar("R")
 Randomness = Literal["error", "different", "same"]
 
 
@@ -32,10 +34,11 @@ class Element:
     """The value behind a tensor of one element: the tensor below, and whether its first axis is the batch. `is_shared`:
     the tensor is somebody's outside of the function."""
 
-    __slots__ = ("batching", "is_batch", "is_shared", "tensor")
+    __slots__ = ("batching", "depth", "is_batch", "is_shared", "tensor")
 
     def __init__(self, batching: Batching, tensor: Tensor, is_batch: bool, is_shared: bool) -> None:
         self.batching, self.tensor, self.is_batch, self.is_shared = batching, tensor, is_batch, is_shared
+        self.depth = batching.depth
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,11 +77,14 @@ class ElementTensor(Tensor):
 class Batching:
     """The interpreter of one call of `vmap` (see interpreter.py for the members).
 
-    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`.
+    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`. `mask`: a flag of those elements
+    that in-place updates reach; None: of all. `depth`: how many loops of a traced program are around.
     """
 
     def __init__(self, size: int, randomness: Randomness = "error", name: Any = None) -> None:
         self.size, self.randomness, self.name = size, randomness, name
+        self.mask: Tensor | None = None
+        self.depth = 0
 
     def wrap(self, tensor: Tensor, is_batch: bool, is_shared: bool = False) -> Tensor:
         """The element tensor of a tensor below. One that is somebody's has its history, so that transforms inside know
@@ -101,11 +107,36 @@ class Batching:
     def any(self, t: Tensor) -> bool:
         """Whether a flag is set for any element."""
         batch = self.batch_of(t)
-        return below(self, lambda: bool(batch.any()))
 
-    def is_batch(self, value: Any) -> bool:
-        """Whether a tensor has a value of its own for each element."""
-        return self.owns(value) and value._array.is_batch
+        def run() -> bool:
+            flag, around = batch.any(), top_batching()
+            return bool(flag) if around is None else around.any(flag)
+
+        return below(self, run)
+
+    def only(self, flag: Tensor, fn: Callable[[], R]) -> R:
+        """Runs `fn()`; its in-place updates reach those elements alone for which a flag is set."""
+        outer = self.mask
+        try:
+            self.mask = flag if outer is None else OPS["logical_and"].fn(outer, flag)
+            return fn()
+        finally:
+            self.mask = outer
+
+    def kept(self, t: Tensor, value: Tensor) -> Tensor:
+        """What a tensor becomes when a value is written to it: elements outside of the mask stay."""
+        if self.mask is None:
+            return value
+        left: Tensor = OPS["where"].fn(self.mask, value, like(t, t._array, t._node))
+        return left
+
+    def in_loop(self, fn: Callable[[], R]) -> R:
+        """Runs `fn()`, a step of a loop of the level below."""
+        try:
+            self.depth += 1
+            return interpret(self, fn)
+        finally:
+            self.depth -= 1
 
     def lift(self, value: Tensor | np.ndarray) -> Tensor:
         given: Any = value
@@ -147,6 +178,11 @@ class Batching:
     def write(self, t: Tensor, value: Tensor) -> None:
         element, new = t._array, value._array
         if not element.is_shared:  # views follow, see aliasing.py
+            if element.depth < self.depth:
+                raise ArgumentError(
+                    f"vmap: a loop of a traced function updates a tensor of shape {t.shape} that is made outside of it "
+                    "in place; carry the value and return it instead"
+                )
             tensor = self.batch_of(value) if element.is_batch else new.tensor
             if grad_is_off():  # the batch keeps its history, as the element does
                 tensor = like(tensor, tensor._array, element.tensor._node)
@@ -196,6 +232,13 @@ class Batching:
             "vmap: random numbers are drawn for an element of a batch; say vmap(..., randomness='different') for "
             "numbers of its own, or 'same' for those of all elements"
         )
+
+
+def varies(value: Any) -> bool:
+    """Whether a tensor has a value of its own for each element of a `vmap`, this one or one around it."""
+    if type(value) is not ElementTensor:
+        return False
+    return value._array.is_batch or varies(value._array.tensor)
 
 
 def top_batching() -> Batching | None:
