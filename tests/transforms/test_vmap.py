@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,12 @@ def looped(fn: Callable[..., Any], x: Any) -> Any:
 # -- arguments
 
 
+@dataclasses.dataclass
+class Pair:
+    a: Any
+    b: Any
+
+
 def test_axes_of_arguments_and_results() -> None:
     x, y = hm.asarray(X), hm.asarray(X.T.copy())
     close(hm.vmap(lambda a, b: a * b, in_axes=(0, 1))(x, y), x * y.T)
@@ -35,6 +42,9 @@ def test_axes_of_arguments_and_results() -> None:
     given = {"a": x, "b": (hm.tensor(2.0), y)}
     fn = hm.vmap(lambda d: d["a"] * d["b"][0] * d["b"][1], in_axes=({"a": 0, "b": (None, 1)},))
     close(fn(given), x * 2 * y.T)
+    both = hm.vmap(lambda p: Pair(p.a * p.b, None), in_axes=(Pair(0, None),))(Pair(x, x[0]))
+    close(both.a, x * x[0])
+    assert both.b is None
     total, rows = hm.vmap(lambda a: (hm.ones(2), {"r": a.sum()}), out_axes=(None, 0))(x)
     assert total.shape == (2,)
     close(rows["r"], x.sum(axis=1))
@@ -70,6 +80,12 @@ def test_keywords_and_the_size_alone() -> None:
         (lambda x: hm.vmap(lambda a: "text")(x), hm.DTypeError, "must return tensors"),
         (lambda x: hm.vmap(lambda a: a if a.sum() > 0 else -a)(x), hm.TraceError, "another value for each"),
         (lambda x: hm.vmap(lambda a: hm.randn(2))(x), hm.TraceError, "randomness='different'"),
+        (lambda x: hm.vmap(hm.sin, axis_name="i", chunk_size=2)(x), hm.ArgumentError, "does not go with axis_name='i'"),
+        (
+            lambda x: hm.vmap(hm.sin, randomness="same", chunk_size=2)(x),
+            hm.ArgumentError,
+            "does not go with randomness",
+        ),
         (lambda x: hm.psum(x, "i"), hm.ArgumentError, "no vmap around this call"),
     ],
 )
