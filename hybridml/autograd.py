@@ -290,6 +290,8 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hand
     else:
         hooks = node.hooks = {} if node.hooks is None else node.hooks
     key = clock()
+    if type(t._array) is Element:
+        t._array.register_hook(lambda g: hook(g) if key in hooks else None)
     hooks[key] = hook
     switches.value += 1
     return Handle(hooks, key)

@@ -452,3 +452,32 @@ def test_decisions_of_one_vmap_and_of_two() -> None:
     for way in (lambda f: f, hm.trace):
         close(way(hm.vmap(hm.vmap(fn)))(x), expected, 1e-5)
         close(way(outer)(x[:, 0], x), x * expected[:, :1], 1e-5)
+
+
+def test_hooks_change_gradients_that_are_taken_outside() -> None:
+    def fn(a: Any, scale: Any) -> Any:
+        inner, shared, removed = a * 2, scale * 2, a * 3
+        inner.register_hook(lambda g: g * 10 + 1)
+        shared.register_hook(lambda g: g * 10)
+        removed.register_hook(lambda g: g * 100).remove()
+        return (inner**2 * shared + removed).sum()
+
+    x, w = hm.asarray(X), hm.tensor(2.0)
+    expected = hm.grad(lambda x, w: looped(lambda a: fn(a, w), x).sum(), argnums=(0, 1))(x, w)
+    each = hm.vmap(fn, in_axes=(0, None))
+    for found, wanted in zip(hm.grad(lambda x, w: each(x, w).sum(), argnums=(0, 1))(x, w), expected, strict=True):
+        close(found, wanted, 1e-4)
+    with pytest.raises(hm.GradientError, match="register it outside"):
+        hm.vmap(lambda a: a.register_hook(lambda g: g) and a)(x.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gradients_inside_of_arguments_that_require_them_outside(axis: int) -> None:
+    x = hm.asarray(X).requires_grad_()
+    found = hm.vmap(lambda a: hm.autograd.grad((a**3).sum(), a, create_graph=True)[0], in_axes=axis, out_axes=axis)
+    close(found(x), 3 * x**2)
+    found(x).sum().backward()
+    assert x.grad is not None
+    close(x.grad, 6 * x)
+    with pytest.raises(hm.GradientError, match="inside of vmap it reaches an argument"):
+        hm.vmap(lambda a: (a**3).sum().backward() or a)(x)

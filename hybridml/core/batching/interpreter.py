@@ -15,11 +15,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, TraceError
+from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from .. import context
+from ..autodiff.tape import Leaf, Node, is_node, make_node, parents_of
 from ..context import grad_is_off
 from ..eager import active_interpreter
 from ..interpreter import Reading, below, interpret, interpreter_stack, is_in_force
@@ -58,6 +59,51 @@ class Element:
         tensor = below(self.batching, lambda: self.tensor.detach())
         return Element(self.batching, tensor, self.is_batch, self.is_shared)
 
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> None:
+        """Calls a hook of elements for the gradient of the batch, too, if that has a history."""
+        batching, is_batch = self.batching, self.is_batch
+        if self.tensor._node is None or (self.is_shared and not is_batch):  # there its history is that of the element
+            return
+        if self.is_shared:
+            raise GradientError(
+                "register_hook: inside of vmap this is an element of an argument; register it outside, on the tensor"
+            )
+
+        def of_batch(g: Tensor) -> Tensor | None:
+            given = batching.wrap(g if is_batch else g / batching.size, is_batch)
+            changed = interpret(batching, lambda: hook(given))
+            if changed is None:
+                return None
+            found: Element = interpret(batching, lambda: batching.lift(changed))._array
+            if is_batch:
+                return found.tensor if found.is_batch else spread(found.tensor, batching.size)
+            total: Tensor = found.tensor.sum(axis=0) if found.is_batch else found.tensor * batching.size
+            return total
+
+        below(batching, lambda: self.tensor.register_hook(of_batch))
+
+
+class _End(Leaf):
+    """Where the history of an argument's elements ends: that of the batch is the outside's."""
+
+    __slots__ = ()
+
+    @property
+    def grad(self) -> None:
+        return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            raise GradientError(
+                "backward: inside of vmap it reaches an argument that requires grad outside; use hm.grad or "
+                "hm.autograd.grad inside, or call backward outside"
+            )
+
+
+def _passed(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
+    return [(parents_of(node)[0], g)]
+
 
 class ElementTensor(Tensor):
     """A tensor inside of `vmap`. Code that asks for the class is told `Tensor`."""
@@ -93,6 +139,9 @@ class Batching:
         t = ElementTensor()
         t._array = Element(self, tensor, is_batch, is_shared)
         t._node, t._version = tensor._node if is_shared else None, 0
+        if is_batch and t._node is not None:  # that of the batch is of another shape
+            end = _End(t.shape, t.dtype)
+            t._node = make_node(_passed, t.shape, [end]) if is_node(tensor._node) else end
         return t
 
     def owns(self, value: Any) -> bool:
