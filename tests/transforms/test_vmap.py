@@ -481,3 +481,9 @@ def test_gradients_inside_of_arguments_that_require_them_outside(axis: int) -> N
     close(x.grad, 6 * x)
     with pytest.raises(hm.GradientError, match="inside of vmap it reaches an argument"):
         hm.vmap(lambda a: (a**3).sum().backward() or a)(x)
+
+
+def test_elements_print_as_their_batch() -> None:
+    seen: list[str] = []
+    hm.vmap(lambda a: seen.append(f"{a} {a[0]}") or a)(hm.tensor([[1.0], [2.0]]))
+    assert seen == ["Tensor([[1.],\n        [2.]]) Tensor([1., 2.])"]

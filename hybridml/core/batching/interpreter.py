@@ -119,6 +119,9 @@ class ElementTensor(Tensor):
     def __class__(self, cls: type) -> None:
         raise TypeError("the class of a tensor cannot be assigned under vmap")
 
+    def __format__(self, spec: str) -> str:
+        return str(self) if not spec and varies(self) else Tensor.__format__(self, spec)
+
 
 class Batching:
     """The interpreter of one call of `vmap` (see interpreter.py for the members).
