@@ -380,7 +380,10 @@ def written_unrecorded(a: Any) -> Any:
 )
 def test_what_is_detached_inside_has_no_gradient_outside(fn: Callable[[Any], Any]) -> None:
     x = hm.asarray(X)
-    close(hm.grad(lambda x: (hm.vmap(fn)(x) ** 2).sum())(x), looped(hm.grad(lambda a: (fn(a) ** 2).sum()), x), 1e-4)
+    expected = looped(hm.grad(lambda a: (fn(a) ** 2).sum()), x)
+    close(hm.grad(lambda x: (hm.vmap(fn)(x) ** 2).sum())(x), expected, 1e-4)
+    nested = hm.grad(lambda x: (hm.vmap(hm.vmap(fn))(x) ** 2).sum())
+    close(nested(hm.stack([x, x])), hm.stack([expected, expected]), 1e-4)
 
 
 @pytest.mark.parametrize("randomness", ["different", "same"])
@@ -487,3 +490,17 @@ def test_elements_print_as_their_batch() -> None:
     seen: list[str] = []
     hm.vmap(lambda a: seen.append(f"{a} {a[0]}") or a)(hm.tensor([[1.0], [2.0]]))
     assert seen == ["Tensor([[1.],\n        [2.]]) Tensor([1., 2.])"]
+
+
+def test_what_is_stored_is_a_copy() -> None:
+    def fn(a: Any) -> Any:
+        whole, part = hm.zeros(4), hm.zeros(2)
+        whole.copy_(a)
+        part[:] = a[1:3]
+        a += 1
+        return hm.concat([whole, part])
+
+    x = hm.asarray(X)
+    expected = hm.concat([x, x[:, 1:3]], axis=1)
+    close(hm.vmap(fn)(x.clone()), expected)
+    close(hm.trace(hm.vmap(lambda a: fn(a * 1)))(x), expected)

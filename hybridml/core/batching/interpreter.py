@@ -236,8 +236,10 @@ class Batching:
                     "in place; carry the value and return it instead"
                 )
             tensor = self.batch_of(value) if element.is_batch else new.tensor
+            if new.is_shared or type(tensor._version) is list:  # its memory is that of others, who may write to it
+                tensor = below(self, tensor.clone)
             if grad_is_off():  # the batch keeps its history, as the element does
-                tensor = like(tensor, tensor._array, element.tensor._node)
+                tensor = _with_history(tensor, element.tensor)
             t._array = Element(self, tensor, element.is_batch or new.is_batch, False)
             return
         if new.is_batch and not element.is_batch:
@@ -310,6 +312,15 @@ def is_eager() -> bool:
 def _watched(tensors: list[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
     level = interpreter_stack()
     return list if level is None else level.interpreter.watch(tensors)
+
+
+def _with_history(t: Tensor, old: Tensor) -> Tensor:
+    """The values of a tensor with the history of another, in all batches that lie beneath too."""
+    array = t._array
+    if type(array) is Element:
+        beneath = old._array.tensor if type(old._array) is Element else old
+        array = Element(array.batching, _with_history(array.tensor, beneath), array.is_batch, array.is_shared)
+    return like(t, array, old._node)
 
 
 def _as_tensor(value: Any) -> Tensor:
