@@ -33,6 +33,7 @@ from .core.autodiff.tape import (  # fmt: skip
     run,
     run_hooks,
 )
+from .core.batching.interpreter import Element
 from .core.context import (
     _no_grad,
     clock,
@@ -289,6 +290,8 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hand
     else:
         hooks = node.hooks = {} if node.hooks is None else node.hooks
     key = clock()
+    if type(t._array) is Element:
+        t._array.register_hook(lambda g: hook(g) if key in hooks else None)
     hooks[key] = hook
     switches.value += 1
     return Handle(hooks, key)
@@ -308,7 +311,7 @@ def retain_grad(self: Tensor) -> None:
 def detach(self: Tensor) -> Tensor:
     """The same values (shared memory) without history."""
     t = lift(self)
-    out = like(t, t._array)
+    out = like(t, t._array.detached() if type(t._array) is Element else t._array)
     if type(t._array) is not ndarray:
         aliasing.link(t, out, aliasing.DETACHED, {})
         return out

@@ -11,17 +11,18 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
 
-from ..core.batching.interpreter import Batching, top_batching
-from ..core.interpreter import below, interpret
+from ..core.batching.interpreter import Batching, top_batching, varies
+from ..core.interpreter import below
 from ..core.pytree import Structure
 from ..core.tensor import Tensor
 from .containers import check_alike, flag_of, flatten, next_carry, run, unflatten
 
 __all__ = [
-    "Recorded", "is_below_a_trace", "masked_while", "scan_below", "selected", "step_of", "top_batching", "while_below",
+    "Recorded", "is_below_a_trace", "masked_while", "scan_below", "selected", "step_of", "top_batching", "varies",
+    "while_below",
 ]  # fmt: skip
 
-_where, _and = OPS["where"], OPS["logical_and"]
+_where, _and, _not = OPS["where"], OPS["logical_and"], OPS["logical_not"]
 
 
 class Recorded(Exception):
@@ -35,21 +36,39 @@ def is_below_a_trace() -> bool:
     return current_tracer() is not None
 
 
-def selected(flag: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
+def selected(
+    batching: Batching,
+    flag: Tensor,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: Sequence[Any],
+) -> Any:
     """`cond` of a predicate that differs: both results, and for each element that of its own."""
-    true, old = flatten(true_fn(*operands), "cond: what true_fn returns")
-    false, new = flatten(false_fn(*operands), "cond: what false_fn returns")
+    found = batching.only(flag, lambda: true_fn(*operands))
+    true, old = flatten(found, "cond: what true_fn returns")
+    found = batching.only(_not.fn(flag), lambda: false_fn(*operands))
+    false, new = flatten(found, "cond: what false_fn returns")
     check_alike("cond: true_fn and false_fn differ", "result", true, old, false, new)
     return unflatten(old, [_where.fn(flag, x, y) for x, y in zip(true, false, strict=True)])
 
 
+def _taking_part(batching: Batching, alive: Tensor) -> Tensor:
+    """Which elements begin a loop: none that is in another branch of a `cond`, where it might never end."""
+    if batching.mask is None:
+        return alive
+    flag: Tensor = _and.fn(batching.mask, alive)
+    return flag
+
+
 def _masked_step(
-    cond_fn: Any, body_fn: Any, carry: Sequence[Tensor], structure: Structure, alive: Tensor
+    batching: Batching, cond_fn: Any, body_fn: Any, carry: Sequence[Tensor], structure: Structure, alive: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """The carry after a step of those elements that go on, and which of them still do."""
-    after = next_carry(carry, structure, run("while_loop: body_fn", body_fn, (carry, structure)), "while_loop")
+    found = batching.only(alive, lambda: run("while_loop: body_fn", body_fn, (carry, structure)))
+    after = next_carry(carry, structure, found, "while_loop")
     kept = [_where.fn(alive, new, old) for new, old in zip(after, carry, strict=True)]
-    go = flag_of(run("while_loop: cond_fn", cond_fn, (kept, structure)), "while_loop: what cond_fn returns")
+    more = batching.only(alive, lambda: run("while_loop: cond_fn", cond_fn, (kept, structure)))
+    go = flag_of(more, "while_loop: what cond_fn returns")
     return kept, _and.fn(alive, go)
 
 
@@ -63,9 +82,10 @@ def masked_while(
     max_steps: int | None,
 ) -> list[Tensor]:
     """A loop, step by step, of which each element takes part as long as its own condition holds."""
+    alive = _taking_part(batching, alive)
     steps = 0
     while (max_steps is None or steps < max_steps) and batching.any(alive):
-        carry, alive = _masked_step(cond_fn, body_fn, carry, structure, alive)
+        carry, alive = _masked_step(batching, cond_fn, body_fn, carry, structure, alive)
         steps += 1
     return carry
 
@@ -90,13 +110,14 @@ def while_below(
 
         def step() -> Any:
             flag, *inner = elements(batching, [alive, *batches])
-            kept, more = _masked_step(cond_fn, body_fn, inner, structure, flag)
+            kept, more = _masked_step(batching, cond_fn, body_fn, inner, structure, flag)
             return batches_of(batching, [more])[0], batches_of(batching, kept)
 
-        return interpret(batching, step)
+        return batching.in_loop(step)
 
     flag = flag_of(run("while_loop: cond_fn", cond_fn, (carry, structure)), "while_loop: what cond_fn returns")
-    start = batches_of(batching, [OPS["logical_or"].fn(flag, False)])[0], batches_of(batching, carry)
+    alive = _taking_part(batching, OPS["logical_or"].fn(flag, False))
+    start = batches_of(batching, [alive])[0], batches_of(batching, carry)
     _, batches = below(batching, lambda: loop(go, body, start, max_steps=max_steps))
     return unflatten(structure, elements(batching, batches))
 
@@ -122,7 +143,7 @@ def scan_below(
             made.append(new)
             return batches_of(batching, after), batches_of(batching, ys)
 
-        return interpret(batching, step)
+        return batching.in_loop(step)
 
     start, batches = batches_of(batching, carry), batches_of(batching, xs)
 

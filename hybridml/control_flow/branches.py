@@ -10,7 +10,7 @@ from hybridml_compiler.errors import ArgumentError
 
 from ..core.pytree import Structure
 from ..core.tensor import Tensor
-from .batches import selected, top_batching
+from .batches import selected, top_batching, varies
 from .containers import (
     check_alike,
     flag_of,
@@ -39,8 +39,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         raise ArgumentError("cond: takes a predicate and two functions: cond(pred, true_fn, false_fn, *operands)")
     predicate = flag_of(pred, "cond: pred")
     tracer, batching = top_tracer(), top_batching()
-    if batching is not None and batching.is_batch(predicate):
-        return selected(predicate, true_fn, false_fn, operands)
+    if batching is not None and varies(predicate):
+        return selected(batching, predicate, true_fn, false_fn, operands)
     if tracer is None or isinstance(predicate, bool):
         name, fn = ("true_fn", true_fn) if predicate else ("false_fn", false_fn)
         tensors, structure = flatten(fn(*operands), f"cond: what {name} returns")

@@ -13,7 +13,7 @@ from ..arrays.creation import arange, asarray, zeros
 from ..core.context import beside
 from ..core.pytree import Structure
 from ..core.tensor import Tensor, aval_of
-from .batches import Recorded, is_below_a_trace, masked_while, top_batching, while_below
+from .batches import Recorded, is_below_a_trace, masked_while, top_batching, varies, while_below
 from .containers import (
     flag_of,
     flatten,
@@ -57,7 +57,7 @@ def while_loop(
     while max_steps is None or steps < max_steps:
         go = run("while_loop: cond_fn", cond_fn, (carry, structure))
         flag = flag_of(go, "while_loop: what cond_fn returns")
-        if batching is not None and batching.is_batch(flag):
+        if batching is not None and varies(flag):
             left = None if max_steps is None else max_steps - steps
             return unflatten(structure, masked_while(batching, cond_fn, body_fn, carry, structure, flag, left))
         if not flag:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 from weakref import ref
 
@@ -28,7 +29,8 @@ from hybridml_compiler.sizes.values import at_hand
 from .autodiff.pullbacks import pull_of
 from .autodiff.references import VARIABLE
 from .autodiff.tape import is_node, make_node
-from .context import beside, grad_is_off, lift
+from .batching.interpreter import Element
+from .context import beside, grad_is_off, lift, no_grad
 from .eager import active_interpreter
 from .source_location import write_stamp
 from .tensor import Tensor, like
@@ -196,6 +198,8 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     eager = type(x._array) is _ndarray
     if eager and not x._array.flags.writeable:
         raise _read_only(name)
+    if type(x._array) is Element:
+        value = x._array.batching.kept(x, value)
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
         beside((x,), lambda: _rewrite(x, value, name, recorded))
@@ -250,7 +254,8 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
-        active_interpreter(t).write(t, value)
+        with nullcontext() if recorded else no_grad():  # beneath there may be a history, too
+            active_interpreter(t).write(t, value)
     if recorded:
         t._node = value._node
 

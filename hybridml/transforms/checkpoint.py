@@ -11,7 +11,7 @@ The method is that of Chen et al., "Training deep nets with sublinear memory cos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from hybridml_compiler.errors import DTypeError
@@ -19,6 +19,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.autodiff.replay import Recording, Replay, drawing_from
 from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
+from ..core.batching.interpreter import is_eager
 from ..core.context import at_place, clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.device_tensor import transfer
 from ..core.pytree import tree_leaves, tree_map
@@ -48,15 +49,11 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     if grad_is_off():
         return function(*args, **kwargs)
     interpreter, start = current_interpreter(), clock()
-    draws: Recording | list[tuple[Tensor, Tensor]]
-    if interpreter is None:
-        draws = Recording()
-        with drawing_from(draws):
-            result = function(*args, **kwargs)
-    else:
-        changed = interpreter.watch(list(generator_states.values()))
+    recording = Recording() if is_eager() else None
+    changed = list if interpreter is None else interpreter.watch(list(generator_states.values()))
+    with nullcontext() if recording is None else drawing_from(recording):
         result = function(*args, **kwargs)
-        draws = changed()
+    draws = recording, changed()
     outs = _results(function, result)
     parents = boundary([out._node for out in outs if out._node is not None], start)
     joint = make_node(_pull, None, parents, function, args, kwargs, draws, here())
@@ -80,7 +77,8 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
             stale("checkpoint", f"argument {k}", leaf._version, node, place)
-    with enable_grad(), drawing_from(Replay(draws)) if isinstance(draws, Recording) else _set_back(draws):
+    recording, states = draws
+    with enable_grad(), nullcontext() if recording is None else drawing_from(Replay(recording)), _set_back(states):
         if current_interpreter() is not None:
             args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
         outs = _results(function, at_place(CPU.type, lambda: function(*args, **kwargs)))
@@ -89,7 +87,7 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
 
 @contextmanager
 def _set_back(states: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """A context in which generators go on from other states, in the program that is traced."""
+    """A context in which generators go on from other states, in a program that is traced or inside of `vmap`."""
     outer = [state.clone() for state, _ in states]
     with no_grad():
         for state, before in states:

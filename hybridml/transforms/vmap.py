@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -43,7 +44,8 @@ def vmap(
     count along axis 0. out_axes: where the axis is in results, likewise; None for what is the same for all.
     axis_size: number of elements, if no argument says it. axis_name: a name for `psum`, `pmean` and `axis_index`.
     randomness: what random numbers inside are, "different" for each element or the "same"; by default an error.
-    chunk_size: elements that are computed together; less memory, the same results. in_dims, out_dims: PyTorch's names
+    chunk_size: elements that are computed together; less memory, the same results (so not with an axis_name or the same
+    random numbers: ArgumentError). in_dims, out_dims: PyTorch's names
     of in_axes and out_axes.
 
     It composes with itself, `grad` and the other transforms, and `trace`, in any order. `if` and `while` of a value
@@ -82,6 +84,11 @@ def vmap(
             return shape, [_result(batching, leaf) for leaf in found]
 
         step = max(size if chunk_size is None else min(chunk_size, size), 1)
+        if step < size and (axis_name is not None or randomness == "same"):
+            what = "randomness='same'" if axis_name is None else f"axis_name={axis_name!r}"
+            raise ArgumentError(
+                f"vmap: chunk_size={chunk_size} does not go with {what}, which is about all {size} elements together"
+            )
         parts = [run(first, min(step, size - first)) for first in range(0, size, step)] or [run(0, 0)]
         shape = parts[0][0]
         places = _axes_of(out_axes, unflatten(shape, range(len(parts[0][1]))), "out_axes", "the result")
@@ -164,6 +171,8 @@ def _axes_of(axes: Any, tree: Any, name: str, what: str) -> Iterator[int | None]
 def _children(tree: Any) -> dict[Any, Any] | None:
     if isinstance(tree, dict):
         return tree
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        return {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
     return dict(enumerate(tree)) if isinstance(tree, tuple | list) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,12 @@ def looped(fn: Callable[..., Any], x: Any) -> Any:
 # -- arguments
 
 
+@dataclasses.dataclass
+class Pair:
+    a: Any
+    b: Any
+
+
 def test_axes_of_arguments_and_results() -> None:
     x, y = hm.asarray(X), hm.asarray(X.T.copy())
     close(hm.vmap(lambda a, b: a * b, in_axes=(0, 1))(x, y), x * y.T)
@@ -36,6 +43,9 @@ def test_axes_of_arguments_and_results() -> None:
     given = {"a": x, "b": (hm.tensor(2.0), y)}
     fn = hm.vmap(lambda d: d["a"] * d["b"][0] * d["b"][1], in_axes=({"a": 0, "b": (None, 1)},))
     close(fn(given), x * 2 * y.T)
+    both = hm.vmap(lambda p: Pair(p.a * p.b, None), in_axes=(Pair(0, None),))(Pair(x, x[0]))
+    close(both.a, x * x[0])
+    assert both.b is None
     total, rows = hm.vmap(lambda a: (hm.ones(2), {"r": a.sum()}), out_axes=(None, 0))(x)
     assert total.shape == (2,)
     close(rows["r"], x.sum(axis=1))
@@ -71,6 +81,12 @@ def test_keywords_and_the_size_alone() -> None:
         (lambda x: hm.vmap(lambda a: "text")(x), hm.DTypeError, "must return tensors"),
         (lambda x: hm.vmap(lambda a: a if a.sum() > 0 else -a)(x), hm.TraceError, "another value for each"),
         (lambda x: hm.vmap(lambda a: hm.randn(2))(x), hm.TraceError, "randomness='different'"),
+        (lambda x: hm.vmap(hm.sin, axis_name="i", chunk_size=2)(x), hm.ArgumentError, "does not go with axis_name='i'"),
+        (
+            lambda x: hm.vmap(hm.sin, randomness="same", chunk_size=2)(x),
+            hm.ArgumentError,
+            "does not go with randomness",
+        ),
         (lambda x: hm.psum(x, "i"), hm.ArgumentError, "no vmap around this call"),
     ],
 )
@@ -337,3 +353,155 @@ def test_second_derivatives_and_their_products() -> None:
     value, push = hm.linearize(f, at)
     close(push(v), hm.grad(f)(at) @ v, 1e-5)
     assert value.item() == f(at).item() and not push(v).requires_grad
+
+
+def no_gradient(a: Any) -> Any:
+    with hm.no_grad():
+        return a * 2
+
+
+def written_unrecorded(a: Any) -> Any:
+    b = a * 2
+    with hm.no_grad():
+        b[0] = 5.0
+    b.detach().add_(1.0)
+    kept = b.detach()
+    b += 1
+    return b**2 * kept
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a: a * a.detach(),
+        lambda a: a + (hm.round(a) - a).detach(),
+        lambda a: a * no_gradient(a),
+        written_unrecorded,
+    ],
+)
+def test_what_is_detached_inside_has_no_gradient_outside(fn: Callable[[Any], Any]) -> None:
+    x = hm.asarray(X)
+    expected = looped(hm.grad(lambda a: (fn(a) ** 2).sum()), x)
+    close(hm.grad(lambda x: (hm.vmap(fn)(x) ** 2).sum())(x), expected, 1e-4)
+    nested = hm.grad(lambda x: (hm.vmap(hm.vmap(fn))(x) ** 2).sum())
+    close(nested(hm.stack([x, x])), hm.stack([expected, expected]), 1e-4)
+
+
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_a_checkpoint_draws_the_same_numbers_again(randomness: Any) -> None:
+    def kept(a: Any) -> Any:
+        return hm.checkpoint(lambda v: F.dropout(v, 0.5), a).sum()
+
+    def own(a: Any) -> Any:
+        generator = hm.random.Generator.at(hm.asarray(np.array([1, 2], np.uint64)) + hm.zeros((2,), dtype="uint64"))
+        return hm.checkpoint(lambda v: v * generator.uniform((8,)), a).sum()
+
+    x = hm.ones((3, 8))
+    for fn in (kept, own):
+        each = hm.vmap(hm.value_and_grad(fn), randomness=randomness)
+        for call in (each, hm.trace(each)):
+            value, gradient = call(x)
+            close(value, gradient.sum(axis=1))
+
+
+def test_updates_in_branches_and_loops_reach_those_that_take_them() -> None:
+    def branch(a: Any) -> Any:
+        s = hm.zeros(2)
+
+        def one() -> Any:
+            s[0] = a * 2
+            return a
+
+        def other() -> Any:
+            s[1] += 10.0 * a
+            return -a
+
+        return hm.cond(a > 0, one, other) + s.sum() * 100 * a
+
+    def loop(a: Any) -> Any:
+        n = hm.zeros(())
+
+        def body(v: Any) -> Any:
+            n.add_(v)
+            return v * 2
+
+        return hm.while_loop(lambda v: v.abs() < 10, body, a) * n
+
+    x = hm.tensor([1.0, -1.0, 20.0])
+    for fn in (branch, loop):
+        close(hm.vmap(fn)(x), looped(fn, x))
+        close(hm.vmap(hm.grad(fn))(x), looped(hm.grad(fn), x))
+        close(hm.grad(lambda x, fn=fn: hm.vmap(fn)(x).sum())(x), looped(hm.grad(fn), x))
+    close(hm.trace(hm.vmap(branch))(x), looped(branch, x))
+    with pytest.warns(UserWarning, match="carry the value"):  # it runs eagerly, and right
+        close(hm.trace(hm.vmap(loop))(x), looped(loop, x))
+
+
+def test_a_loop_in_a_branch_ends_for_those_of_the_other() -> None:
+    def fn(a: Any) -> Any:
+        return hm.cond(a > 0, lambda: hm.while_loop(lambda v: v < 10, lambda v: v * 2, a), lambda: a)
+
+    for call in (hm.vmap(fn), hm.trace(hm.vmap(fn))):
+        assert call(hm.tensor([1.0, -1.0])).tolist() == [16.0, -1.0]
+
+
+def test_decisions_of_one_vmap_and_of_two() -> None:
+    def fn(a: Any) -> Any:
+        grown = hm.while_loop(lambda v: v < 100, lambda v: v * 2 + 1, a.abs())
+        return hm.cond(a > 0, lambda v: v * 2, lambda v: -v, grown)
+
+    x = hm.asarray(X)
+    expected = looped(lambda r: looped(fn, r), x)
+    outer = hm.vmap(lambda a, r: hm.vmap(lambda b: b * fn(a))(r))
+    for way in (lambda f: f, hm.trace):
+        close(way(hm.vmap(hm.vmap(fn)))(x), expected, 1e-5)
+        close(way(outer)(x[:, 0], x), x * expected[:, :1], 1e-5)
+
+
+def test_hooks_change_gradients_that_are_taken_outside() -> None:
+    def fn(a: Any, scale: Any) -> Any:
+        inner, shared, removed = a * 2, scale * 2, a * 3
+        inner.register_hook(lambda g: g * 10 + 1)
+        shared.register_hook(lambda g: g * 10)
+        removed.register_hook(lambda g: g * 100).remove()
+        return (inner**2 * shared + removed).sum()
+
+    x, w = hm.asarray(X), hm.tensor(2.0)
+    expected = hm.grad(lambda x, w: looped(lambda a: fn(a, w), x).sum(), argnums=(0, 1))(x, w)
+    each = hm.vmap(fn, in_axes=(0, None))
+    for found, wanted in zip(hm.grad(lambda x, w: each(x, w).sum(), argnums=(0, 1))(x, w), expected, strict=True):
+        close(found, wanted, 1e-4)
+    with pytest.raises(hm.GradientError, match="register it outside"):
+        hm.vmap(lambda a: a.register_hook(lambda g: g) and a)(x.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gradients_inside_of_arguments_that_require_them_outside(axis: int) -> None:
+    x = hm.asarray(X).requires_grad_()
+    found = hm.vmap(lambda a: hm.autograd.grad((a**3).sum(), a, create_graph=True)[0], in_axes=axis, out_axes=axis)
+    close(found(x), 3 * x**2)
+    found(x).sum().backward()
+    assert x.grad is not None
+    close(x.grad, 6 * x)
+    with pytest.raises(hm.GradientError, match="inside of vmap it reaches an argument"):
+        hm.vmap(lambda a: (a**3).sum().backward() or a)(x)
+
+
+def test_elements_print_as_their_batch() -> None:
+    seen: list[str] = []
+    hm.vmap(lambda a: seen.append(f"{a} {a[0]}") or a)(hm.tensor([[1.0], [2.0]]))
+    assert seen == ["Tensor([[1.],\n        [2.]]) Tensor([1., 2.])"]
+
+
+def test_what_is_stored_is_a_copy() -> None:
+    def fn(a: Any) -> Any:
+        whole, part = hm.zeros(4), hm.zeros(2)
+        whole.copy_(a)
+        part[:] = a[1:3]
+        a += 1
+        return hm.concat([whole, part])
+
+    x = hm.asarray(X)
+    expected = hm.concat([x, x[:, 1:3]], axis=1)
+    close(hm.vmap(fn)(x.clone()), expected)
+    close(hm.trace(hm.vmap(lambda a: fn(a * 1)))(x), expected)

@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, TraceError
+from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
 
 from .. import context
+from ..autodiff.tape import Leaf, Node, is_node, make_node, parents_of
+from ..context import grad_is_off
 from ..eager import active_interpreter
-from ..interpreter import Reading, below, interpreter_stack, is_in_force
-from ..tensor import Tensor, adopt, aval_of, leaked
+from ..interpreter import Reading, below, interpret, interpreter_stack, is_in_force
+from ..tensor import Tensor, adopt, aval_of, leaked, like
 from .rules import Operand, batched, spread
 
+R = TypeVar("R")
 Randomness = Literal["error", "different", "same"]
 
 
@@ -31,10 +35,11 @@ class Element:
     """The value behind a tensor of one element: the tensor below, and whether its first axis is the batch. `is_shared`:
     the tensor is somebody's outside of the function."""
 
-    __slots__ = ("batching", "is_batch", "is_shared", "tensor")
+    __slots__ = ("batching", "depth", "is_batch", "is_shared", "tensor")
 
     def __init__(self, batching: Batching, tensor: Tensor, is_batch: bool, is_shared: bool) -> None:
         self.batching, self.tensor, self.is_batch, self.is_shared = batching, tensor, is_batch, is_shared
+        self.depth = batching.depth
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,6 +53,56 @@ class Element:
     def aval(self) -> Aval:
         found = aval_of(self.tensor)
         return Aval(self.shape, found.dtype, device=found.device)
+
+    def detached(self) -> Element:
+        """The same values without history, that of the batches included."""
+        tensor = below(self.batching, lambda: self.tensor.detach())
+        return Element(self.batching, tensor, self.is_batch, self.is_shared)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> None:
+        """Calls a hook of elements for the gradient of the batch, too, if that has a history."""
+        batching, is_batch = self.batching, self.is_batch
+        if self.tensor._node is None or (self.is_shared and not is_batch):  # there its history is that of the element
+            return
+        if self.is_shared:
+            raise GradientError(
+                "register_hook: inside of vmap this is an element of an argument; register it outside, on the tensor"
+            )
+
+        def of_batch(g: Tensor) -> Tensor | None:
+            given = batching.wrap(g if is_batch else g / batching.size, is_batch)
+            changed = interpret(batching, lambda: hook(given))
+            if changed is None:
+                return None
+            found: Element = interpret(batching, lambda: batching.lift(changed))._array
+            if is_batch:
+                return found.tensor if found.is_batch else spread(found.tensor, batching.size)
+            total: Tensor = found.tensor.sum(axis=0) if found.is_batch else found.tensor * batching.size
+            return total
+
+        below(batching, lambda: self.tensor.register_hook(of_batch))
+
+
+class _End(Leaf):
+    """Where the history of an argument's elements ends: that of the batch is the outside's."""
+
+    __slots__ = ()
+
+    @property
+    def grad(self) -> None:
+        return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            raise GradientError(
+                "backward: inside of vmap it reaches an argument that requires grad outside; use hm.grad or "
+                "hm.autograd.grad inside, or call backward outside"
+            )
+
+
+def _passed(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
+    return [(parents_of(node)[0], g)]
 
 
 class ElementTensor(Tensor):
@@ -64,15 +119,21 @@ class ElementTensor(Tensor):
     def __class__(self, cls: type) -> None:
         raise TypeError("the class of a tensor cannot be assigned under vmap")
 
+    def __format__(self, spec: str) -> str:
+        return str(self) if not spec and varies(self) else Tensor.__format__(self, spec)
+
 
 class Batching:
     """The interpreter of one call of `vmap` (see interpreter.py for the members).
 
-    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`.
+    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`. `mask`: a flag of those elements
+    that in-place updates reach; None: of all. `depth`: how many loops of a traced program are around.
     """
 
     def __init__(self, size: int, randomness: Randomness = "error", name: Any = None) -> None:
         self.size, self.randomness, self.name = size, randomness, name
+        self.mask: Tensor | None = None
+        self.depth = 0
 
     def wrap(self, tensor: Tensor, is_batch: bool, is_shared: bool = False) -> Tensor:
         """The element tensor of a tensor below. One that is somebody's has its history, so that transforms inside know
@@ -81,6 +142,9 @@ class Batching:
         t = ElementTensor()
         t._array = Element(self, tensor, is_batch, is_shared)
         t._node, t._version = tensor._node if is_shared else None, 0
+        if is_batch and t._node is not None:  # that of the batch is of another shape
+            end = _End(t.shape, t.dtype)
+            t._node = make_node(_passed, t.shape, [end]) if is_node(tensor._node) else end
         return t
 
     def owns(self, value: Any) -> bool:
@@ -95,11 +159,36 @@ class Batching:
     def any(self, t: Tensor) -> bool:
         """Whether a flag is set for any element."""
         batch = self.batch_of(t)
-        return below(self, lambda: bool(batch.any()))
 
-    def is_batch(self, value: Any) -> bool:
-        """Whether a tensor has a value of its own for each element."""
-        return self.owns(value) and value._array.is_batch
+        def run() -> bool:
+            flag, around = batch.any(), top_batching()
+            return bool(flag) if around is None else around.any(flag)
+
+        return below(self, run)
+
+    def only(self, flag: Tensor, fn: Callable[[], R]) -> R:
+        """Runs `fn()`; its in-place updates reach those elements alone for which a flag is set."""
+        outer = self.mask
+        try:
+            self.mask = flag if outer is None else OPS["logical_and"].fn(outer, flag)
+            return fn()
+        finally:
+            self.mask = outer
+
+    def kept(self, t: Tensor, value: Tensor) -> Tensor:
+        """What a tensor becomes when a value is written to it: elements outside of the mask stay."""
+        if self.mask is None:
+            return value
+        left: Tensor = OPS["where"].fn(self.mask, value, like(t, t._array, t._node))
+        return left
+
+    def in_loop(self, fn: Callable[[], R]) -> R:
+        """Runs `fn()`, a step of a loop of the level below."""
+        try:
+            self.depth += 1
+            return interpret(self, fn)
+        finally:
+            self.depth -= 1
 
     def lift(self, value: Tensor | np.ndarray) -> Tensor:
         given: Any = value
@@ -141,7 +230,16 @@ class Batching:
     def write(self, t: Tensor, value: Tensor) -> None:
         element, new = t._array, value._array
         if not element.is_shared:  # views follow, see aliasing.py
+            if element.depth < self.depth:
+                raise ArgumentError(
+                    f"vmap: a loop of a traced function updates a tensor of shape {t.shape} that is made outside of it "
+                    "in place; carry the value and return it instead"
+                )
             tensor = self.batch_of(value) if element.is_batch else new.tensor
+            if new.is_shared or type(tensor._version) is list:  # its memory is that of others, who may write to it
+                tensor = below(self, tensor.clone)
+            if grad_is_off():  # the batch keeps its history, as the element does
+                tensor = _with_history(tensor, element.tensor)
             t._array = Element(self, tensor, element.is_batch or new.is_batch, False)
             return
         if new.is_batch and not element.is_batch:
@@ -160,8 +258,11 @@ class Batching:
         below(self, lambda: context.trusted(element.tensor))
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
-        before = [(t, t._version) for t in tensors]
-        return lambda: [(t, t) for t, version in before if t._version != version]
+        given = list(tensors)
+        own = [(t, like(t, t._array), t._version) for t in given if self.owns(t)]
+        others = [t for t in given if not self.owns(t)]
+        written = below(self, lambda: _watched(others))
+        return lambda: written() + [(t, before) for t, before, version in own if t._version != version]
 
     def reserve(self, reserve: Callable[[Any], Tensor], shape: tuple[int, ...]) -> Tensor:
         """The state that an element draws numbers of a shape from, where `reserve(shape)` gives one below."""
@@ -187,10 +288,39 @@ class Batching:
         )
 
 
+def varies(value: Any) -> bool:
+    """Whether a tensor has a value of its own for each element of a `vmap`, this one or one around it."""
+    if type(value) is not ElementTensor:
+        return False
+    return value._array.is_batch or varies(value._array.tensor)
+
+
 def top_batching() -> Batching | None:
     """The batching interpreter that operations go to; None where another one or NumPy applies them."""
     level = interpreter_stack()
     return level.interpreter if level is not None and type(level.interpreter) is Batching else None
+
+
+def is_eager() -> bool:
+    """Whether NumPy computes, at once, at most with batches above it."""
+    level = interpreter_stack()
+    while level is not None and type(level.interpreter) is Batching:
+        level = level.beneath
+    return level is None
+
+
+def _watched(tensors: list[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
+    level = interpreter_stack()
+    return list if level is None else level.interpreter.watch(tensors)
+
+
+def _with_history(t: Tensor, old: Tensor) -> Tensor:
+    """The values of a tensor with the history of another, in all batches that lie beneath too."""
+    array = t._array
+    if type(array) is Element:
+        beneath = old._array.tensor if type(old._array) is Element else old
+        array = Element(array.batching, _with_history(array.tensor, beneath), array.is_batch, array.is_shared)
+    return like(t, array, old._node)
 
 
 def _as_tensor(value: Any) -> Tensor:
