@@ -52,14 +52,15 @@ __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = (
-    "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "nn", "optim", "signal", "special",
-    "testing",
+    "amp", "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "nn", "optim", "signal",
+    "special",    "testing",
     "utils",
 )  # fmt: skip
 _FUNCTIONS = {
     "TracedFunction": "hybridml.tracing.function",
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
+    "autocast": "hybridml.amp",
     "compare": "hybridml.inspect.side_by_side",
     "deadline": "hybridml.inspect.deadlines",
     "debug_nans": "hybridml.inspect.nans",
@@ -113,11 +114,11 @@ _FUNCTIONS = {
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "DeadlineError", "Device", "DeviceError", "Generator",
     "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction",
-    "audit", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16", "blackman_window", "cdist", "celu",
-    "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d", "conv3d",
-    "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist", "distributions", "doctor", "dropout",
-    "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "func", "functional", "gelu",
-    "get_num_threads", "grad", "hamming_window", "hann_window", "hessian", "hvp", "igamma", "igammac", "io",
+    "amp", "audit", "autocast", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16", "blackman_window",
+    "cdist", "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d",
+    "conv3d", "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist", "distributions", "doctor",
+    "dropout", "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "func", "functional",
+    "gelu", "get_num_threads", "grad", "hamming_window", "hann_window", "hessian", "hvp", "igamma", "igammac", "io",
     "is_deterministic", "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "layer_norm",
     "linalg", "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline",
     "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim", "pairwise_distance", "pinverse", "pmean",

@@ -74,6 +74,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "nn": (*_LIBRARY, "functional"),
     "optim": (*_LIBRARY, "nn"),
     "func": (*_LIBRARY, "nn"),
+    "amp": (*_BASIC, "optim"),
     "data": (*_BASIC, "random"),
     "utils": ("data",),
     "io": ("core", "nn"),

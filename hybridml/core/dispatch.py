@@ -26,6 +26,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
+from .autocast import Autocast
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .autodiff.tape import make_node, part
 from .context import current_interpreter, grad_is_off, place_var
@@ -261,6 +262,9 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
         fast = _with_numbers(op, args)
         if fast is not None:
             return op.fn(*fast)
+    current = current_interpreter()
+    if type(current) is Autocast:
+        args = current.widened(op, args)
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
         return through_float32(op, args, params, functools.partial(general, arithmetic=arithmetic))
     values = _sequence(op, args[0]) if op.variadic else args
@@ -274,6 +278,8 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
     else:  # sizes may be symbols
         params = ir.canonical_params(op, avals, {**params, "result": 0} if op.results else params)
     outs = interp.apply(op, tensors, params)
+    if type(interp) is Autocast:
+        return outs if op.results else outs[0]
     record(op, outs, tensors, params)
     if op.kind == "movement" and not op.variadic:
         aliasing.link(tensors[0], outs[0], op, params)

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from hybridml_compiler.compile_policy import PAIRS, STEPS
 
+from .autocast import Autocast
 from .interpreter import interpreter_stack
 from .tracebacks import shorten
 
@@ -62,7 +63,14 @@ def compiled(
                 result = library.direct(*args)
             if result is not MISS:
                 return result
-            return library.call(args, kwargs) if interpreter_stack() is None else library.beside(args, kwargs)
+            level = interpreter_stack()
+            if level is None:
+                return library.call(args, kwargs)
+            if type(level.interpreter) is Autocast:
+                cast: Any = level.interpreter.call(fn.__name__, composite, args, kwargs)
+                if cast is not NotImplemented:
+                    return cast
+            return library.beside(args, kwargs)
         except Exception as error:
             shorten(error)
             raise

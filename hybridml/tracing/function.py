@@ -9,7 +9,7 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -19,11 +19,13 @@ from hybridml_compiler.locks import rlock
 from hybridml_compiler.record import record
 
 from ..core import pytree
+from ..core.autocast import autocast_alone
 from ..core.context import stance_var, watch_var
-from ..core.interpreter import interpreter_stack
+from ..core.interpreter import eagerly, interpreter_stack
 from ..core.tracebacks import shorten
 from .capture.signals import handled_outside
 from .capture.tracer import current_tracer
+from .casting import twin
 from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
@@ -113,8 +115,8 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._every = 1 if check == "always" else check if isinstance(check, int) else 0
         self._calls = 0  # counted where every Nth is checked
         self._lock = rlock()
-        self._compiles = self._hits = 0
-        self._trace_ms = 0.0
+        self._compiles, self._hits, self._trace_ms = 0, 0, 0.0
+        self.twins: dict[Any, Any] = {}  # (see casting.py)
         self._states = 0  # programs for calls that find one state of Python and leave another
         self._reported: set[str] = set()
         self._retraces: list[str] = []
@@ -129,13 +131,14 @@ class TracedFunction(Introspection, Generic[P, R]):
             if out is not MISS:
                 self._hits += 1
                 return out
+        if (narrow := autocast_alone()) is not None:
+            return eagerly(lambda: twin(self, narrow)(*args, **kwargs))
         if interpreter_stack() is not None:  # a traced function inside another is part of it
             tracer = current_tracer()
             fn = self._fn if tracer is None else tracer.copies.get(id(self._fn), self._fn)
             return fn(*args, **kwargs)
         try:
-            out = self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
-            return out
+            return cast(R, self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs))
         except Exception as error:
             shorten(error)
             raise
@@ -533,7 +536,7 @@ class TracedFunction(Introspection, Generic[P, R]):
     def clear(self) -> None:
         """Forgets every compiled signature (and the tensors they hold)."""
         with self._lock:
-            for kept in (self._entries, self._rebound, self._integers, self._reported, self._families):
+            for kept in (self._entries, self._rebound, self._integers, self._reported, self._families, self.twins):
                 if kept is not None:
                     kept.clear()
             self._last = self._direct = None

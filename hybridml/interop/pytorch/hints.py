@@ -36,8 +36,6 @@ HINTS: dict[str, str] = {
     "sparse": "tensors are dense",
     "use_deterministic_algorithms": "write hm.use_deterministic(True)",
     "vectorize": "functions broadcast as they are; write hm.map for others",
-    "amp": "write x.astype(hm.bfloat16), or model.to(hm.bfloat16)",
-    "autocast": "write x.astype(hm.bfloat16), or model.to(hm.bfloat16)",
     "apply_along_axis": "write f(x, axis=axis), or hm.map(f, x) over the first axis",
     "array2string": _NUMPY.format("array2string"),
     "array_str": _NUMPY.format("array_str"),
@@ -112,7 +110,7 @@ OF_MODULE: dict[str, dict[str, str]] = {
         "gradcheck": "write hm.testing.gradcheck",
         "set_detect_anomaly": _ANOMALIES,
     },
-    "hybridml.cuda": {"amp": HINTS["amp"]},
+    "hybridml.cuda": {"amp": "write hm.autocast(dtype=hm.float16), and hm.amp.GradScaler"},
     "hybridml.nn": {
         **{name: f"write hm.nn.functional.{name}" for name in _ACTIVATIONS},
         "LazyConv2d": _SIZES.format("Conv2d(in_channels, out_channels, kernel_size)"),
