@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 
+from . import amp as amp
 from . import autograd as autograd
 from . import cuda as cuda
 from . import data as data
@@ -27,6 +28,7 @@ from . import signal as signal
 from . import special as special
 from . import testing as testing
 from . import utils as utils
+from .amp import autocast as autocast
 from .arrays.contracting.einstein import einsum as einsum
 from .arrays.contracting.einstein import einsum_path as einsum_path
 from .arrays.contracting.products import addbmm as addbmm

@@ -11,9 +11,9 @@ from hybridml_compiler.errors import ArgumentError, DTypeError
 
 from .arrays.creation import full, tensor, zeros
 from .core import ops
-from .core.autocast import autocast_alone, with_autocast
 from .core.context import no_grad
 from .core.interpreter import Level, interpreter_stack, interpreter_var
+from .core.precision.autocast import autocast_alone, with_autocast
 from .core.tensor import Tensor
 from .optim.optimizer import Optimizer
 

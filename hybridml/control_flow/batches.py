@@ -53,7 +53,7 @@ def selected(
 
 
 def _taking_part(batching: Batching, alive: Tensor) -> Tensor:
-    """Which elements begin a loop: none that is in another branch of a `cond`, where it might never end."""
+    """Flags of the elements that begin a loop: none that is in another branch of a `cond`, where it might never end."""
     if batching.mask is None:
         return alive
     flag: Tensor = _and.fn(batching.mask, alive)

@@ -8,7 +8,6 @@ spellings.py        other names of parameters: PyTorch's `dim` and NumPy's `axis
 library.py          the decorator of library functions, whose calls are native ones
 eager.py            the interpreter at the bottom: NumPy, and kernels compiled for large arrays
 device_tensor.py    tensors of a device that is not the CPU, and the interpreter that computes with them
-precision.py        composites on float16 and bfloat16 that compute in float32
 interpreter.py      what dispatch asks of an interpreter, and the stack of those in force
 context.py          the interpreter and the grad mode that hold here
 aliasing.py         views and in-place updates: one memory, several tensors, one history
@@ -21,5 +20,7 @@ atomic.py           files that are replaced whole
 states.py           checks of a `state_dict` before it is loaded
 dlpack.py           DLPack: memory shared with other libraries
 autodiff/           the tape and the engine that walks it backward, and the reverse steps of rows
+batching/           the interpreter behind `vmap`, and its rules
+precision/          float16 and bfloat16: composites that compute in float32, `autocast`
 proxies/            stand-ins for Python numbers and NumPy arrays inside a trace
 """

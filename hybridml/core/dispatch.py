@@ -26,7 +26,6 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
-from .autocast import Autocast
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .autodiff.tape import make_node, part
 from .context import current_interpreter, grad_is_off, place_var
@@ -34,6 +33,7 @@ from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
+from .precision.autocast import Autocast
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of

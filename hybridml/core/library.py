@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from hybridml_compiler.compile_policy import PAIRS, STEPS
 
-from .autocast import Autocast
 from .interpreter import interpreter_stack
+from .precision.autocast import Autocast
 from .tracebacks import shorten
 
 P = ParamSpec("P")

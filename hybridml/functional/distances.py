@@ -11,7 +11,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from .. import linalg
 from ..core.library import compiled, compiled_for_pairs
-from ..core.precision import in_float32
+from ..core.precision.composites import in_float32
 from ..core.tensor import Tensor
 from .arguments import real_numbers
 

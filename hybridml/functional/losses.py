@@ -13,7 +13,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
 from ..core.library import compiled
-from ..core.precision import in_float32
+from ..core.precision.composites import in_float32
 from ..core.tensor import Tensor
 from .activations import log_softmax
 from .arguments import real_numbers

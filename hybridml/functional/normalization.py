@@ -10,7 +10,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from ..core.context import no_grad
 from ..core.library import compiled
-from ..core.precision import in_float32
+from ..core.precision.composites import in_float32
 from ..core.tensor import Tensor
 from .arguments import real_numbers
 

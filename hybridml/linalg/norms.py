@@ -13,7 +13,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..arrays.shaping.manipulation import root
 from ..core.library import compiled
-from ..core.precision import in_float32
+from ..core.precision.composites import in_float32
 from ..core.tensor import Tensor
 from .factorizations import svdvals
 from .operands import described, floating, matrices

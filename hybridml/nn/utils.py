@@ -9,7 +9,7 @@ from hybridml_compiler.errors import GradientError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import no_grad
-from ..core.precision import wide
+from ..core.precision.composites import wide
 from ..core.spellings import advise
 from ..core.tensor import Tensor
 from .parameter import commit

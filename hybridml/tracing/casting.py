@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..core.autocast import Autocast
 from ..core.interpreter import interpret
-
-if TYPE_CHECKING:
-    from .function import TracedFunction
+from ..core.precision.autocast import Autocast
 
 
-def twin(traced: TracedFunction[Any, Any], dtype: np.dtype) -> TracedFunction[Any, Any]:
+def twin(traced: Any, dtype: np.dtype) -> Any:
     """The traced function with this narrow float in force while it runs."""
-    found: TracedFunction[Any, Any] | None = traced.twins.get(dtype)
+    found = traced.twins.get(dtype)
     if found is None:
         casting = _casting(traced._fn, dtype)
         found = type(traced)(casting, traced._backend, traced._most, traced._strict, traced._silent)

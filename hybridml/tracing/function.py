@@ -19,9 +19,9 @@ from hybridml_compiler.locks import rlock
 from hybridml_compiler.record import record
 
 from ..core import pytree
-from ..core.autocast import autocast_alone
 from ..core.context import stance_var, watch_var
 from ..core.interpreter import eagerly, interpreter_stack
+from ..core.precision.autocast import autocast_alone
 from ..core.tracebacks import shorten
 from .capture.signals import handled_outside
 from .capture.tracer import current_tracer
@@ -113,8 +113,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._check = check
         self._every = 1 if check == "always" else check if isinstance(check, int) else 0
-        self._calls = 0  # counted where every Nth is checked
-        self._lock = rlock()
+        self._calls, self._lock = 0, rlock()  # calls are counted where every Nth is checked
         self._compiles, self._hits, self._trace_ms = 0, 0, 0.0
         self.twins: dict[Any, Any] = {}  # (see casting.py)
         self._states = 0  # programs for calls that find one state of Python and leave another

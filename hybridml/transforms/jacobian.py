@@ -24,7 +24,7 @@ def jacrev(
     fn returns a tensor or a container of tensors, or `(value, aux)` with `has_aux`, and then so does the call. For an
     output of shape (*m) and an argument of shape (*n) the Jacobian has shape (*m, *n), in containers as the outputs'
     and, within, the argument's; a tuple over several `argnums`. chunk_size: rows that are computed together, all by
-    default.
+    default. Complex numbers: the row of an output is what `vjp` gives for 1, the conjugate of a derivative.
     Errors are those of `vjp`. It can be differentiated again.
 
     >>> import hybridml as hm

@@ -61,6 +61,9 @@ def vmap(
     """
     if not callable(fn):
         raise ArgumentError(f"vmap: takes a function and gives a function, got {type(fn).__name__}")
+    for ours, theirs, name in ((in_axes, in_dims, "in"), (out_axes, out_dims, "out")):
+        if ours != 0 and theirs != 0:
+            raise ArgumentError(f"vmap: {name}_axes and {name}_dims are two names of one thing; give one of them")
     in_axes, out_axes = (in_dims if in_axes == 0 else in_axes), (out_dims if out_axes == 0 else out_axes)
     if randomness not in _RANDOMNESS:
         raise ArgumentError(f"vmap: randomness is one of {', '.join(map(repr, _RANDOMNESS))}, got {randomness!r}")
@@ -232,7 +235,8 @@ def psum(x: Any, axis_name: Any) -> Any:
     >>> hm.vmap(lambda x: x / hm.psum(x, "batch"), axis_name="batch")(hm.tensor([1.0, 3.0])).tolist()
     [0.25, 0.75]
     """
-    return tree_map(lambda leaf: _Sum.apply(asarray(leaf), _named("psum", axis_name)), x)
+    batching = _named("psum", axis_name)
+    return tree_map(lambda leaf: _Sum.apply(asarray(leaf), batching), x)
 
 
 def pmean(x: Any, axis_name: Any) -> Any:
@@ -284,6 +288,14 @@ def _summed(x: Tensor, batching: Batching) -> Tensor:
 
 class _Sum(Function):
     """The sum over a batch. Its derivative is a sum, too: each element has a part in that of all."""
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """The sum; of what all elements share, so many times it."""
+        x, batching = args
+        if current_interpreter() is batching and not batching.lift(x)._array.is_batch:
+            return x * batching.size
+        return super().apply(x, batching)
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, batching: Batching) -> Tensor:

@@ -88,6 +88,7 @@ def test_keywords_and_the_size_alone() -> None:
             "does not go with randomness",
         ),
         (lambda x: hm.psum(x, "i"), hm.ArgumentError, "no vmap around this call"),
+        (lambda x: hm.vmap(hm.sin, 1, in_dims=1), hm.ArgumentError, "in_axes and in_dims are two names"),
     ],
 )
 def test_errors(call: Callable[[Any], Any], error: type[Exception], match: str) -> None:
@@ -505,3 +506,22 @@ def test_what_is_stored_is_a_copy() -> None:
     expected = hm.concat([x, x[:, 1:3]], axis=1)
     close(hm.vmap(fn)(x.clone()), expected)
     close(hm.trace(hm.vmap(lambda a: fn(a * 1)))(x), expected)
+
+
+class Clip(hm.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return hm.clip(g, -1.0, 1.0)
+
+
+def test_a_custom_gradient_of_what_is_shared_gets_the_cotangent_of_all() -> None:
+    w, x = hm.tensor([1.0, 2.0, 3.0, 4.0]), hm.asarray(X)
+    found = hm.grad(lambda w: hm.vmap(lambda row: (Clip.apply(w) * row).sum())(x).sum())(w)
+    close(found, hm.clip(x.sum(axis=0), -1.0, 1.0))
+    inner = hm.vmap(lambda row: hm.grad(lambda v: (Clip.apply(v) * row * 9).sum())(w))(x)
+    close(inner, hm.clip(x * 9, -1.0, 1.0))
+    assert hm.vmap(lambda a: a + hm.psum(2.0, "i"), axis_name="i")(hm.zeros(3)).tolist() == [6.0] * 3

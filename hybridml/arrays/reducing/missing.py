@@ -9,7 +9,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
-from ...core.precision import in_float32
+from ...core.precision.composites import in_float32
 from ...core.tensor import Tensor
 from ..inspection import finfo
 from ..shaping.manipulation import _tensor, root

@@ -15,7 +15,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
 from ...core.context import placed
-from ...core.precision import in_float32
+from ...core.precision.composites import in_float32
 from ...core.tensor import Tensor
 from ..elementwise import _floating
 from ..indexing.segments import bincount

@@ -227,6 +227,11 @@ class _Call:
         return element.tensor.sum(axis=0) if element.is_batch else element.tensor * self.batching.size
 
 
+def _is_outside(t: Tensor) -> bool:
+    """Whether all elements share a tensor, and nothing inside wants its gradient."""
+    return not t._array.is_batch and (t._node is None or t._node is t._array.tensor._node)
+
+
 def _is_wanted(t: Tensor) -> bool:
     return t._node is not None or t._array.tensor._node is not None
 
@@ -250,6 +255,11 @@ class _OfBatches(Function):
 def _of_batches(batching: Batching, cls: type[Function], args: tuple[Any, ...]) -> Any:
     """A call inside of `vmap`: one of batches below, which is recorded there, and a step of the elements' history."""
     call = _Call(batching, cls, args)
+    if call.given and all(map(_is_outside, call.given)):  # once, so that `backward` gets the cotangent of all
+        values = [a._array.tensor if isinstance(a, Tensor) else a for a in call.args]
+        found = below(batching, lambda: cls.apply(*values))
+        shared = [batching.wrap(t, False, True) for t in _results(cls, found)]
+        return shared[0] if isinstance(found, Tensor) else tuple(shared)
     results = below(batching, lambda: _OfBatches.apply(call, *[t._array.tensor for t in call.given]))
     outs = tuple(call.rewrapped(results))
     wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in call.args])

@@ -84,7 +84,7 @@ class Element:
 
 
 class _End(Leaf):
-    """Where the history of an argument's elements ends: that of the batch is the outside's."""
+    """The leaf where the history of an argument's elements ends: that of the batch is the outside's."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ class Batching:
             self.mask = outer
 
     def kept(self, t: Tensor, value: Tensor) -> Tensor:
-        """What a tensor becomes when a value is written to it: elements outside of the mask stay."""
+        """Values of a tensor after a write to it: elements outside of the mask stay."""
         if self.mask is None:
             return value
         left: Tensor = OPS["where"].fn(self.mask, value, like(t, t._array, t._node))

@@ -15,10 +15,10 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
-from . import context
-from .eager import active_interpreter
-from .interpreter import Level, Reading, below, interpreter_stack
-from .tensor import Tensor
+from .. import context
+from ..eager import active_interpreter
+from ..interpreter import Level, Reading, below, interpreter_stack
+from ..tensor import Tensor
 
 # Rows and functions of the library that compute in the narrow float; float64 stays what it is.
 NARROW = frozenset((

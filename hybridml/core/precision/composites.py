@@ -13,7 +13,7 @@ from typing import Any, ParamSpec
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.table import OPS
 
-from .tensor import Tensor
+from ..tensor import Tensor
 
 P = ParamSpec("P")
 _astype = OPS["astype"]
