@@ -20,6 +20,7 @@ def test_without_a_gpu_it_says_so_in_one_line(tmp_path: Path, capsys: pytest.Cap
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # 40 s
 @needs_nvrtc
 def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """All but those of other programs, on the simulated device and with tiny sizes; a check that fails is told."""

@@ -6,6 +6,7 @@ introspection.py  what a traced function shows of itself: the one door to the in
 library_function.py  library functions in eager code: their signatures, and a native call for each
 library_call.py   a captured call of one as one native call
 bytecode.py       instructions of a code object
+casting.py        traced functions that are called under `autocast`
 compiled.py       what core has of the tracer, registered with it
 capture/          operations of a function become nodes of a graph
 python_state/     Python values that a trace reads or changes

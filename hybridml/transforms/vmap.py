@@ -293,7 +293,8 @@ class _Sum(Function):
     def apply(cls, *args: Any) -> Any:
         """The sum; of what all elements share, so many times it."""
         x, batching = args
-        if current_interpreter() is batching and not batching.lift(x)._array.is_batch:
+        top: Any = current_interpreter()
+        if top is batching and not batching.lift(x)._array.is_batch:
             return x * batching.size
         return super().apply(x, batching)
 

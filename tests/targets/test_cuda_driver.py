@@ -118,6 +118,7 @@ def test_a_training_step_is_replayed(there: Gpu, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow  # 14 s
 def test_a_loop_comes_by_the_same_addresses_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights and moments of many steps, each in new memory: few graphs serve all of them."""
     made: list[Any] = []

@@ -220,6 +220,7 @@ class Decoder(hm.nn.Module):
         return self.head(self.last(x + self.down(hm.functional.gelu(self.up(self.second(x))))))
 
 
+@pytest.mark.slow  # 20 s
 @needs_nvrtc
 def test_the_training_step_of_a_gpt() -> None:
     """Losses are the CPU's within the rounding of sums. All kernels are generated and compile without a spill, each for
