@@ -21,6 +21,8 @@ MOST_BYTES = 512 << 20  # kept in all
 SLOTS = 1024  # a step of a network has hundreds of large arrays
 SPARE = 2  # a block may be larger than what is asked for by one part in 2**SPARE
 PAGE, READ_WRITE, PRIVATE_ANONYMOUS, HUGE_PAGES = 4096, 3, 0x22, 14  # of Linux
+# A block of a huge page or more begins one: of 4 MiB that begin anywhere the kernel can lend only half in huge pages.
+HUGE_PAGE = 2 << 20
 # Bytes between a block, which begins a page, and its array: FRONT, times 1 to FRONTS in turns. A kernel that reads two
 # arrays at once takes a sixth longer (add of 4 MiB, Zen 4) where their places in a page are within 512 bytes. NumPy's
 # large arrays begin 16 bytes after a page.
@@ -108,8 +110,17 @@ def find(c: NativeBuilder, nbytes: Any) -> None:
 def new(c: NativeBuilder, nbytes: Any) -> None:
     """A block of whole pages, or null."""
     flags = (i32(READ_WRITE), i32(PRIVATE_ANONYMOUS), i32(-1), 0)
-    block = c.extern("ptr", "mmap", NULL, nbytes, *flags)
-    c.ret_if(block + 1 == 0, 0)  # MAP_FAILED is -1
+    spare, skipped, is_huge = c.variable(0), c.variable(0), nbytes >= HUGE_PAGE
+    with c.if_then(is_huge):
+        spare.value = HUGE_PAGE
+    mapped = c.extern("ptr", "mmap", NULL, nbytes + spare.value, *flags)
+    c.ret_if(mapped + 1 == 0, 0)  # MAP_FAILED is -1
+    with c.if_then(is_huge):
+        skipped.value = (0 - c.word(mapped)) & (HUGE_PAGE - 1)
+        with c.if_then(skipped.value != 0):
+            c.extern("i32", "munmap", mapped, skipped.value)
+        c.extern("i32", "munmap", mapped + (skipped.value + nbytes), HUGE_PAGE - skipped.value)
+    block = mapped + skipped.value
     c.extern("i32", "madvise", block, nbytes, i32(HUGE_PAGES))
     block.store(nbytes)
     c.ret(block)
