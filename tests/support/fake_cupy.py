@@ -189,9 +189,11 @@ class FakeBlas:
     """cuBLAS by the names that cublas.py calls, on addresses."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime, self.stream, self.workspaces, self.computes = runtime, None, 0, list[int]()
+        self.runtime, self.stream, self.workspace, self.computes = runtime, None, None, list[int]()
+        self.used: dict[int, set[int]] = {}  # working memory, and the streams that ran or recorded products with it
 
     stream: int | None
+    workspace: int | None
 
     def cublasCreate_v2(self, handle: Any) -> int:
         return 0
@@ -200,11 +202,11 @@ class FakeBlas:
         return mode
 
     def cublasSetStream_v2(self, handle: Any, stream: ctypes.c_void_p) -> int:
-        self.stream, self.workspaces = stream.value, 0
+        self.stream, self.workspace = stream.value, None
         return 0
 
     def cublasSetWorkspace_v2(self, handle: Any, workspace: ctypes.c_void_p, size: ctypes.c_size_t) -> int:
-        self.workspaces += 1
+        self.workspace = workspace.value
         return 0
 
     def cublasGemmStridedBatchedEx(
@@ -213,8 +215,9 @@ class FakeBlas:
         count: int, compute: int, algorithm: int,
     ) -> int:  # fmt: skip
         """Column-major: c (m x n) = op(a) @ op(b), where op is a transpose of what is asked for."""
-        assert self.workspaces == 1, "a workspace that SetStream has not taken back"
+        assert self.workspace is not None, "SetStream has taken the workspace back"
         assert self.stream is not None
+        self.used.setdefault(self.workspace, set()).add(self.stream)
         self.computes.append(compute)
         rows_a, rows_b = (k if ta else m), (n if tb else k)
         if lda < rows_a or ldb < rows_b or ldc < m:

@@ -239,6 +239,26 @@ def test_a_profile_has_the_devices_time_of_each_launch(there: Gpu) -> None:
     assert f(x).tolist() == expected[0]
 
 
+def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither eager products, nor those of a graph, which runs on the stream of its call and not on that of its
+    capture."""
+    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
+    there = gpu("cupy")
+    x = array(4, 4).to(there.name)
+    f = hm.trace(lambda x: hm.softmax(x @ x, -1) @ x)
+    streams = [there.device.default_stream]
+    for _ in range(3):
+        f(x)
+    with hm.cuda.device(there.name), hm.cuda.stream(hm.cuda.Stream()):
+        streams.append(there.device.stream)
+        x @ x
+        for _ in range(2):
+            f(x)
+    first, second = there.blas.used.values()
+    assert streams[0].ptr in first and streams[1].ptr in second and not first & second
+    assert len(first) == len(second) == 2  # and that of a capture
+
+
 # ---- errors
 
 

@@ -107,8 +107,9 @@ class CupyDriver:
         self._enter()
         return Cublas(self._blas, self.alloc, self.properties.memory)
 
-    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any) -> None:
-        self._products.gemm(call, _at(a), _at(b), _at(out), stream.ptr)
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any, home: Any) -> None:
+        self._enter()
+        self._products.gemm(call, _at(a), _at(b), _at(out), stream, home)
 
     # ---- order
 

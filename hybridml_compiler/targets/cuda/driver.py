@@ -128,8 +128,9 @@ class Driver(Protocol):
     ) -> None:
         """Launches so many blocks of so many threads; numbers are passed as 64-bit integers."""
 
-    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream) -> None:
-        """A matrix product by the library."""
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream, home: Stream) -> None:
+        """A matrix product by the library, which works in memory of the stream `home`: that on which it is done in the
+        end, where `stream` only records it."""
 
     # ---- order
 

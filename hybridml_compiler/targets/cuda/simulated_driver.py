@@ -93,7 +93,9 @@ class SimulatedDriver:
         given = [_at(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
         stream.do(lambda: function.launch(self.entry, grid, block, given))
 
-    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream) -> None:
+    def gemm(
+        self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream
+    ) -> None:
         left, right = (
             _matrices(_at(a), call.a, call.count, call.m, call.k),
             _matrices(_at(b), call.b, call.count, call.k, call.n),
