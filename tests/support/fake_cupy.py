@@ -89,6 +89,7 @@ class Stream:
         assert non_blocking, "no other can be captured beside the default stream"
         self.ptr, self.runtime = 1000 + len(runtime.streams), runtime
         self.recorded: list[Callable[[], Any]] | None = None
+        self.waited: list[Stream | None] = []  # for work of these streams, in order
         runtime.streams[self.ptr] = self
 
     def do(self, work: Callable[[], Any]) -> None:
@@ -112,6 +113,7 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         self.runtime.calls.append("wait_event")
         assert event.seconds is not None, "an event that nobody has recorded"
+        self.waited.append(event.stream)
 
     def begin_capture(self) -> None:
         self.recorded = []
@@ -140,13 +142,14 @@ class Graph:
 
 class Event:
     def __init__(self, disable_timing: bool) -> None:
-        self.timed, self.seconds = not disable_timing, None
+        self.timed, self.seconds, self.stream = not disable_timing, None, None
 
     seconds: float | None
+    stream: Stream | None
     done = True
 
     def record(self, stream: Stream) -> None:
-        self.seconds = time.perf_counter()
+        self.seconds, self.stream = time.perf_counter(), stream
 
     def synchronize(self) -> None:
         assert self.seconds is not None
@@ -245,6 +248,7 @@ class FakeBlas:
 def fake_cupy(memory: int = 1 << 28) -> Any:
     """A module with CuPy's names over a new memory of so many bytes."""
     runtime = Runtime(memory)
+    default = Stream(runtime, True)
 
     def elapsed(start: Event, end: Event) -> float:
         assert start.timed and end.timed and start.seconds is not None and end.seconds is not None
@@ -268,6 +272,7 @@ def fake_cupy(memory: int = 1 << 28) -> Any:
         runtime=runtime,
         Stream=lambda non_blocking: Stream(runtime, non_blocking),
         Event=Event,
+        get_current_stream=lambda: default,
         Module=lambda: Module(runtime),
         UnownedMemory=unowned,
         MemoryPointer=lambda memory, offset: memory,

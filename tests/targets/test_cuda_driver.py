@@ -451,6 +451,27 @@ def test_tensors_for_other_libraries() -> None:
         hm.ones(2).to("reference").__dlpack__()
 
 
+def test_other_libraries_are_waited_for_and_wait() -> None:
+    """Their stream does not know ours. It waits for what a tensor's memory holds, and the memory is used again when it
+    has come so far; theirs is given back when our streams have."""
+    there = gpu("cupy")
+    others, ours = there.device.driver.others(), there.device.default_stream
+    x = array(3, 4).to(there.name)
+    x.__dlpack__()
+    assert others.waited == [ours]
+    assert x.__cuda_array_interface__ and others.waited == [ours] * 2
+    ours.waited.clear()
+    del x
+    assert ours.waited == [others]
+    y = hm.asarray(_Of(np.zeros((2, 3), "f4").view(FakeArray)))
+    with hm.cuda.device(there.name), hm.cuda.stream(hm.cuda.Stream()):
+        z = y * 2
+        used = there.device.stream
+    others.waited.clear()
+    del y
+    assert set(others.waited) == {ours, used} and z.cpu().tolist() == [[0] * 3] * 2
+
+
 def test_the_simulated_devices_memory_is_read_by_numpy() -> None:
     there = gpu("simulated")
     x = array(3, 4).to(there.name)

@@ -117,6 +117,10 @@ class CupyDriver:
         self._enter()
         return self.cupy.cuda.Stream(non_blocking=True)
 
+    def others(self) -> Any:
+        self._enter()
+        return self.cupy.cuda.get_current_stream()
+
     def event(self, timed: bool) -> Any:
         self._enter()
         return self.cupy.cuda.Event(disable_timing=not timed)

@@ -137,6 +137,9 @@ class Driver(Protocol):
     def stream(self) -> Stream:
         """A new queue, which is beside all others."""
 
+    def others(self) -> Stream:
+        """The stream of other libraries in this thread, which what they are handed is ordered by."""
+
     def event(self, timed: bool) -> Event:
         """A new mark in a queue."""
 

@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from ...errors import OutOfMemoryError, describe_line, user_frame
 from ...locks import rlock
 from .driver import Driver, Pointer, Raw, Stream
+
+if TYPE_CHECKING:
+    from .device import CudaDevice
 
 _ALIGNMENT = 256  # bytes, CUDA's
 _LEAST = 2 * _ALIGNMENT
@@ -48,15 +52,19 @@ class Block:
 class Adopted:
     """Memory of another library, which its array keeps."""
 
-    __slots__ = ("__weakref__", "address", "nbytes", "owner", "raw", "stream", "users")
+    __slots__ = ("__weakref__", "address", "device", "nbytes", "owner", "raw", "stream", "users")
 
-    def __init__(self, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
-        self.address, self.raw, self.nbytes, self.owner, self.stream = address, raw, nbytes, owner, stream
+    def __init__(self, device: CudaDevice, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
+        self.device, self.address, self.raw, self.nbytes = device, address, raw, nbytes
+        self.owner, self.stream = owner, stream
         self.users: set[Stream] = set()
 
     @property
     def pointer(self) -> Pointer:
         return Pointer(self, 0, self.nbytes)
+
+    def __del__(self) -> None:
+        self.device.part(self)
 
 
 def rounded(nbytes: int) -> int:

@@ -49,7 +49,7 @@ class SimulatedDriver:
     def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
         self.name = name
         self.properties = Properties("simulated GPU", nvrtc.VIRTUAL, memory, 1)
-        self.entry = "kernel"
+        self.entry, self._others = "kernel", SimulatedStream()
 
     # ---- memory
 
@@ -113,6 +113,9 @@ class SimulatedDriver:
 
     def stream(self) -> SimulatedStream:
         return SimulatedStream()
+
+    def others(self) -> SimulatedStream:
+        return self._others
 
     def event(self, timed: bool) -> SimulatedEvent:
         return SimulatedEvent()
