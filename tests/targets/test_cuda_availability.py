@@ -30,10 +30,13 @@ PROBLEMS = [
     (whole(cupy=None, runtime=None), "CuPy is not installed: pip install 'hybridml[cuda]'"),
     (whole(driver=(12, 4)), "for CUDA 12.4 and too old for CuPy's CUDA 13: install a newer driver, or in place of"),
     (whole(nvrtc=None), "NVRTC, which compiles kernels, is not installed: pip install nvidia-cuda-nvrtc"),
+    (whole(driver=(12, 4), runtime=(12, 9)), "for CUDA 12 and too old for NVRTC 13: install a newer driver, or in"),
 ]
 
 
-@pytest.mark.parametrize(("found", "sentence"), PROBLEMS, ids=["driver", "gpu", "cupy", "too old", "nvrtc"])
+@pytest.mark.parametrize(
+    ("found", "sentence"), PROBLEMS, ids=["driver", "gpu", "cupy", "too old", "nvrtc", "old for nvrtc"]
+)
 def test_each_thing_that_is_missing_has_a_sentence(
     found: Availability, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,12 +15,10 @@ from ... import config, dtypes
 from ...errors import CompileError, OutOfMemoryError
 from ...locks import rlock
 from .driver import Gemm
-from .nvrtc import wheels
+from .libraries import libraries
 
 # Bytes for each stream, as PyTorch gives it on an H100. Its own would be allocated in the middle of a capture.
 _WORKSPACE = 32 << 20
-_PATTERNS = ("*/lib/libcublas.so.*", "*/bin/**/cublas64_*.dll")
-_NAMES = ("libcublas.so.13", "libcublas.so.12", "libcublas.so", "cublas64_13.dll", "cublas64_12.dll")
 _TYPES = {dtypes.float32: 0, dtypes.float64: 1, dtypes.canonical("bfloat16"): 14}  # cudaDataType
 _FLOAT32, _TF32, _FLOAT64 = 68, 77, 70  # cublasComputeType
 _HOST, _DEFAULT = 0, -1  # where alpha and beta are, and the choice of the algorithm
@@ -28,7 +26,7 @@ _HOST, _DEFAULT = 0, -1  # where alpha and beta are, and the choice of the algor
 
 def library() -> ctypes.CDLL | None:
     """The library, from NVIDIA's wheels or the toolkit's; None where there is none."""
-    for name in [*map(str, wheels(_PATTERNS)), *_NAMES]:
+    for name in libraries("cublas"):
         with suppress(OSError):
             return ctypes.CDLL(name)
     return None
