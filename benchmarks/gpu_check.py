@@ -58,6 +58,15 @@ class Check:
         """Seconds until the end."""
         return self.ends - time.monotonic()
 
+    def tried(self, measure: Callable[[], Any]) -> Any:
+        """A measurement, or why there is none: the others are made all the same."""
+        if self.left() < 0:
+            return "left out: no time"
+        try:
+            return measure()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
     def size(self, usual: int, small: int) -> int:
         return small if self.small else usual
 
@@ -103,8 +112,7 @@ class Check:
 
 def rows(check: Check) -> Record:
     """Every row of the operation table, on the device beside the CPU and the simulated device."""
-    from tests.support.closeness import assert_close
-    from tests.support.cuda import same_bits
+    from tests.support.closeness import assert_close, same_bits
     from tests.support.on_devices import results
 
     tally: Counter[str] = Counter()
@@ -133,9 +141,11 @@ def rows(check: Check) -> Record:
 
 
 def suite(check: Check) -> Record:
-    """The tests of devices on this one, where pytest is installed; the rows of the table have a check of their own."""
-    if importlib.util.find_spec("pytest") is None:
-        return {"left out": "pytest is not installed"}
+    """The tests of devices on this one, where what runs tests is installed; the rows of the table have a check of their
+    own."""
+    missing = [name for name in ("pytest", "hypothesis") if importlib.util.find_spec(name) is None]
+    if missing:
+        return {"left out": f"{' and '.join(missing)} not installed"}
     files = (
         "tests/targets/test_cuda_driver.py",
         "tests/core/test_devices.py",
@@ -191,8 +201,11 @@ def bandwidth(check: Check) -> Record:
     nbytes = side * side * 4
     source, target = (empty(check.gpu, (side, side), np.dtype("f4")) for _ in range(2))
     driver, stream = check.gpu.driver, check.gpu.stream
-    ms = check.milliseconds(lambda: driver.copy(target.memory.pointer, source.memory.pointer, nbytes, stream))
-    found["copy"] = {"GB/s": 2 * nbytes / ms / 1e6}
+
+    def copy() -> None:
+        driver.copy(target.memory.pointer, source.memory.pointer, nbytes, stream)
+
+    found["copy"] = {"GB/s": check.tried(lambda: 2 * nbytes / check.milliseconds(copy) / 1e6)}
     cases: dict[str, tuple[Callable[..., Any], int]] = {
         "gelu(x * 1.5 + 1)": (lambda x: F.gelu(x * 1.5 + 1), 2),
         "softmax of rows": (lambda x: F.softmax(x, -1), 2),
@@ -201,11 +214,13 @@ def bandwidth(check: Check) -> Record:
         "sum of columns": (lambda x: x.sum(0), 1),
         "transpose": (lambda x: (x.mT + 0).contiguous(), 2),
     }
+
+    def rate(fn: Callable[..., Any], passes: int, dtype: str) -> float:
+        x, run = check.array(side, side, dtype=dtype), hm.trace(fn)
+        return float(passes * x.nbytes / check.milliseconds(lambda: run(x)) / 1e6)
+
     for dtype, (name, (fn, passes)) in itertools.product(DTYPES, cases.items()):
-        x = check.array(side, side, dtype=dtype)
-        run = hm.trace(fn)
-        ms = check.milliseconds(lambda run=run, x=x: run(x))  # type: ignore[misc]
-        found[f"{name}, {dtype}"] = {"GB/s": passes * x.nbytes / ms / 1e6}
+        found[f"{name}, {dtype}"] = {"GB/s": check.tried(partial(rate, fn, passes, dtype))}
     return found
 
 
@@ -223,8 +238,8 @@ def _product(check: Check, n: int, kind: str) -> Record:
     os.environ["HYBRIDML_TF32"] = str(int(kind == "tf32"))
     try:
         found = {
-            "x @ y": _tflops(n, check.milliseconds(lambda: plain(x, y))),
-            "gelu(x @ y + 1)": _tflops(n, check.milliseconds(lambda: fused(x, y))),
+            "x @ y": check.tried(lambda: _tflops(n, check.milliseconds(lambda: plain(x, y)))),
+            "gelu(x @ y + 1)": check.tried(lambda: _tflops(n, check.milliseconds(lambda: fused(x, y)))),
         }
     finally:
         del os.environ["HYBRIDML_TF32"]
@@ -232,7 +247,7 @@ def _product(check: Check, n: int, kind: str) -> Record:
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
         a, b = (torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype)) for _ in range(2))
-        found["torch"] = _tflops(n, _torch_ms(torch, lambda: a @ b))
+        found["torch"] = check.tried(lambda: _tflops(n, _torch_ms(torch, lambda: a @ b)))
     return found
 
 
@@ -242,16 +257,20 @@ def attention(check: Check) -> Record:
     batch, heads, length, width = shape
     found: Record = {}
     torch = _torch(check)
-    for dtype in DTYPES:
+    work = 4 * batch * heads * length**2 * width / 1e9
+
+    def traced(dtype: str) -> float:
         q, k, v = (check.array(*shape, dtype=dtype, seed=n) for n in range(3))
-        run = hm.trace(F.scaled_dot_product_attention)
-        work = 4 * batch * heads * length**2 * width / 1e9
-        entry = {"traced": work / check.milliseconds(partial(run, q, k, v))}
+        return work / check.milliseconds(partial(hm.trace(F.scaled_dot_product_attention), q, k, v))
+
+    def theirs(dtype: str) -> float:
+        given = [torch.randn(*shape, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3)]
+        return work / _torch_ms(torch, partial(torch.nn.functional.scaled_dot_product_attention, *given))
+
+    for dtype in DTYPES:
+        found[f"{' x '.join(map(str, shape))}, {dtype}"] = entry = {"traced": check.tried(partial(traced, dtype))}
         if torch is not None:
-            theirs = [torch.randn(*shape, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3)]
-            call = partial(torch.nn.functional.scaled_dot_product_attention, *theirs)
-            entry["torch"] = work / _torch_ms(torch, call)
-        found[f"{' x '.join(map(str, shape))}, {dtype}"] = entry
+            entry["torch"] = check.tried(partial(theirs, dtype))
     return found
 
 
@@ -291,8 +310,8 @@ def launches(check: Check) -> Record:
 
         found["torch eager x + 1"] = check.wall(lambda: t + 1, calls)
         found["torch eager chain"] = check.wall(lambda: torch_chain(t), calls)
-        compiled = torch.compile(torch_chain, mode="reduce-overhead")
-        found["torch.compile with graphs, chain"] = check.wall(lambda: compiled(t), calls)
+        compiled = torch.compile(torch_chain, mode="reduce-overhead")  # needs a compiler of C
+        found["torch.compile with graphs, chain"] = check.tried(lambda: check.wall(lambda: compiled(t), calls))
     return found
 
 
@@ -310,20 +329,16 @@ def training(check: Check) -> Record:
         found[name] = entry = {}
         arrays = task.arrays(np.random.default_rng(0))
         for who, case in _candidates(check, task, arrays):
-            if check.left() < 0:
-                entry[who] = "left out: no time"
-                continue
-            try:
-                made = case()
-                losses = []
-                for _ in range(3):
-                    made.call()
-                    losses.append(float(made.read()[0]))
-                ms = check.wall(made.call, check.size(10, 1)) / 1e3
-                entry[who] = {"ms": ms, "losses": losses}
-            except Exception as error:
-                entry[who] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            entry[who] = check.tried(partial(_trained, check, case))
     return found
+
+
+def _trained(check: Check, case: Callable[[], Any]) -> Record:
+    made, losses = case(), []
+    for _ in range(3):
+        made.call()
+        losses.append(float(made.read()[0]))
+    return {"ms": check.wall(made.call, check.size(10, 1)) / 1e3, "losses": losses}
 
 
 def _candidates(check: Check, task: Any, arrays: Any) -> Iterator[tuple[str, Callable[[], Any]]]:

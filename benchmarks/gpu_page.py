@@ -56,8 +56,13 @@ def _figures(title: str, found: Record) -> Iterator[str]:
         columns = list(dict.fromkeys(key for entry in entries.values() for key in entry))
         yield from table(
             (title, *columns),
-            [(name, *(digits(entry[c]) if c in entry else "" for c in columns)) for name, entry in entries.items()],
+            [(name, *(_cell(entry.get(c, "")) for c in columns)) for name, entry in entries.items()],
         )
+
+
+def _cell(value: Any) -> str:
+    """A figure, or why there is none."""
+    return str(value) if _odd(value) else digits(value)
 
 
 def _launches(found: Record) -> Iterator[str]:

@@ -62,8 +62,10 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
 @pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
 def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
     found = gpu(request.param)
+    limit = found.pool.limit
     with hm.cuda.device(found.name):
         yield found
+    found.pool.limit = limit
 
 
 def array(*shape: int, seed: int = 0) -> Any:
@@ -158,11 +160,11 @@ def test_a_replay_launches_once() -> None:
 def test_arrays_that_never_come_again(there: Gpu) -> None:
     """A program whose arrays are always elsewhere gets memory of its own."""
     f = hm.trace(lambda x: (hm.exp(x).sum(0) * x).sum(1) + x.sum(0).sum())
-    kept = []
+    kept, before = [], hm.cuda.memory_allocated()
     for k in range(140):
         x = array(4, 4, seed=k)
         kept.append((f(x.to(there.name)), f(x)))
-    assert hm.cuda.memory_allocated() < 200_000  # graphs keep no arrays of calls
+    assert hm.cuda.memory_allocated() - before < 200_000  # graphs keep no arrays of calls
     for a, b in kept:
         assert_close(a.cpu(), b)
 
@@ -357,9 +359,10 @@ def test_blocks_are_used_again(there: Gpu) -> None:
 
 def test_the_part_of_memory_that_a_process_may_have(there: Gpu) -> None:
     hm.cuda.set_per_process_memory_fraction(0.001)
-    assert hm.cuda.mem_get_info()[1] == int(0.001 * hm.cuda.get_device_properties().total_memory)
+    total = hm.cuda.get_device_properties().total_memory
+    assert hm.cuda.mem_get_info()[1] == int(0.001 * total)
     with pytest.raises(hm.cuda.OutOfMemoryError):
-        hm.zeros(1 << 20, device=there.name)
+        hm.zeros(total // 2000, device=there.name)
     with pytest.raises(DeviceError, match="from 0 to 1"):
         hm.cuda.set_per_process_memory_fraction(2)
 
@@ -415,7 +418,7 @@ def test_events_tell_the_time(there: Gpu) -> None:
 
 
 def test_names_of_the_device(there: Gpu) -> None:
-    assert hm.cuda.get_device_name() in ("simulated GPU", "stand-in") and hm.cuda.get_device_capability() == (8, 0)
+    assert hm.cuda.get_device_name() and hm.cuda.get_device_capability() >= (8, 0)
     x = hm.ones(2).cuda(there.name)
     assert x.is_cuda and x.device == there.name and x.device.index == (0 if there.name == "cuda" else None)
     if there.name == "cuda":
