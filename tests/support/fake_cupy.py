@@ -36,6 +36,7 @@ class Runtime:
         self.memory, self.calls = memory, list[str]()
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
+        self.pinned: set[int] = set()  # addresses of memory of the host that is copied late
 
     def setDevice(self, index: int) -> None:
         if index:
@@ -62,7 +63,9 @@ class Runtime:
         self.calls.append("memcpy")
         if kind == 2:
             self.streams[stream].refuse_if_captured()
-        if kind == 1:  # the array of the host may change at once
+        if kind == 1 and source in self.pinned:
+            self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
+        elif kind == 1:  # the array of the host may change at once
             copy = bytes((ctypes.c_char * nbytes).from_address(source))
             self.streams[stream].do(lambda: ctypes.memmove(target, copy, nbytes))
         else:
@@ -71,6 +74,9 @@ class Runtime:
     def memsetAsync(self, target: int, value: int, nbytes: int, stream: int) -> None:
         self.calls.append("memset")
         self.streams[stream].do(lambda: ctypes.memset(target, value, nbytes))
+
+    def pointerGetAttributes(self, address: int) -> Any:
+        return SimpleNamespace(type=int(address in self.pinned))
 
     def deviceSynchronize(self) -> None:
         self.calls.append("deviceSynchronize")
@@ -89,6 +95,7 @@ class Stream:
         assert non_blocking, "no other can be captured beside the default stream"
         self.ptr, self.runtime = 1000 + len(runtime.streams), runtime
         self.recorded: list[Callable[[], Any]] | None = None
+        self.late: list[Callable[[], Any]] = []
         self.waited: list[Stream | None] = []  # for work of these streams, in order
         runtime.streams[self.ptr] = self
 
@@ -104,6 +111,8 @@ class Stream:
 
     def synchronize(self) -> None:
         self.refuse_if_captured()
+        while self.late:
+            self.late.pop(0)()
 
     @property
     def done(self) -> bool:

@@ -335,6 +335,15 @@ def test_the_array_of_the_host_may_change_at_once(there: Gpu) -> None:
     assert bool((x == 1).all())
 
 
+def test_pinned_memory_of_the_host_may_change_at_once() -> None:
+    """CUDA reads it when the stream comes to it."""
+    there, data = gpu("cupy"), np.ones(8, "f4")
+    there.runtime.pinned.add(data.ctypes.data)
+    x = hm.asarray(data, device=there.name)
+    data[:] = 7
+    assert x.cpu().tolist() == [1] * 8
+
+
 def test_blocks_are_used_again(there: Gpu) -> None:
     def allocated() -> int:
         return hm.cuda.memory_allocated()
@@ -372,6 +381,7 @@ def test_streams_wait_for_what_they_read(there: Gpu) -> None:
     stream = hm.cuda.Stream()
     with hm.cuda.stream(stream):
         assert hm.cuda.current_stream() == stream != hm.cuda.default_stream()
+        assert isinstance(stream.cuda_stream, int)
         if there.runtime is not None:
             there.runtime.calls.clear()
         y = x * 2
@@ -379,7 +389,7 @@ def test_streams_wait_for_what_they_read(there: Gpu) -> None:
             assert "wait_event" in there.runtime.calls
     assert hm.cuda.current_stream() == hm.cuda.default_stream()
     z = y + 1
-    assert y._array.memory.stream is stream.cuda_stream and len(y._array.memory.users) == 1
+    assert y._array.memory.stream is stream._stream and len(y._array.memory.users) == 1
     del y
     assert_close(z.cpu(), x.cpu() * 2 + 1)
     stream.synchronize()

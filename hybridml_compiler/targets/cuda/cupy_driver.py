@@ -19,6 +19,7 @@ from .driver import Gemm, Pointer, Properties
 from .emit.kernel import ENTRY
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
+_PINNED = 1  # cudaMemoryTypeHost
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _BLOCKS = 32  # of a launch, for each multiprocessor
 
@@ -68,8 +69,11 @@ class CupyDriver:
         return raw
 
     def write(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
-        # Of memory that is not pinned CUDA makes a copy before it returns.
-        self._copy(_at(target), data.ctypes.data, data.nbytes, _TO_DEVICE, stream)
+        source = int(data.ctypes.data)
+        self._copy(_at(target), source, data.nbytes, _TO_DEVICE, stream)
+        # Of memory that is not pinned CUDA has made a copy before it returned.
+        if self.runtime.pointerGetAttributes(source).type == _PINNED:
+            stream.synchronize()
 
     def read(self, source: Pointer, stream: Any) -> np.ndarray:
         data = np.empty(source.nbytes, np.uint8)

@@ -27,6 +27,11 @@ class SimulatedStream:
     def __init__(self) -> None:
         self.recorded: list[Callable[[], object]] | None = None
 
+    @property
+    def ptr(self) -> int:
+        """CUDA's number of the stream."""
+        return id(self)
+
     def do(self, work: Callable[[], object]) -> None:
         if self.recorded is None:
             work()
