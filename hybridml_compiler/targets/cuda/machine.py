@@ -48,7 +48,7 @@ class DeviceMachine:
         return constant_of(self.code, self.device, array)
 
     def new(self, nbytes: int) -> Pointer:
-        return self.device.pool.take(nbytes, self.stream).pointer
+        return self.device.pool.take(nbytes, self.home).pointer
 
     def copy(self, target: Pointer, source: Pointer, nbytes: int) -> None:
         if nbytes:
