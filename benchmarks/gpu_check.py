@@ -181,6 +181,53 @@ def programs(device: str) -> None:
     assert x.grad is not None and bool(hm.isfinite(x.grad).all())
 
 
+def streams(check: Check) -> Record:
+    """What no simulator shows: work of two streams at the same time, and memory that PyTorch's stream shares."""
+    n = check.size(2048, 8)
+    x, y = check.array(n, n), check.array(n, n, seed=1)
+    run = hm.trace(lambda x: F.softmax(x @ x * 0.01, -1) @ x)
+
+    def product(x: Any) -> Any:
+        for _ in range(check.size(4, 1)):
+            x = run(x) @ y
+        return x
+
+    def beside() -> bool:
+        """The bits of products on two streams are those of one stream."""
+        alone = [product(x).cpu().numpy(), product(y).cpu().numpy()]
+        with hm.cuda.device(check.device):
+            ours, found = [hm.cuda.Stream(), hm.cuda.Stream()], []
+            for _, (stream, start) in itertools.product(range(check.size(4, 2)), zip(ours, (x, y), strict=True)):
+                with hm.cuda.stream(stream):
+                    found.append(product(start))
+        return all(np.array_equal(a.cpu().numpy(), alone[k % 2]) for k, a in enumerate(found))
+
+    found: Record = {"two streams": check.tried(beside)}
+    torch = _torch(check)
+    if torch is not None:
+
+        def given() -> bool:
+            """PyTorch reads what our stream has not computed yet; our memory is not used again before it has."""
+            expected, seen = product(x).cpu().numpy(), []
+            for _ in range(8):
+                seen.append(torch.from_dlpack(product(x)).mul(1))  # ours is freed at once
+                product(y)
+            return all(np.array_equal(t.cpu().numpy(), expected) for t in seen)
+
+        def taken() -> bool:
+            """We read what PyTorch's stream has not computed yet; its memory is not used again before we have."""
+            base, seen = torch.randn(n, n, device="cuda"), []
+            chain = partial(torch.linalg.multi_dot, [base] * 6)
+            expected = (chain() * 2).cpu().numpy()
+            for _ in range(8):
+                seen.append(hm.from_dlpack(chain()) * 2)  # theirs is freed at once
+                torch.randn(n, n, device="cuda")
+            return all(np.array_equal(t.cpu().numpy(), expected) for t in seen)
+
+        found |= {"ours to PyTorch": check.tried(given), "PyTorch's to us": check.tried(taken)}
+    return found
+
+
 def _run(command: Sequence[str], seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
     wait, both = max(seconds, 5), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
@@ -385,8 +432,8 @@ def _torch_ms(torch: Any, call: Callable[[], object]) -> float:
 # ---- all of it
 
 CHECKS: dict[str, Callable[[Check], Record]] = {
-    "rows": rows, "suite": suite, "bandwidth": bandwidth, "products": products, "attention": attention,
-    "launches": launches, "training": training, "sanitizer": sanitizer,
+    "rows": rows, "suite": suite, "streams": streams, "bandwidth": bandwidth, "products": products,
+    "attention": attention, "launches": launches, "training": training, "sanitizer": sanitizer,
 }  # fmt: skip
 
 

@@ -32,6 +32,9 @@ def _lines(record: Record) -> Iterator[str]:
         if "failed" in found:
             yield f"\n`{name}` failed: {found['failed'][-1]}"
     yield from _rows(checks.get("rows", {}))
+    for name, is_right in checks.get("streams", {}).items():
+        if name not in ("seconds", "failed", "left out"):
+            yield f"\nStreams, {name}: {'right' if is_right is True else f'wrong ({is_right})'}."
     yield from _figures("Bandwidth", checks.get("bandwidth", {}))
     yield from _figures("Matrix products, TFLOP/s", checks.get("products", {}))
     yield from _figures("Attention, TFLOP/s", checks.get("attention", {}))

@@ -29,7 +29,7 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     """All but those of other programs, on the simulated device and with tiny sizes; a check that fails is told."""
     monkeypatch.setitem(gpu_check.CHECKS, "broken", lambda check: {"never": 1 // 0})
     path = tmp_path / "gpu.json"
-    names = ["rows", "bandwidth", "products", "attention", "launches", "training", "broken"]
+    names = ["rows", "streams", "bandwidth", "products", "attention", "launches", "training", "broken"]
     arguments = ["--device", "cuda:sim", "--small", "--only", ",".join(names), "--json", str(path)]
     assert gpu_check.main(arguments) == 0
     record = json.loads(path.read_text())
@@ -38,6 +38,7 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert (
         checks["rows"]["wrong"] == {} and checks["rows"]["the bits of the simulator"] == checks["rows"]["results"] > 8
     )
+    assert checks["streams"]["two streams"] is True
     assert min(entry["GB/s"] for entry in checks["bandwidth"].values() if isinstance(entry, dict)) > 0
     assert all(checks["attention"][f"1 x 2 x 16 x 8, {dtype}"]["traced"] > 0 for dtype in ("float32", "bfloat16"))
     assert len(checks["products"]) == 7 and checks["launches"]["launches"] > 1
@@ -46,7 +47,7 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert checks["broken"]["failed"][-1].startswith("ZeroDivisionError")
     page = gpu_page.results(record)
     assert "simulated GPU (sm_80)" in page and "| mlp |" in page and "`broken` failed: ZeroDivisionError" in page
-    assert "results of 12 operations" in page
+    assert "results of 12 operations" in page and "Streams, two streams: right." in page
 
 
 @needs_nvrtc
