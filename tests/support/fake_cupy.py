@@ -33,7 +33,7 @@ class Runtime:
     CUDARuntimeError = CUDARuntimeError
 
     def __init__(self, memory: int) -> None:
-        self.memory, self.calls = memory, list[str]()
+        self.memory, self.calls, self.capability = memory, list[str](), (8, 0)
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
         self.pinned: set[int] = set()  # addresses of memory of the host that is copied late
@@ -43,7 +43,9 @@ class Runtime:
             raise CUDARuntimeError(101)
 
     def getDeviceProperties(self, index: int) -> dict[str, Any]:
-        return {"name": b"stand-in", "major": 8, "minor": 0, "totalGlobalMem": self.memory, "multiProcessorCount": 4}
+        major, minor = self.capability
+        found = {"name": b"stand-in", "major": major, "minor": minor, "multiProcessorCount": 4}
+        return {**found, "totalGlobalMem": self.memory}
 
     def malloc(self, nbytes: int) -> int:
         self.calls.append("malloc")

@@ -120,7 +120,19 @@ def test_the_stand_in_has_names_of_cupy() -> None:
     missing += [f"cuda.{name}" for name in vars(stand_in.cuda) if not hasattr(cupy.cuda, name)]
     classes = {"runtime": fake_cupy.Runtime, "Stream": fake_cupy.Stream, "Event": fake_cupy.Event,
                "Module": fake_cupy.Module, "Graph": fake_cupy.Graph}  # fmt: skip
-    own = {"view", "do", "refuse_if_captured", "runtime", "recorded", "timed", "seconds", "stream", "pinned", "late"}
+    own = {
+        "view",
+        "do",
+        "refuse_if_captured",
+        "runtime",
+        "recorded",
+        "timed",
+        "seconds",
+        "stream",
+        "pinned",
+        "late",
+        "capability",
+    }
     for where, cls in classes.items():
         names = [name for name in vars(cls) if name[0] != "_" and name not in own]
         missing += [f"cuda.{where}.{name}" for name in names if not hasattr(getattr(cupy.cuda, where), name)]

@@ -7,11 +7,12 @@ has made. It is written from CuPy's documentation and sources, and run in the te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...errors import DeviceError
 from ...once import lazy
 from . import nvrtc
 from .cublas import Cublas, library
@@ -25,13 +26,21 @@ _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
 class CupyDriver:
-    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; of `form` are the kernels."""
+    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; `form` tells what to compile kernels to
+    for an architecture. DeviceError for a GPU that is too old."""
 
-    def __init__(self, index: int, cupy: Any, blas: Any = None, form: nvrtc.Form = "cubin") -> None:
+    def __init__(
+        self, index: int, cupy: Any, blas: Any = None, form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for
+    ) -> None:
         self.name = "cuda" if index == 0 else f"cuda:{index}"
         self.index, self.cupy, self.form = index, cupy, form
         self.runtime = cupy.cuda.runtime
         self._enter()
+        if self.properties.capability < nvrtc.VIRTUAL:
+            raise DeviceError(
+                f'device "{self.name}" is not available: {self.properties.name} is of architecture '
+                f"sm_{self.properties.capability}, and kernels are for sm_{nvrtc.VIRTUAL} and newer"
+            )
         self._blas = blas or library()
         self.has_gemm = self._blas is not None
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
@@ -95,7 +104,7 @@ class CupyDriver:
     # ---- launches
 
     def load(self, source: str) -> Any:
-        code = nvrtc.compile(source, self.form, self.properties.capability).code
+        code = nvrtc.compile(source, *self.form(self.properties.capability)).code
         self._enter()
         module = self.cupy.cuda.Module()
         module.load(code)

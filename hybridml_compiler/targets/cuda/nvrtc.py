@@ -11,7 +11,7 @@ import re
 from typing import Any, Literal
 
 from ...errors import CompileError, DeviceError
-from ...once import once
+from ...once import lazy, once
 from ...record import record
 from ...runtime import cache
 from .libraries import libraries
@@ -69,6 +69,13 @@ def options_for(form: Form, architecture: int) -> tuple[str, ...]:
     return (*OPTIONS, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
 
 
+def form_for(architecture: int) -> tuple[Form, int]:
+    """What to compile for a GPU: machine code; PTX of an older architecture, which the driver then compiles, where the
+    GPU is newer than NVRTC."""
+    known = _nvrtc().architectures
+    return ("cubin", architecture) if architecture in known else ("ptx", max(a for a in known if a < architecture))
+
+
 def is_installed() -> bool:
     """Whether there is a library of NVRTC."""
     return bool(_libraries())
@@ -115,6 +122,15 @@ class _Nvrtc:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = major.value, minor.value
+
+    @lazy
+    def architectures(self) -> list[int]:
+        """Those that it compiles for."""
+        count = ctypes.c_int()
+        self._call("GetNumSupportedArchs", ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        self._call("GetSupportedArchs", found)
+        return list(found)
 
     def compile(self, source: str, form: Form, options: tuple[str, ...]) -> Compiled:
         program = ctypes.c_void_p()
