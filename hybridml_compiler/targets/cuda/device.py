@@ -77,7 +77,7 @@ class CudaDevice:
 
     # ---- other libraries
 
-    def part(self, memory: Adopted) -> None:
+    def _part(self, memory: Adopted) -> None:
         """Lets the stream of its owner wait for all that use a memory, which the owner may use again."""
         others = self.driver.others()
         for stream in {memory.stream, *memory.users} - {others}:
@@ -95,5 +95,5 @@ class CudaDevice:
     def adopted(self, other: Any) -> DeviceArray:
         """An array over memory of another library that is on this device."""
         raw, owner = self.driver.adopt(other, self.stream)
-        memory = Adopted(self, self.driver.address(raw), raw, owner.nbytes, owner, self.stream)
+        memory = Adopted(self.driver.address(raw), raw, owner.nbytes, owner, self.stream, self._part)
         return DeviceArray(self, memory, tuple(owner.shape), np.dtype(owner.dtype))

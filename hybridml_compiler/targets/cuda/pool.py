@@ -9,16 +9,12 @@ differ a little share their blocks; 12 % are lost at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 from ...errors import OutOfMemoryError, describe_line, user_frame
 from ...locks import rlock
 from .driver import Driver, Pointer, Raw, Stream
-
-if TYPE_CHECKING:
-    from .device import CudaDevice
 
 _ALIGNMENT = 256  # bytes, CUDA's
 _LEAST = 2 * _ALIGNMENT
@@ -50,12 +46,14 @@ class Block:
 
 
 class Adopted:
-    """Memory of another library, which its array keeps."""
+    """Memory of another library, which its array keeps. `part` is called when nobody here refers to it."""
 
-    __slots__ = ("__weakref__", "address", "device", "nbytes", "owner", "raw", "stream", "users")
+    __slots__ = ("__weakref__", "address", "nbytes", "owner", "part", "raw", "stream", "users")
 
-    def __init__(self, device: CudaDevice, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
-        self.device, self.address, self.raw, self.nbytes = device, address, raw, nbytes
+    def __init__(
+        self, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream, part: Callable[[Adopted], None]
+    ) -> None:
+        self.address, self.raw, self.nbytes, self.part = address, raw, nbytes, part
         self.owner, self.stream = owner, stream
         self.users: set[Stream] = set()
 
@@ -64,7 +62,7 @@ class Adopted:
         return Pointer(self, 0, self.nbytes)
 
     def __del__(self) -> None:
-        self.device.part(self)
+        self.part(self)
 
 
 def rounded(nbytes: int) -> int:
