@@ -15,7 +15,9 @@ import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets.cuda import availability, nvrtc
 from hybridml_compiler.targets.cuda.availability import Availability
+from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from tests.support import fake_cupy
+from tests.support.cuda import needs_nvrtc
 
 
 def whole(**changes: Any) -> Availability:
@@ -139,3 +141,14 @@ def test_the_stand_in_has_names_of_cupy() -> None:
     assert not missing
     assert "disable_timing" in inspect.signature(cupy.cuda.Event).parameters
     assert "non_blocking" in inspect.signature(cupy.cuda.Stream).parameters
+
+
+@needs_nvrtc
+def test_gpus_that_are_older_or_newer_than_the_compiler() -> None:
+    assert nvrtc.form_for(90) == ("cubin", 90)
+    newest = max(nvrtc._nvrtc().architectures)
+    assert nvrtc.form_for(newest + 1) == ("ptx", newest) and newest >= 100
+    cupy = fake_cupy.fake_cupy()
+    cupy.cuda.runtime.capability = (7, 5)
+    with pytest.raises(DeviceError, match="stand-in is of architecture sm_75, and kernels are for sm_80 and newer"):
+        CupyDriver(0, cupy)
