@@ -58,6 +58,15 @@ class Check:
         """Seconds until the end."""
         return self.ends - time.monotonic()
 
+    def tried(self, measure: Callable[[], Any]) -> Any:
+        """A measurement, or why there is none: the others are made all the same."""
+        if self.left() < 0:
+            return "left out: no time"
+        try:
+            return measure()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
     def size(self, usual: int, small: int) -> int:
         return small if self.small else usual
 
@@ -103,8 +112,7 @@ class Check:
 
 def rows(check: Check) -> Record:
     """Every row of the operation table, on the device beside the CPU and the simulated device."""
-    from tests.support.closeness import assert_close
-    from tests.support.cuda import same_bits
+    from tests.support.closeness import assert_close, same_bits
     from tests.support.on_devices import results
 
     tally: Counter[str] = Counter()
@@ -133,9 +141,11 @@ def rows(check: Check) -> Record:
 
 
 def suite(check: Check) -> Record:
-    """The tests of devices on this one, where pytest is installed; the rows of the table have a check of their own."""
-    if importlib.util.find_spec("pytest") is None:
-        return {"left out": "pytest is not installed"}
+    """The tests of devices on this one, where what runs tests is installed; the rows of the table have a check of their
+    own."""
+    missing = [name for name in ("pytest", "hypothesis") if importlib.util.find_spec(name) is None]
+    if missing:
+        return {"left out": f"{' and '.join(missing)} not installed"}
     files = (
         "tests/targets/test_cuda_driver.py",
         "tests/core/test_devices.py",
@@ -171,6 +181,53 @@ def programs(device: str) -> None:
     assert x.grad is not None and bool(hm.isfinite(x.grad).all())
 
 
+def streams(check: Check) -> Record:
+    """What no simulator shows: work of two streams at the same time, and memory that PyTorch's stream shares."""
+    n = check.size(2048, 8)
+    x, y = check.array(n, n), check.array(n, n, seed=1)
+    run = hm.trace(lambda x: F.softmax(x @ x * 0.01, -1) @ x)
+
+    def product(x: Any) -> Any:
+        for _ in range(check.size(4, 1)):
+            x = run(x) @ y
+        return x
+
+    def beside() -> bool:
+        """The bits of products on two streams are those of one stream."""
+        alone = [product(x).cpu().numpy(), product(y).cpu().numpy()]
+        with hm.cuda.device(check.device):
+            ours, found = [hm.cuda.Stream(), hm.cuda.Stream()], []
+            for _, (stream, start) in itertools.product(range(check.size(4, 2)), zip(ours, (x, y), strict=True)):
+                with hm.cuda.stream(stream):
+                    found.append(product(start))
+        return all(np.array_equal(a.cpu().numpy(), alone[k % 2]) for k, a in enumerate(found))
+
+    found: Record = {"two streams": check.tried(beside)}
+    torch = _torch(check)
+    if torch is not None:
+
+        def given() -> bool:
+            """PyTorch reads what our stream has not computed yet; our memory is not used again before it has."""
+            expected, seen = product(x).cpu().numpy(), []
+            for _ in range(8):
+                seen.append(torch.from_dlpack(product(x)).mul(1))  # ours is freed at once
+                product(y)
+            return all(np.array_equal(t.cpu().numpy(), expected) for t in seen)
+
+        def taken() -> bool:
+            """We read what PyTorch's stream has not computed yet; its memory is not used again before we have."""
+            base, seen = torch.randn(n, n, device="cuda"), []
+            chain = partial(torch.linalg.multi_dot, [base] * 6)
+            expected = (chain() * 2).cpu().numpy()
+            for _ in range(8):
+                seen.append(hm.from_dlpack(chain()) * 2)  # theirs is freed at once
+                torch.randn(n, n, device="cuda")
+            return all(np.array_equal(t.cpu().numpy(), expected) for t in seen)
+
+        found |= {"ours to PyTorch": check.tried(given), "PyTorch's to us": check.tried(taken)}
+    return found
+
+
 def _run(command: Sequence[str], seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
     wait, both = max(seconds, 5), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
@@ -191,8 +248,11 @@ def bandwidth(check: Check) -> Record:
     nbytes = side * side * 4
     source, target = (empty(check.gpu, (side, side), np.dtype("f4")) for _ in range(2))
     driver, stream = check.gpu.driver, check.gpu.stream
-    ms = check.milliseconds(lambda: driver.copy(target.memory.pointer, source.memory.pointer, nbytes, stream))
-    found["copy"] = {"GB/s": 2 * nbytes / ms / 1e6}
+
+    def copy() -> None:
+        driver.copy(target.memory.pointer, source.memory.pointer, nbytes, stream)
+
+    found["copy"] = {"GB/s": check.tried(lambda: 2 * nbytes / check.milliseconds(copy) / 1e6)}
     cases: dict[str, tuple[Callable[..., Any], int]] = {
         "gelu(x * 1.5 + 1)": (lambda x: F.gelu(x * 1.5 + 1), 2),
         "softmax of rows": (lambda x: F.softmax(x, -1), 2),
@@ -201,11 +261,13 @@ def bandwidth(check: Check) -> Record:
         "sum of columns": (lambda x: x.sum(0), 1),
         "transpose": (lambda x: (x.mT + 0).contiguous(), 2),
     }
+
+    def rate(fn: Callable[..., Any], passes: int, dtype: str) -> float:
+        x, run = check.array(side, side, dtype=dtype), hm.trace(fn)
+        return float(passes * x.nbytes / check.milliseconds(lambda: run(x)) / 1e6)
+
     for dtype, (name, (fn, passes)) in itertools.product(DTYPES, cases.items()):
-        x = check.array(side, side, dtype=dtype)
-        run = hm.trace(fn)
-        ms = check.milliseconds(lambda run=run, x=x: run(x))  # type: ignore[misc]
-        found[f"{name}, {dtype}"] = {"GB/s": passes * x.nbytes / ms / 1e6}
+        found[f"{name}, {dtype}"] = {"GB/s": check.tried(partial(rate, fn, passes, dtype))}
     return found
 
 
@@ -223,8 +285,8 @@ def _product(check: Check, n: int, kind: str) -> Record:
     os.environ["HYBRIDML_TF32"] = str(int(kind == "tf32"))
     try:
         found = {
-            "x @ y": _tflops(n, check.milliseconds(lambda: plain(x, y))),
-            "gelu(x @ y + 1)": _tflops(n, check.milliseconds(lambda: fused(x, y))),
+            "x @ y": check.tried(lambda: _tflops(n, check.milliseconds(lambda: plain(x, y)))),
+            "gelu(x @ y + 1)": check.tried(lambda: _tflops(n, check.milliseconds(lambda: fused(x, y)))),
         }
     finally:
         del os.environ["HYBRIDML_TF32"]
@@ -232,7 +294,7 @@ def _product(check: Check, n: int, kind: str) -> Record:
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
         a, b = (torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype)) for _ in range(2))
-        found["torch"] = _tflops(n, _torch_ms(torch, lambda: a @ b))
+        found["torch"] = check.tried(lambda: _tflops(n, _torch_ms(torch, lambda: a @ b)))
     return found
 
 
@@ -242,16 +304,20 @@ def attention(check: Check) -> Record:
     batch, heads, length, width = shape
     found: Record = {}
     torch = _torch(check)
-    for dtype in DTYPES:
+    work = 4 * batch * heads * length**2 * width / 1e9
+
+    def traced(dtype: str) -> float:
         q, k, v = (check.array(*shape, dtype=dtype, seed=n) for n in range(3))
-        run = hm.trace(F.scaled_dot_product_attention)
-        work = 4 * batch * heads * length**2 * width / 1e9
-        entry = {"traced": work / check.milliseconds(partial(run, q, k, v))}
+        return work / check.milliseconds(partial(hm.trace(F.scaled_dot_product_attention), q, k, v))
+
+    def theirs(dtype: str) -> float:
+        given = [torch.randn(*shape, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3)]
+        return work / _torch_ms(torch, partial(torch.nn.functional.scaled_dot_product_attention, *given))
+
+    for dtype in DTYPES:
+        found[f"{' x '.join(map(str, shape))}, {dtype}"] = entry = {"traced": check.tried(partial(traced, dtype))}
         if torch is not None:
-            theirs = [torch.randn(*shape, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3)]
-            call = partial(torch.nn.functional.scaled_dot_product_attention, *theirs)
-            entry["torch"] = work / _torch_ms(torch, call)
-        found[f"{' x '.join(map(str, shape))}, {dtype}"] = entry
+            entry["torch"] = check.tried(partial(theirs, dtype))
     return found
 
 
@@ -291,8 +357,8 @@ def launches(check: Check) -> Record:
 
         found["torch eager x + 1"] = check.wall(lambda: t + 1, calls)
         found["torch eager chain"] = check.wall(lambda: torch_chain(t), calls)
-        compiled = torch.compile(torch_chain, mode="reduce-overhead")
-        found["torch.compile with graphs, chain"] = check.wall(lambda: compiled(t), calls)
+        compiled = torch.compile(torch_chain, mode="reduce-overhead")  # needs a compiler of C
+        found["torch.compile with graphs, chain"] = check.tried(lambda: check.wall(lambda: compiled(t), calls))
     return found
 
 
@@ -310,20 +376,16 @@ def training(check: Check) -> Record:
         found[name] = entry = {}
         arrays = task.arrays(np.random.default_rng(0))
         for who, case in _candidates(check, task, arrays):
-            if check.left() < 0:
-                entry[who] = "left out: no time"
-                continue
-            try:
-                made = case()
-                losses = []
-                for _ in range(3):
-                    made.call()
-                    losses.append(float(made.read()[0]))
-                ms = check.wall(made.call, check.size(10, 1)) / 1e3
-                entry[who] = {"ms": ms, "losses": losses}
-            except Exception as error:
-                entry[who] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            entry[who] = check.tried(partial(_trained, check, case))
     return found
+
+
+def _trained(check: Check, case: Callable[[], Any]) -> Record:
+    made, losses = case(), []
+    for _ in range(3):
+        made.call()
+        losses.append(float(made.read()[0]))
+    return {"ms": check.wall(made.call, check.size(10, 1)) / 1e3, "losses": losses}
 
 
 def _candidates(check: Check, task: Any, arrays: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -370,8 +432,8 @@ def _torch_ms(torch: Any, call: Callable[[], object]) -> float:
 # ---- all of it
 
 CHECKS: dict[str, Callable[[Check], Record]] = {
-    "rows": rows, "suite": suite, "bandwidth": bandwidth, "products": products, "attention": attention,
-    "launches": launches, "training": training, "sanitizer": sanitizer,
+    "rows": rows, "suite": suite, "streams": streams, "bandwidth": bandwidth, "products": products,
+    "attention": attention, "launches": launches, "training": training, "sanitizer": sanitizer,
 }  # fmt: skip
 
 

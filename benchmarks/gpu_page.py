@@ -32,6 +32,9 @@ def _lines(record: Record) -> Iterator[str]:
         if "failed" in found:
             yield f"\n`{name}` failed: {found['failed'][-1]}"
     yield from _rows(checks.get("rows", {}))
+    for name, is_right in checks.get("streams", {}).items():
+        if name not in ("seconds", "failed", "left out"):
+            yield f"\nStreams, {name}: {'right' if is_right is True else f'wrong ({is_right})'}."
     yield from _figures("Bandwidth", checks.get("bandwidth", {}))
     yield from _figures("Matrix products, TFLOP/s", checks.get("products", {}))
     yield from _figures("Attention, TFLOP/s", checks.get("attention", {}))
@@ -56,8 +59,13 @@ def _figures(title: str, found: Record) -> Iterator[str]:
         columns = list(dict.fromkeys(key for entry in entries.values() for key in entry))
         yield from table(
             (title, *columns),
-            [(name, *(digits(entry[c]) if c in entry else "" for c in columns)) for name, entry in entries.items()],
+            [(name, *(_cell(entry.get(c, "")) for c in columns)) for name, entry in entries.items()],
         )
+
+
+def _cell(value: Any) -> str:
+    """A figure, or why there is none."""
+    return str(value) if _odd(value) else digits(value)
 
 
 def _launches(found: Record) -> Iterator[str]:

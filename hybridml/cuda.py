@@ -134,25 +134,30 @@ class Stream:
 
     def __init__(self, device: Any = None, priority: int = 0, *, _stream: Any = None) -> None:
         self._device = _device(device)
-        self.cuda_stream = _stream or self._device.driver.stream()
+        self._stream = _stream or self._device.driver.stream()
         self.device, self.priority = Device(self._device.name), priority
 
+    @property
+    def cuda_stream(self) -> int:
+        """CUDA's number of the stream, which other libraries take: `torch.cuda.ExternalStream(s.cuda_stream)`."""
+        return int(self._stream.ptr)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.cuda_stream is self.cuda_stream
+        return isinstance(other, Stream) and other._stream is self._stream
 
     def __hash__(self) -> int:
-        return id(self.cuda_stream)
+        return id(self._stream)
 
     def __repr__(self) -> str:
         return f"<hm.cuda.Stream on {self.device}>"
 
     def synchronize(self) -> None:
         """Waits until all that the stream was asked for is done."""
-        self._device.driver.synchronize(self.cuda_stream)
+        self._device.driver.synchronize(self._stream)
 
     def query(self) -> bool:
         """Whether all that the stream was asked for is done."""
-        return bool(self._device.driver.is_done(self.cuda_stream))
+        return bool(self._device.driver.is_done(self._stream))
 
     def record_event(self, event: Event | None = None) -> Event:
         """Puts an event, a new one unless it is given, behind all that the stream was asked for."""
@@ -192,12 +197,12 @@ class Event:
         stream = stream or current_stream()
         if self._event is None:
             self._device, self._event = stream._device, stream._device.driver.event(self._timed)
-        self._device.driver.record(self._event, stream.cuda_stream)
+        self._device.driver.record(self._event, stream._stream)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Lets a stream wait for the mark."""
         if self._event is not None:
-            self._device.driver.wait((stream or current_stream()).cuda_stream, self._event)
+            self._device.driver.wait((stream or current_stream())._stream, self._event)
 
     def query(self) -> bool:
         """Whether all before the mark is done."""
@@ -231,7 +236,7 @@ def stream(stream: Stream | None) -> Iterator[None]:
     if stream is None:
         yield
         return
-    with stream._device.using(stream.cuda_stream):
+    with stream._device.using(stream._stream):
         yield
 
 

@@ -151,7 +151,7 @@ FLAGS: tuple[Flag, ...] = (
         "0 or 1",
         _switch,
         "Let tensor cores of GPUs multiply float32 numbers, of which they read 10 of 23 bits of the mantissa; sums are "
-        "those of float32. Products that a library computes stay as they are.",
+        "those of float32. cuBLAS may then do so, too.",
     ),
 )
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +30,7 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     """All but those of other programs, on the simulated device and with tiny sizes; a check that fails is told."""
     monkeypatch.setitem(gpu_check.CHECKS, "broken", lambda check: {"never": 1 // 0})
     path = tmp_path / "gpu.json"
-    names = ["rows", "bandwidth", "products", "attention", "launches", "training", "broken"]
+    names = ["rows", "streams", "bandwidth", "products", "attention", "launches", "training", "broken"]
     arguments = ["--device", "cuda:sim", "--small", "--only", ",".join(names), "--json", str(path)]
     assert gpu_check.main(arguments) == 0
     record = json.loads(path.read_text())
@@ -35,6 +39,7 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert (
         checks["rows"]["wrong"] == {} and checks["rows"]["the bits of the simulator"] == checks["rows"]["results"] > 8
     )
+    assert checks["streams"]["two streams"] is True
     assert min(entry["GB/s"] for entry in checks["bandwidth"].values() if isinstance(entry, dict)) > 0
     assert all(checks["attention"][f"1 x 2 x 16 x 8, {dtype}"]["traced"] > 0 for dtype in ("float32", "bfloat16"))
     assert len(checks["products"]) == 7 and checks["launches"]["launches"] > 1
@@ -43,7 +48,36 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert checks["broken"]["failed"][-1].startswith("ZeroDivisionError")
     page = gpu_page.results(record)
     assert "simulated GPU (sm_80)" in page and "| mlp |" in page and "`broken` failed: ZeroDivisionError" in page
-    assert "results of 12 operations" in page
+    assert "results of 12 operations" in page and "Streams, two streams: right." in page
+
+
+@needs_nvrtc
+def test_a_measurement_that_fails_is_told_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def milliseconds(self: gpu_check.Check, call: Any) -> float:
+        fails = next(turns)
+        if fails:
+            raise RuntimeError("no such instruction\nand more")
+        return 1.0
+
+    turns, path = cycle([False, True, False]), tmp_path / "gpu.json"
+    monkeypatch.setattr(gpu_check.Check, "milliseconds", milliseconds)
+    arguments = ["--device", "cuda:sim", "--small", "--only", "bandwidth,attention", "--json", str(path)]
+    assert gpu_check.main(arguments) == 0
+    record = json.loads(path.read_text())
+    found = [entry["GB/s"] for entry in record["checks"]["bandwidth"].values() if isinstance(entry, dict)]
+    assert found[1] == "RuntimeError: no such instruction" and min(found[0], found[2]) > 0
+    assert "RuntimeError: no such instruction |" in gpu_page.results(record)
+
+
+def test_rows_are_checked_where_nothing_runs_tests() -> None:
+    program = (
+        "import sys\nsys.modules['pytest'] = sys.modules['hypothesis'] = None\n"
+        "import time\nfrom benchmarks.gpu_check import Check, rows, suite\n"
+        "check = Check('reference', True, time.monotonic() - 1)\n"
+        "print(rows(check)['wrong'], suite(check))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=gpu_check.ROOT, capture_output=True, text=True)
+    assert run.stdout.strip() == "{} {'left out': 'pytest and hypothesis not installed'}", run.stderr
 
 
 def test_checks_that_have_no_time_are_left_out(tmp_path: Path) -> None:

@@ -55,3 +55,17 @@ def magnitude(function: Any, *operands: Any) -> np.ndarray:
     """Size of the terms of each sum that a multilinear function makes (matmul, a convolution): its value for the
     absolute values, in float64."""
     return np.asarray(function(*(np.abs(np.asarray(x, np.float64)) for x in operands)))
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays are equal to the last bit, signs of zeros included; one nan is as good as another."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind not in "fc":
+        return a.tobytes() == b.tobytes()
+    parts = [(a.real, b.real), (a.imag, b.imag)] if a.dtype.kind == "c" else [(a, b)]
+    return all(
+        np.array_equal(x, y, equal_nan=True)
+        and np.array_equal(np.signbit(x) | np.isnan(x), np.signbit(y) | np.isnan(y))
+        for x, y in parts
+    )

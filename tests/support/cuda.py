@@ -15,6 +15,7 @@ from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 from hybridml_compiler.targets.cuda.target import TARGET, CudaKernel, CudaTarget
+from tests.support.closeness import same_bits
 
 SIM = "cuda:sim"
 needs_nvrtc = pytest.mark.skipif(
@@ -56,20 +57,6 @@ def launch(text: str, source: Source, buffers: list[np.ndarray], iterations: int
     simulator = Simulator(nvrtc.compile(text, "ptx").code.decode())
     grid = source.grid(iterations, 1024) if blocks is None else blocks
     simulator.launch(ENTRY, grid, source.block, [*buffers, 0, iterations])
-
-
-def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are equal to the last bit, signs of zeros included; one nan is as good as another."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.dtype.kind not in "fc":
-        return a.tobytes() == b.tobytes()
-    parts = [(a.real, b.real), (a.imag, b.imag)] if a.dtype.kind == "c" else [(a, b)]
-    return all(
-        np.array_equal(x, y, equal_nan=True)
-        and np.array_equal(np.signbit(x) | np.isnan(x), np.signbit(y) | np.isnan(y))
-        for x, y in parts
-    )
 
 
 __all__ = ["SIM", "TARGET", "compiled", "launch", "needs_nvrtc", "same_bits", "sources"]

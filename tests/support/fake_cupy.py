@@ -33,16 +33,19 @@ class Runtime:
     CUDARuntimeError = CUDARuntimeError
 
     def __init__(self, memory: int) -> None:
-        self.memory, self.calls = memory, list[str]()
+        self.memory, self.calls, self.capability = memory, list[str](), (8, 0)
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
+        self.pinned: set[int] = set()  # addresses of memory of the host that is copied late
 
     def setDevice(self, index: int) -> None:
         if index:
             raise CUDARuntimeError(101)
 
     def getDeviceProperties(self, index: int) -> dict[str, Any]:
-        return {"name": b"stand-in", "major": 8, "minor": 0, "totalGlobalMem": self.memory, "multiProcessorCount": 4}
+        major, minor = self.capability
+        found = {"name": b"stand-in", "major": major, "minor": minor, "multiProcessorCount": 4}
+        return {**found, "totalGlobalMem": self.memory}
 
     def malloc(self, nbytes: int) -> int:
         self.calls.append("malloc")
@@ -62,7 +65,9 @@ class Runtime:
         self.calls.append("memcpy")
         if kind == 2:
             self.streams[stream].refuse_if_captured()
-        if kind == 1:  # the array of the host may change at once
+        if kind == 1 and source in self.pinned:
+            self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
+        elif kind == 1:  # the array of the host may change at once
             copy = bytes((ctypes.c_char * nbytes).from_address(source))
             self.streams[stream].do(lambda: ctypes.memmove(target, copy, nbytes))
         else:
@@ -71,6 +76,9 @@ class Runtime:
     def memsetAsync(self, target: int, value: int, nbytes: int, stream: int) -> None:
         self.calls.append("memset")
         self.streams[stream].do(lambda: ctypes.memset(target, value, nbytes))
+
+    def pointerGetAttributes(self, address: int) -> Any:
+        return SimpleNamespace(type=int(address in self.pinned))
 
     def deviceSynchronize(self) -> None:
         self.calls.append("deviceSynchronize")
@@ -89,6 +97,8 @@ class Stream:
         assert non_blocking, "no other can be captured beside the default stream"
         self.ptr, self.runtime = 1000 + len(runtime.streams), runtime
         self.recorded: list[Callable[[], Any]] | None = None
+        self.late: list[Callable[[], Any]] = []
+        self.waited: list[Stream | None] = []  # for work of these streams, in order
         runtime.streams[self.ptr] = self
 
     def do(self, work: Callable[[], Any]) -> None:
@@ -103,6 +113,8 @@ class Stream:
 
     def synchronize(self) -> None:
         self.refuse_if_captured()
+        while self.late:
+            self.late.pop(0)()
 
     @property
     def done(self) -> bool:
@@ -112,6 +124,7 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         self.runtime.calls.append("wait_event")
         assert event.seconds is not None, "an event that nobody has recorded"
+        self.waited.append(event.stream)
 
     def begin_capture(self) -> None:
         self.recorded = []
@@ -140,13 +153,14 @@ class Graph:
 
 class Event:
     def __init__(self, disable_timing: bool) -> None:
-        self.timed, self.seconds = not disable_timing, None
+        self.timed, self.seconds, self.stream = not disable_timing, None, None
 
     seconds: float | None
+    stream: Stream | None
     done = True
 
     def record(self, stream: Stream) -> None:
-        self.seconds = time.perf_counter()
+        self.seconds, self.stream = time.perf_counter(), stream
 
     def synchronize(self) -> None:
         assert self.seconds is not None
@@ -189,9 +203,11 @@ class FakeBlas:
     """cuBLAS by the names that cublas.py calls, on addresses."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime, self.stream, self.workspaces, self.computes = runtime, None, 0, list[int]()
+        self.runtime, self.stream, self.workspace, self.computes = runtime, None, None, list[int]()
+        self.used: dict[int, set[int]] = {}  # working memory, and the streams that ran or recorded products with it
 
     stream: int | None
+    workspace: int | None
 
     def cublasCreate_v2(self, handle: Any) -> int:
         return 0
@@ -200,11 +216,11 @@ class FakeBlas:
         return mode
 
     def cublasSetStream_v2(self, handle: Any, stream: ctypes.c_void_p) -> int:
-        self.stream, self.workspaces = stream.value, 0
+        self.stream, self.workspace = stream.value, None
         return 0
 
     def cublasSetWorkspace_v2(self, handle: Any, workspace: ctypes.c_void_p, size: ctypes.c_size_t) -> int:
-        self.workspaces += 1
+        self.workspace = workspace.value
         return 0
 
     def cublasGemmStridedBatchedEx(
@@ -213,8 +229,9 @@ class FakeBlas:
         count: int, compute: int, algorithm: int,
     ) -> int:  # fmt: skip
         """Column-major: c (m x n) = op(a) @ op(b), where op is a transpose of what is asked for."""
-        assert self.workspaces == 1, "a workspace that SetStream has not taken back"
+        assert self.workspace is not None, "SetStream has taken the workspace back"
         assert self.stream is not None
+        self.used.setdefault(self.workspace, set()).add(self.stream)
         self.computes.append(compute)
         rows_a, rows_b = (k if ta else m), (n if tb else k)
         if lda < rows_a or ldb < rows_b or ldc < m:
@@ -242,6 +259,7 @@ class FakeBlas:
 def fake_cupy(memory: int = 1 << 28) -> Any:
     """A module with CuPy's names over a new memory of so many bytes."""
     runtime = Runtime(memory)
+    default = Stream(runtime, True)
 
     def elapsed(start: Event, end: Event) -> float:
         assert start.timed and end.timed and start.seconds is not None and end.seconds is not None
@@ -265,6 +283,7 @@ def fake_cupy(memory: int = 1 << 28) -> Any:
         runtime=runtime,
         Stream=lambda non_blocking: Stream(runtime, non_blocking),
         Event=Event,
+        get_current_stream=lambda: default,
         Module=lambda: Module(runtime),
         UnownedMemory=unowned,
         MemoryPointer=lambda memory, offset: memory,

@@ -15,7 +15,9 @@ import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets.cuda import availability, nvrtc
 from hybridml_compiler.targets.cuda.availability import Availability
+from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from tests.support import fake_cupy
+from tests.support.cuda import needs_nvrtc
 
 
 def whole(**changes: Any) -> Availability:
@@ -30,10 +32,13 @@ PROBLEMS = [
     (whole(cupy=None, runtime=None), "CuPy is not installed: pip install 'hybridml[cuda]'"),
     (whole(driver=(12, 4)), "for CUDA 12.4 and too old for CuPy's CUDA 13: install a newer driver, or in place of"),
     (whole(nvrtc=None), "NVRTC, which compiles kernels, is not installed: pip install nvidia-cuda-nvrtc"),
+    (whole(driver=(12, 4), runtime=(12, 9)), "for CUDA 12 and too old for NVRTC 13: install a newer driver, or in"),
 ]
 
 
-@pytest.mark.parametrize(("found", "sentence"), PROBLEMS, ids=["driver", "gpu", "cupy", "too old", "nvrtc"])
+@pytest.mark.parametrize(
+    ("found", "sentence"), PROBLEMS, ids=["driver", "gpu", "cupy", "too old", "nvrtc", "old for nvrtc"]
+)
 def test_each_thing_that_is_missing_has_a_sentence(
     found: Availability, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,10 +122,33 @@ def test_the_stand_in_has_names_of_cupy() -> None:
     missing += [f"cuda.{name}" for name in vars(stand_in.cuda) if not hasattr(cupy.cuda, name)]
     classes = {"runtime": fake_cupy.Runtime, "Stream": fake_cupy.Stream, "Event": fake_cupy.Event,
                "Module": fake_cupy.Module, "Graph": fake_cupy.Graph}  # fmt: skip
-    own = {"view", "do", "refuse_if_captured", "runtime", "recorded", "timed", "seconds"}
+    own = {
+        "view",
+        "do",
+        "refuse_if_captured",
+        "runtime",
+        "recorded",
+        "timed",
+        "seconds",
+        "stream",
+        "pinned",
+        "late",
+        "capability",
+    }
     for where, cls in classes.items():
         names = [name for name in vars(cls) if name[0] != "_" and name not in own]
         missing += [f"cuda.{where}.{name}" for name in names if not hasattr(getattr(cupy.cuda, where), name)]
     assert not missing
     assert "disable_timing" in inspect.signature(cupy.cuda.Event).parameters
     assert "non_blocking" in inspect.signature(cupy.cuda.Stream).parameters
+
+
+@needs_nvrtc
+def test_gpus_that_are_older_or_newer_than_the_compiler() -> None:
+    assert nvrtc.form_for(90) == ("cubin", 90)
+    newest = max(nvrtc._nvrtc().architectures)
+    assert nvrtc.form_for(newest + 1) == ("ptx", newest) and newest >= 100
+    cupy = fake_cupy.fake_cupy()
+    cupy.cuda.runtime.capability = (7, 5)
+    with pytest.raises(DeviceError, match="stand-in is of architecture sm_75, and kernels are for sm_80 and newer"):
+        CupyDriver(0, cupy)

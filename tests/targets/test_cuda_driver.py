@@ -50,7 +50,7 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
         blas = FakeBlas(runtime)
-        driver = CupyDriver(0, cupy, blas, form="ptx")
+        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture))
     else:
         driver = SimulatedDriver("cuda:other", memory)
     target = CudaTarget(driver.name, lambda: driver)
@@ -62,8 +62,10 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
 @pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
 def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
     found = gpu(request.param)
+    limit = found.pool.limit
     with hm.cuda.device(found.name):
         yield found
+    found.pool.limit = limit
 
 
 def array(*shape: int, seed: int = 0) -> Any:
@@ -138,10 +140,12 @@ def test_a_loop_comes_by_the_same_addresses_again(monkeypatch: pytest.MonkeyPatc
         optimizer.step()
         return loss
 
-    losses = [step(array(8, 8, seed=k).to(there.name)) for k in range(25)]
-    assert len({loss.item() for loss in losses}) == 25
-    (replay,) = [exe.replay for exe in made if exe.replay.calls > 2]
-    assert replay.calls >= 24 and replay.misses <= 8
+    losses, misses = [], []
+    for k in range(50):  # after some steps, how many depends on where the host's memory is, no address is new
+        losses.append(step(array(8, 8, seed=k).to(there.name)))
+        misses.append(sum(exe.replay.misses for exe in made if exe.replay.calls > 2))
+    assert len({loss.item() for loss in losses}) == 50
+    assert 0 < misses[30] == misses[-1] < 25
 
 
 def test_a_replay_launches_once() -> None:
@@ -159,13 +163,26 @@ def test_a_replay_launches_once() -> None:
 def test_arrays_that_never_come_again(there: Gpu) -> None:
     """A program whose arrays are always elsewhere gets memory of its own."""
     f = hm.trace(lambda x: (hm.exp(x).sum(0) * x).sum(1) + x.sum(0).sum())
-    kept = []
+    kept, before = [], hm.cuda.memory_allocated()
     for k in range(140):
         x = array(4, 4, seed=k)
         kept.append((f(x.to(there.name)), f(x)))
-    assert hm.cuda.memory_allocated() < 200_000  # graphs keep no arrays of calls
+    assert hm.cuda.memory_allocated() - before < 200_000  # graphs keep no arrays of calls
     for a, b in kept:
         assert_close(a.cpu(), b)
+
+
+def test_memory_of_a_capture_is_that_of_the_stream_of_its_call(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not of the stream that records it, which nobody asks for memory again."""
+    made: list[Any] = []
+    original = CudaExecutable.replayed
+    monkeypatch.setattr(CudaExecutable, "replayed", lambda self: made.append(original(self)) or made[-1])
+    f = hm.trace(lambda x: hm.scan(lambda c, row: (hm.exp(c).sum() * c + row, c * 2), x[0], x)[1] + x.sum(0))
+    x = array(4, 4).to(there.name)
+    for _ in range(3):
+        f(x)
+    machines = [m for exe in made for m in exe.replay._machines.values()]
+    assert {p.block.stream for m in machines for p in m._blocks} == {there.device.default_stream}
 
 
 def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
@@ -238,6 +255,26 @@ def test_a_profile_has_the_devices_time_of_each_launch(there: Gpu) -> None:
     assert len(launches) == 2 * f.stats.kernels > 2 and all(0 <= event.total_ns < 60e9 for event in launches)
     assert sum(event.total_ns for event in launches) > 0 and any("# here" in line for line in str(found).splitlines())
     assert f(x).tolist() == expected[0]
+
+
+def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither eager products, nor those of a graph, which runs on the stream of its call and not on that of its
+    capture."""
+    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
+    there = gpu("cupy")
+    x = array(4, 4).to(there.name)
+    f = hm.trace(lambda x: hm.softmax(x @ x, -1) @ x)
+    streams = [there.device.default_stream]
+    for _ in range(3):
+        f(x)
+    with hm.cuda.device(there.name), hm.cuda.stream(hm.cuda.Stream()):
+        streams.append(there.device.stream)
+        x @ x
+        for _ in range(2):
+            f(x)
+    first, second = there.blas.used.values()
+    assert streams[0].ptr in first and streams[1].ptr in second and not first & second
+    assert len(first) == len(second) == 2  # and that of a capture
 
 
 # ---- errors
@@ -314,6 +351,15 @@ def test_the_array_of_the_host_may_change_at_once(there: Gpu) -> None:
     assert bool((x == 1).all())
 
 
+def test_pinned_memory_of_the_host_may_change_at_once() -> None:
+    """CUDA reads it when the stream comes to it."""
+    there, data = gpu("cupy"), np.ones(8, "f4")
+    there.runtime.pinned.add(data.ctypes.data)
+    x = hm.asarray(data, device=there.name)
+    data[:] = 7
+    assert x.cpu().tolist() == [1] * 8
+
+
 def test_blocks_are_used_again(there: Gpu) -> None:
     def allocated() -> int:
         return hm.cuda.memory_allocated()
@@ -338,9 +384,10 @@ def test_blocks_are_used_again(there: Gpu) -> None:
 
 def test_the_part_of_memory_that_a_process_may_have(there: Gpu) -> None:
     hm.cuda.set_per_process_memory_fraction(0.001)
-    assert hm.cuda.mem_get_info()[1] == int(0.001 * hm.cuda.get_device_properties().total_memory)
+    total = hm.cuda.get_device_properties().total_memory
+    assert hm.cuda.mem_get_info()[1] == int(0.001 * total)
     with pytest.raises(hm.cuda.OutOfMemoryError):
-        hm.zeros(1 << 20, device=there.name)
+        hm.zeros(total // 2000, device=there.name)
     with pytest.raises(DeviceError, match="from 0 to 1"):
         hm.cuda.set_per_process_memory_fraction(2)
 
@@ -350,6 +397,7 @@ def test_streams_wait_for_what_they_read(there: Gpu) -> None:
     stream = hm.cuda.Stream()
     with hm.cuda.stream(stream):
         assert hm.cuda.current_stream() == stream != hm.cuda.default_stream()
+        assert isinstance(stream.cuda_stream, int)
         if there.runtime is not None:
             there.runtime.calls.clear()
         y = x * 2
@@ -357,7 +405,7 @@ def test_streams_wait_for_what_they_read(there: Gpu) -> None:
             assert "wait_event" in there.runtime.calls
     assert hm.cuda.current_stream() == hm.cuda.default_stream()
     z = y + 1
-    assert y._array.memory.stream is stream.cuda_stream and len(y._array.memory.users) == 1
+    assert y._array.memory.stream is stream._stream and len(y._array.memory.users) == 1
     del y
     assert_close(z.cpu(), x.cpu() * 2 + 1)
     stream.synchronize()
@@ -396,7 +444,7 @@ def test_events_tell_the_time(there: Gpu) -> None:
 
 
 def test_names_of_the_device(there: Gpu) -> None:
-    assert hm.cuda.get_device_name() in ("simulated GPU", "stand-in") and hm.cuda.get_device_capability() == (8, 0)
+    assert hm.cuda.get_device_name() and hm.cuda.get_device_capability() >= (8, 0)
     x = hm.ones(2).cuda(there.name)
     assert x.is_cuda and x.device == there.name and x.device.index == (0 if there.name == "cuda" else None)
     if there.name == "cuda":
@@ -430,6 +478,27 @@ def test_tensors_for_other_libraries() -> None:
     assert back.dtype == hm.bfloat16 and back.cpu().tolist() == half.cpu().tolist()
     with pytest.raises(DeviceError, match="out of NumPy's reach"):
         hm.ones(2).to("reference").__dlpack__()
+
+
+def test_other_libraries_are_waited_for_and_wait() -> None:
+    """Their stream does not know ours. It waits for what a tensor's memory holds, and the memory is used again when it
+    has come so far; theirs is given back when our streams have."""
+    there = gpu("cupy")
+    others, ours = there.device.driver.others(), there.device.default_stream
+    x = array(3, 4).to(there.name)
+    x.__dlpack__()
+    assert others.waited == [ours]
+    assert x.__cuda_array_interface__ and others.waited == [ours] * 2
+    ours.waited.clear()
+    del x
+    assert ours.waited == [others]
+    y = hm.asarray(_Of(np.zeros((2, 3), "f4").view(FakeArray)))
+    with hm.cuda.device(there.name), hm.cuda.stream(hm.cuda.Stream()):
+        z = y * 2
+        used = there.device.stream
+    others.waited.clear()
+    del y
+    assert set(others.waited) == {ours, used} and z.cpu().tolist() == [[0] * 3] * 2
 
 
 def test_the_simulated_devices_memory_is_read_by_numpy() -> None:

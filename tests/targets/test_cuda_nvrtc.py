@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.errors import CompileError, DeviceError
 from hybridml_compiler.runtime import cache
-from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda import libraries, nvrtc
 from tests.support.cuda import SIM, TARGET, needs_nvrtc
 
 ADD = """extern "C" __global__ void kernel(const float* a, const float* b, float* c) {
@@ -39,6 +39,29 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert x.device == SIM and x.cpu().tolist() == [1, 1, 1]
     with pytest.raises(DeviceError, match="pip install nvidia-cuda-nvrtc"):
         x * 12345
+
+
+def test_libraries_are_found_in_wheels_and_toolkits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest first, whatever the folders are called; a toolkit's where no wheel has it."""
+    wheels, toolkit = tmp_path / "nvidia", tmp_path / "cuda"
+    places = (wheels / "cu13/lib", "13"), (wheels / "cuda_nvrtc/lib", "12"), (toolkit / "lib64", "12.9.86")
+    for folder, number in places:
+        folder.mkdir(parents=True)
+        for name in (f"libnvrtc.so.{number}", f"libnvrtc-builtins.so.{number}", f"libnvrtc.alt.so.{number}"):
+            (folder / name).touch()
+    found = [str(folder / f"libnvrtc.so.{number}") for folder, number in places]
+    for variable in ("CUDA_PATH", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    monkeypatch.setattr(libraries, "_USUAL", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(libraries.sys, "prefix", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(libraries, "_wheels", lambda: [wheels])
+    assert libraries.libraries("nvrtc") == found
+    monkeypatch.setattr(libraries, "_wheels", list)
+    assert libraries.libraries("nvrtc") == found[2:] and nvrtc.is_installed()
+    monkeypatch.delenv("CUDA_HOME")
+    monkeypatch.setattr(libraries, "find_library", lambda name: f"lib{name}.so.12")
+    assert libraries.libraries("cublas") == ["libcublas.so.12"]
 
 
 def test_nothing_of_it_is_loaded_before_the_first_kernel() -> None:

@@ -137,8 +137,16 @@ def test_comparisons_of_floats(how: str) -> None:
     assert (apply(text, "u32", ["f32", "f32"], x, y) == expected).all()
 
 
+def held(x: np.ndarray, bits: int) -> np.ndarray:
+    """Whole numbers in the range of so many bits; nan is the least, as in the PTX ISA where a type has 64."""
+    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
+    return np.array([int(v) if least < v < most else most if v >= most else least for v in x.tolist()])
+
+
 CONVERSIONS = [
     ("cvt.rzi.s32.f32", "s32", "f32", lambda x: np.clip(np.nan_to_num(x.astype(np.float64)), -(2**31), 2**31 - 1)),
+    ("cvt.rzi.s64.f32", "s64", "f32", lambda x: held(x, 64)),
+    ("cvt.rzi.s32.f64", "s32", "f64", lambda x: held(x, 32)),
     ("cvt.rni.f32.f32", "f32", "f32", np.rint),
     ("cvt.rmi.f64.f64", "f64", "f64", np.floor),
     ("cvt.rn.f32.f64", "f32", "f64", lambda x: x.astype(np.float32)),

@@ -57,6 +57,12 @@ class Availability:
             )
         if self.nvrtc is None:
             return f"NVRTC, which compiles kernels, is not installed: pip install nvidia-cuda-nvrtc, or {_INSTALL}"
+        if self.nvrtc[0] > self.driver[0]:  # a driver takes machine code of its own major version's compilers
+            return (
+                f"the NVIDIA driver is for CUDA {self.driver[0]} and too old for NVRTC {self.nvrtc[0]}: install a "
+                f"newer driver, or in place of nvidia-cuda-nvrtc that for CUDA {self.driver[0]}: "
+                f"pip install nvidia-cuda-nvrtc-cu{self.driver[0]}{_INSTEAD}"
+            )
         return ""
 
 

@@ -15,11 +15,10 @@ from ... import config, dtypes
 from ...errors import CompileError, OutOfMemoryError
 from ...locks import rlock
 from .driver import Gemm
-from .nvrtc import wheels
+from .libraries import libraries
 
-_WORKSPACE = 32 << 20  # bytes, as PyTorch gives it on an H100; its own would be allocated in the middle of a capture
-_PATTERNS = ("*/lib/libcublas.so.*", "*/bin/**/cublas64_*.dll")
-_NAMES = ("libcublas.so.13", "libcublas.so.12", "libcublas.so", "cublas64_13.dll", "cublas64_12.dll")
+# Bytes for each stream, as PyTorch gives it on an H100. Its own would be allocated in the middle of a capture.
+_WORKSPACE = 32 << 20
 _TYPES = {dtypes.float32: 0, dtypes.float64: 1, dtypes.canonical("bfloat16"): 14}  # cudaDataType
 _FLOAT32, _TF32, _FLOAT64 = 68, 77, 70  # cublasComputeType
 _HOST, _DEFAULT = 0, -1  # where alpha and beta are, and the choice of the algorithm
@@ -27,29 +26,27 @@ _HOST, _DEFAULT = 0, -1  # where alpha and beta are, and the choice of the algor
 
 def library() -> ctypes.CDLL | None:
     """The library, from NVIDIA's wheels or the toolkit's; None where there is none."""
-    for name in [*map(str, wheels(_PATTERNS)), *_NAMES]:
+    for name in libraries("cublas"):
         with suppress(OSError):
             return ctypes.CDLL(name)
     return None
 
 
 class Cublas:
-    """A handle of the library. Several threads may use it."""
+    """A handle of the library. Several threads may use it, and several streams, each with working memory of its own:
+    their products run at the same time, and write to it."""
 
     def __init__(self, library: Any, alloc: Callable[[int], int], memory: int) -> None:
         """`memory` is how much the GPU has, of which `alloc` gives some."""
-        self.library, self._lock = library, rlock()
+        self.library, self._alloc, self._lock = library, alloc, rlock()
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetPointerMode_v2", self._handle, _HOST)
         self._size = min(_WORKSPACE, memory >> 6)
-        try:
-            self._workspace = ctypes.c_void_p(alloc(self._size))
-        except MemoryError:
-            raise OutOfMemoryError(f"cuda: no memory for the {self._size} bytes that cuBLAS works in") from None
+        self._workspaces: dict[Any, ctypes.c_void_p] = {}  # streams, which are kept: their numbers are never another's
 
-    def gemm(self, call: Gemm, a: int, b: int, out: int, stream: int) -> None:
-        """Computes a product of matrices at these addresses."""
+    def gemm(self, call: Gemm, a: int, b: int, out: int, stream: Any, home: Any) -> None:
+        """Computes a product of matrices at these addresses, in the working memory of the stream `home`."""
         double = call.dtype is dtypes.float64
         number = ctypes.c_double if double else ctypes.c_float
         compute = _FLOAT64 if double else _TF32 if config.read().tf32 and call.a.dtype is dtypes.float32 else _FLOAT32
@@ -59,13 +56,22 @@ class Cublas:
             sides.append([address, _TYPES[side.dtype], side.leading, ctypes.c_longlong(side.step)])
         result = ctypes.c_void_p(out + call.offset * call.dtype.itemsize)
         with self._lock:
-            self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream))  # which forgets the workspace
-            self._call("cublasSetWorkspace_v2", self._handle, self._workspace, ctypes.c_size_t(self._size))
+            workspace = self._workspace(home)
+            self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream.ptr))  # which forgets the workspace
+            self._call("cublasSetWorkspace_v2", self._handle, workspace, ctypes.c_size_t(self._size))
             self._call(
                 "cublasGemmStridedBatchedEx", self._handle, int(call.b.transposed), int(call.a.transposed),
                 call.n, call.m, call.k, ctypes.byref(number(1)), *sides[0], *sides[1], ctypes.byref(number(0)),
                 result, _TYPES[call.dtype], call.n, ctypes.c_longlong(call.m * call.n), call.count, compute, _DEFAULT,
             )  # fmt: skip
+
+    def _workspace(self, stream: Any) -> ctypes.c_void_p:
+        if stream not in self._workspaces:
+            try:
+                self._workspaces[stream] = ctypes.c_void_p(self._alloc(self._size))
+            except MemoryError:
+                raise OutOfMemoryError(f"cuda: no memory for the {self._size} bytes that cuBLAS works in") from None
+        return self._workspaces[stream]
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)

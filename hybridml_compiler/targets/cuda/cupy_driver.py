@@ -7,11 +7,12 @@ has made. It is written from CuPy's documentation and sources, and run in the te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...errors import DeviceError
 from ...once import lazy
 from . import nvrtc
 from .cublas import Cublas, library
@@ -19,18 +20,27 @@ from .driver import Gemm, Pointer, Properties
 from .emit.kernel import ENTRY
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
+_PINNED = 1  # cudaMemoryTypeHost
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
 class CupyDriver:
-    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; of `form` are the kernels."""
+    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; `form` tells what to compile kernels to
+    for an architecture. DeviceError for a GPU that is too old."""
 
-    def __init__(self, index: int, cupy: Any, blas: Any = None, form: nvrtc.Form = "cubin") -> None:
+    def __init__(
+        self, index: int, cupy: Any, blas: Any = None, form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for
+    ) -> None:
         self.name = "cuda" if index == 0 else f"cuda:{index}"
         self.index, self.cupy, self.form = index, cupy, form
         self.runtime = cupy.cuda.runtime
         self._enter()
+        if self.properties.capability < nvrtc.VIRTUAL:
+            raise DeviceError(
+                f'device "{self.name}" is not available: {self.properties.name} is of architecture '
+                f"sm_{self.properties.capability}, and kernels are for sm_{nvrtc.VIRTUAL} and newer"
+            )
         self._blas = blas or library()
         self.has_gemm = self._blas is not None
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
@@ -68,8 +78,11 @@ class CupyDriver:
         return raw
 
     def write(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
-        # Of memory that is not pinned CUDA makes a copy before it returns.
-        self._copy(_at(target), data.ctypes.data, data.nbytes, _TO_DEVICE, stream)
+        source = int(data.ctypes.data)
+        self._copy(_at(target), source, data.nbytes, _TO_DEVICE, stream)
+        # Of memory that is not pinned CUDA has made a copy before it returned.
+        if self.runtime.pointerGetAttributes(source).type == _PINNED:
+            stream.synchronize()
 
     def read(self, source: Pointer, stream: Any) -> np.ndarray:
         data = np.empty(source.nbytes, np.uint8)
@@ -91,7 +104,7 @@ class CupyDriver:
     # ---- launches
 
     def load(self, source: str) -> Any:
-        code = nvrtc.compile(source, self.form, self.properties.capability).code
+        code = nvrtc.compile(source, *self.form(self.properties.capability)).code
         self._enter()
         module = self.cupy.cuda.Module()
         module.load(code)
@@ -107,14 +120,19 @@ class CupyDriver:
         self._enter()
         return Cublas(self._blas, self.alloc, self.properties.memory)
 
-    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any) -> None:
-        self._products.gemm(call, _at(a), _at(b), _at(out), stream.ptr)
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any, home: Any) -> None:
+        self._enter()
+        self._products.gemm(call, _at(a), _at(b), _at(out), stream, home)
 
     # ---- order
 
     def stream(self) -> Any:
         self._enter()
         return self.cupy.cuda.Stream(non_blocking=True)
+
+    def others(self) -> Any:
+        self._enter()
+        return self.cupy.cuda.get_current_stream()
 
     def event(self, timed: bool) -> Any:
         self._enter()

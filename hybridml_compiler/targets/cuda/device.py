@@ -77,14 +77,23 @@ class CudaDevice:
 
     # ---- other libraries
 
+    def _part(self, memory: Adopted) -> None:
+        """Lets the stream of its owner wait for all that use a memory, which the owner may use again."""
+        others = self.driver.others()
+        for stream in {memory.stream, *memory.users} - {others}:
+            self.driver.wait(others, self.mark(stream))
+
     def exported(self, array: DeviceArray, dtype: np.dtype) -> Any:
-        """The memory of an array of the device as an array with `__dlpack__`, of a dtype of the same width."""
-        stream = self.stream
-        self.join([array.memory], stream)
-        return self.driver.export(array.memory.pointer, array.shape, dtype, stream)
+        """The memory of an array of the device as an array with `__dlpack__`, of a dtype of the same width.
+
+        Others do not know our streams: theirs (CuPy's and PyTorch's default one, unless it was changed) waits for the
+        memory now, and is waited for before the memory is used again.
+        """
+        self.join([array.memory], self.driver.others())
+        return self.driver.export(array.memory.pointer, array.shape, dtype, self.stream)
 
     def adopted(self, other: Any) -> DeviceArray:
         """An array over memory of another library that is on this device."""
         raw, owner = self.driver.adopt(other, self.stream)
-        memory = Adopted(self.driver.address(raw), raw, owner.nbytes, owner, self.stream)
+        memory = Adopted(self.driver.address(raw), raw, owner.nbytes, owner, self.stream, self._part)
         return DeviceArray(self, memory, tuple(owner.shape), np.dtype(owner.dtype))

@@ -128,13 +128,17 @@ class Driver(Protocol):
     ) -> None:
         """Launches so many blocks of so many threads; numbers are passed as 64-bit integers."""
 
-    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream) -> None:
-        """A matrix product by the library."""
+    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream, home: Stream) -> None:
+        """A matrix product by the library, which works in memory of the stream `home`: that on which it is done in the
+        end, where `stream` only records it."""
 
     # ---- order
 
     def stream(self) -> Stream:
         """A new queue, which is beside all others."""
+
+    def others(self) -> Stream:
+        """The stream of other libraries in this thread, which what they are handed is ordered by."""
 
     def event(self, timed: bool) -> Event:
         """A new mark in a queue."""

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 class DeviceMachine:
-    """Runs launches on a stream. `status` is the word that checked kernels set where an index is out of range."""
+    """Runs launches on a stream; `home` is that on which they are done, where another one records them. `status` is the
+    word that checked kernels set where an index is out of range."""
 
     def __init__(self, code: KernelCode, device: CudaDevice, stream: Stream) -> None:
         self.code, self.device, self.driver, self.stream = code, device, device.driver, stream
+        self.home = stream
         self.status: Pointer | None = None
 
     def begin(self, checked: bool) -> None:
@@ -46,7 +48,7 @@ class DeviceMachine:
         return constant_of(self.code, self.device, array)
 
     def new(self, nbytes: int) -> Pointer:
-        return self.device.pool.take(nbytes, self.stream).pointer
+        return self.device.pool.take(nbytes, self.home).pointer
 
     def copy(self, target: Pointer, source: Pointer, nbytes: int) -> None:
         if nbytes:
@@ -104,7 +106,7 @@ class DeviceMachine:
     def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
         left, right, out = memories
         for gemm in gemms(call, part, parts):
-            self.driver.gemm(gemm, left, right, out, self.stream)
+            self.driver.gemm(gemm, left, right, out, self.stream, self.home)
 
     def on_host(
         self,

@@ -1,22 +1,20 @@
 """NVRTC, NVIDIA's compiler of CUDA C, called through ctypes: it needs neither a GPU nor a driver nor a toolkit.
 
-The library is a wheel of its own (`nvidia-cuda-nvrtc`), imported with the first kernel. What it has compiled is kept in
-the cache of object code, under the source, the options, the architecture and the library's version.
+The library is a wheel of its own (`nvidia-cuda-nvrtc`) or a toolkit's, loaded with the first kernel. What it has
+compiled is kept in the cache of object code, under the source, the options, the architecture and the library's version.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import CompileError, DeviceError
-from ...once import once
+from ...once import lazy, once
 from ...record import record
 from ...runtime import cache
+from .libraries import libraries
 
 Form = Literal["ptx", "cubin"]
 
@@ -32,7 +30,6 @@ OPTIONS = (
 ARCHITECTURES = (80, 90, 100)  # that every kernel of the tests is compiled for
 VIRTUAL = 80  # of the PTX that the simulator runs
 
-_PATTERNS = ("*/lib/libnvrtc.so.*", "*/bin/**/nvrtc64_*.dll", "*/lib/libnvrtc*.dylib")
 _LENGTH = 8  # bytes of the log's length in a kept entry
 
 
@@ -72,6 +69,13 @@ def options_for(form: Form, architecture: int) -> tuple[str, ...]:
     return (*OPTIONS, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
 
 
+def form_for(architecture: int) -> tuple[Form, int]:
+    """What to compile for a GPU: machine code; PTX of an older architecture, which the driver then compiles, where the
+    GPU is newer than NVRTC."""
+    known = _nvrtc().architectures
+    return ("cubin", architecture) if architecture in known else ("ptx", max(a for a in known if a < architecture))
+
+
 def is_installed() -> bool:
     """Whether there is a library of NVRTC."""
     return bool(_libraries())
@@ -92,17 +96,8 @@ def _unpacked(data: bytes) -> Compiled:
     return Compiled(data[end:], data[_LENGTH:end].decode())
 
 
-def wheels(patterns: Sequence[str]) -> list[Path]:
-    """The files in NVIDIA's wheels, the newest first."""
-    spec = find_spec("nvidia")
-    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return sorted(
-        (path for folder in folders for pattern in patterns for path in Path(folder).glob(pattern)), reverse=True
-    )
-
-
-def _libraries() -> list[Path]:
-    return [path for path in wheels(_PATTERNS) if "builtins" not in path.name]
+def _libraries() -> list[str]:
+    return libraries("nvrtc")
 
 
 @once
@@ -116,17 +111,26 @@ def _nvrtc() -> _Nvrtc:
     try:
         return _Nvrtc(found[0])
     except OSError as error:
-        raise DeviceError(f"cuda: {found[0].name} cannot be loaded ({error}): reinstall nvidia-cuda-nvrtc") from None
+        raise DeviceError(f"cuda: {found[0]} cannot be loaded ({error}): reinstall nvidia-cuda-nvrtc") from None
 
 
 class _Nvrtc:
     """The library; several threads may compile at once."""
 
-    def __init__(self, path: Path) -> None:
-        self.library = ctypes.CDLL(str(path))
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path)
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = major.value, minor.value
+
+    @lazy
+    def architectures(self) -> list[int]:
+        """Those that it compiles for."""
+        count = ctypes.c_int()
+        self._call("GetNumSupportedArchs", ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        self._call("GetSupportedArchs", found)
+        return list(found)
 
     def compile(self, source: str, form: Form, options: tuple[str, ...]) -> Compiled:
         program = ctypes.c_void_p()

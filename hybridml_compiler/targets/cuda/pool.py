@@ -9,7 +9,7 @@ differ a little share their blocks; 12 % are lost at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 
 from ...errors import OutOfMemoryError, describe_line, user_frame
@@ -46,17 +46,23 @@ class Block:
 
 
 class Adopted:
-    """Memory of another library, which its array keeps."""
+    """Memory of another library, which its array keeps. `part` is called when nobody here refers to it."""
 
-    __slots__ = ("__weakref__", "address", "nbytes", "owner", "raw", "stream", "users")
+    __slots__ = ("__weakref__", "address", "nbytes", "owner", "part", "raw", "stream", "users")
 
-    def __init__(self, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream) -> None:
-        self.address, self.raw, self.nbytes, self.owner, self.stream = address, raw, nbytes, owner, stream
+    def __init__(
+        self, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream, part: Callable[[Adopted], None]
+    ) -> None:
+        self.address, self.raw, self.nbytes, self.part = address, raw, nbytes, part
+        self.owner, self.stream = owner, stream
         self.users: set[Stream] = set()
 
     @property
     def pointer(self) -> Pointer:
         return Pointer(self, 0, self.nbytes)
+
+    def __del__(self) -> None:
+        self.part(self)
 
 
 def rounded(nbytes: int) -> int:

@@ -27,6 +27,11 @@ class SimulatedStream:
     def __init__(self) -> None:
         self.recorded: list[Callable[[], object]] | None = None
 
+    @property
+    def ptr(self) -> int:
+        """CUDA's number of the stream."""
+        return id(self)
+
     def do(self, work: Callable[[], object]) -> None:
         if self.recorded is None:
             work()
@@ -49,7 +54,7 @@ class SimulatedDriver:
     def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
         self.name = name
         self.properties = Properties("simulated GPU", nvrtc.VIRTUAL, memory, 1)
-        self.entry = "kernel"
+        self.entry, self._others = "kernel", SimulatedStream()
 
     # ---- memory
 
@@ -93,7 +98,9 @@ class SimulatedDriver:
         given = [_at(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
         stream.do(lambda: function.launch(self.entry, grid, block, given))
 
-    def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream) -> None:
+    def gemm(
+        self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream
+    ) -> None:
         left, right = (
             _matrices(_at(a), call.a, call.count, call.m, call.k),
             _matrices(_at(b), call.b, call.count, call.k, call.n),
@@ -111,6 +118,9 @@ class SimulatedDriver:
 
     def stream(self) -> SimulatedStream:
         return SimulatedStream()
+
+    def others(self) -> SimulatedStream:
+        return self._others
 
     def event(self, timed: bool) -> SimulatedEvent:
         return SimulatedEvent()

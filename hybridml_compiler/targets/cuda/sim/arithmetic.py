@@ -83,7 +83,8 @@ ROUND: dict[str, Callable[..., Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": 
 
 
 def convert(x: np.ndarray, dtype: np.dtype, how: tuple[str, ...]) -> Any:
-    """A number as another type: floats are rounded to whole numbers as asked, and held to the integers' range."""
+    """A number as another type: floats are rounded to whole numbers as asked, and held to the integers' range; nan is 0
+    in 32 bits, and where either has 64 bits the integer of the highest bit alone."""
     rounding = next((part for part in how if part in ROUND), None)
     if x.dtype.kind == "f" and rounding is not None:
         x = ROUND[rounding](x)
@@ -91,5 +92,7 @@ def convert(x: np.ndarray, dtype: np.dtype, how: tuple[str, ...]) -> Any:
         info, wide = np.iinfo(dtype), np.nan_to_num(x.astype(np.float64), nan=0.0)
         above, below = wide >= float(info.max), wide <= float(info.min)
         found = np.where(above | below, 0.0, wide).astype(dtype)
-        return np.where(above, dtype.type(info.max), np.where(below, dtype.type(info.min), found))
+        found = np.where(above, dtype.type(info.max), np.where(below, dtype.type(info.min), found))
+        of_nan = 1 << 8 * dtype.itemsize - 1 if 8 in (x.dtype.itemsize, dtype.itemsize) else 0
+        return np.where(np.isnan(x), np.array(of_nan, f"u{dtype.itemsize}").astype(dtype), found)
     return x.astype(dtype)
