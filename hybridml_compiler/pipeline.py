@@ -102,11 +102,13 @@ def compile(
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
     symbolic sizes, `guards` are the conditions that its capture relied on.
     """
-    from .graph.devices import device_of
+    from .graph.devices import device_of, devices_of
     from .graph.placement import placement, spans_devices
     from .targets.registry import find_target
 
     if target is None:
+        if any(node.aval.symbolic for node in graph.inputs) and len(devices_of(graph)) > 1:
+            raise CompileError(f"{graph.name}: programs of several devices have fixed sizes")
         where = placement(graph)
         if spans_devices(graph, where):
             return _compile_partition(graph, where)
@@ -133,13 +135,12 @@ def _compile_partition(graph: Graph, where: Mapping[Node, str]) -> Executable:
     from .targets.partitioned import PartitionedExecutable
     from .targets.registry import find_target
 
-    if any(node.aval.symbolic for node in graph.inputs):
-        raise CompileError(f"{graph.name}: programs of several devices have fixed sizes")
     placed = place(graph, where)
     if config.read().verify:
         verify(placed, "placement")
     programs = {
-        part: compile(part.graph, target=find_target(part.device)) if part.computes else None for part in split(placed)
+        part: compile(part.program, target=find_target(part.device)) if part.computes else None
+        for part in split(placed)
     }
     return PartitionedExecutable(placed, programs)
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..aval import CPU
+from ..once import lazy
 from ..ops.table import OPS
 from ..record import record
 from .devices import moved
-from .ir import Graph, Node, apply, constant, input_node, with_inputs
+from .ir import Graph, Node, apply, constant, input_node, users, with_inputs
 
 _SEND, _RECV = OPS["send"], OPS["recv"]
 
@@ -49,14 +50,43 @@ def place(graph: Graph, where: Mapping[Node, str]) -> Graph:
     return Graph(graph.inputs, outputs, graph.name, tuple([made[node] for node in graph.checks]))
 
 
+def _is_send(node: Node) -> bool:
+    return node.kind == "transfer" and node.aval.device == node.inputs[0].aval.device
+
+
+def _is_recv(node: Node) -> bool:
+    return node.kind == "transfer" and node.aval.device != node.inputs[0].aval.device
+
+
+def _value(node: Node) -> Node:
+    """What is sent, of a node that sends."""
+    return node.inputs[0] if _is_send(node) else node
+
+
 @record(eq=False)
 class Part:
-    """A program of one device: the inputs and outputs of its graph, as nodes of the placed graph."""
+    """A program of one device, and the inputs and outputs of its graph as nodes of the placed graph."""
 
     device: str
     graph: Graph
     reads: Sequence[Node]
     gives: Sequence[Node]
+
+    @lazy
+    def _results(self) -> dict[Node, int]:
+        """The values that it gives, once each: one may be an output and be sent to several devices."""
+        values = dict.fromkeys(map(_value, self.graph.outputs))
+        return {node: k for k, node in enumerate(values)}
+
+    @property
+    def program(self) -> Graph:
+        """The graph to compile, with each result once."""
+        return Graph(self.graph.inputs, tuple(self._results), self.graph.name, self.graph.checks)
+
+    @lazy
+    def slots(self) -> list[int]:
+        """For each output of the graph, the result of the program that it is."""
+        return [self._results[_value(node)] for node in self.graph.outputs]
 
     @property
     def computes(self) -> bool:
@@ -65,29 +95,37 @@ class Part:
 
 
 def split(placed: Graph) -> list[Part]:
-    """The programs of a placed graph, each after those that it receives from. On devices beside the CPU first among
-    those of one number: they may compute on while the CPU does."""
+    """The programs of a placed graph, each after those that it receives from. Those of other devices come before the
+    CPU's of the same number, as they may compute on while the CPU does."""
     nodes = placed.nodes()
-    number: dict[Node, int] = {}
-    for node in nodes:
-        is_early = node.op is _SEND and node.inputs[0].is_input  # there is nothing to wait for
-        number[node] = -1 if is_early else (node.op is _RECV) + max((number[n] for n in node.inputs), default=0)
+    number = _numbers(nodes)
     groups: dict[tuple[int, bool, str], list[Node]] = {}
+    outputs = dict.fromkeys(placed.outputs)
     for node in nodes:
-        if node.op is not None and node.inputs:  # what is made of nothing is made by all that read it
+        if node.op is not None or (node.is_constant and node in outputs):
             groups.setdefault((number[node], node.aval.device == CPU, node.aval.device), []).append(node)
-    wanted = dict.fromkeys(placed.outputs)
-    for node in wanted:
-        if node.inputs or node.is_input:
-            continue
-        groups.setdefault((0, node.aval.device == CPU, node.aval.device), []).append(node)
-    wanted |= dict.fromkeys(n for node in nodes for n in node.inputs if _crosses(n, node, number))
-    checks = set(placed.checks)
+    read = [n for node in nodes for n in node.inputs if n.op is not None and number[n] != number[node]]
+    wanted, checks = outputs | dict.fromkeys(read), set(placed.checks)
     return [_part(f"{placed.name}.{k}", key[2], groups[key], wanted, checks) for k, key in enumerate(sorted(groups))]
 
 
-def _crosses(operand: Node, node: Node, number: Mapping[Node, int]) -> bool:
-    return operand.op is not None and bool(operand.inputs) and number[operand] != number[node]
+def _numbers(nodes: Sequence[Node]) -> dict[Node, int]:
+    """The number of the program of each node: the receptions before it. What an input sends has nothing to wait for,
+    and what is made of nothing is made when it is first read."""
+    number: dict[Node, int] = {}
+    rootless: set[Node] = set()
+    for node in nodes:
+        if _is_send(node) and node.inputs[0].is_input:
+            number[node] = -1
+        else:
+            number[node] = _is_recv(node) + max((number[n] for n in node.inputs), default=0)
+            if not node.is_input and node.kind != "transfer" and rootless.issuperset(node.inputs):
+                rootless.add(node)
+    readers = users(nodes)
+    for node in reversed(nodes):
+        if node in rootless and node.op is not None and readers[node]:
+            number[node] = min(number[reader] for reader in readers[node])
+    return number
 
 
 def _part(name: str, device: str, members: Sequence[Node], wanted: Iterable[Node], checks: set[Node]) -> Part:
@@ -97,7 +135,7 @@ def _part(name: str, device: str, members: Sequence[Node], wanted: Iterable[Node
     def operand(node: Node) -> Node:
         if node in made:
             return made[node]
-        if node.is_constant or (node.op is not None and not node.inputs):
+        if node.is_constant:
             return node
         reads.append(node)
         made[node] = input_node(node.aval, node.name, node.where)

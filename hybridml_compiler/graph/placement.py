@@ -23,7 +23,7 @@ def placement(graph: Graph) -> dict[Node, str]:
     """The device of each operation of the graph. DeviceError for a loop or a branch with several besides the CPU."""
     nodes = [node for node in graph.nodes() if node.op is not None and node.kind != "transfer"]
     where = {node: node.aval.device for node in nodes}
-    if all(node.aval.device == CPU for node in graph.nodes()):
+    if all(node.aval.device == CPU for node in graph.nodes()) or any(node.aval.symbolic for node in graph.inputs):
         return where
     for members in _families(nodes).values():
         device = _of_family(members)

@@ -38,7 +38,7 @@ class PartitionedStages:
         made: dict[Node, Node] = {node: node for node in self.placed.inputs}
         launches: list[Launch] = []
         for part, exe in self.programs.items():
-            graph = without_devices(part.graph) if exe is None else exe.stages.graph
+            graph = without_devices(part.program) if exe is None else exe.stages.graph
             own: dict[Node, Node] = {}
             for node, read in zip(graph.inputs, part.reads, strict=True):
                 own[node] = made[read]
@@ -53,7 +53,7 @@ class PartitionedStages:
                     own[node] = constant(node.value, weak=node.aval.weak, device=part.device)
                 elif node.op is not None:
                     own[node] = moved(node, [own[operand] for operand in node.inputs], part.device)
-            made.update(zip(part.gives, (own[node] for node in graph.outputs), strict=True))
+            made.update(zip(part.gives, (own[graph.outputs[k]] for k in part.slots), strict=True))
             for launch in () if exe is None else exe.launches:
                 launches.append(replace(launch, nodes=tuple([own.get(node, node) for node in launch.nodes])))
         outputs = tuple([made[node] for node in self.placed.outputs])
@@ -125,7 +125,7 @@ class PartitionedExecutable(Executable):
         for part, exe in self.programs.items():
             given = [_on(part.device, values[node]) for node in part.reads]
             found = _received(part, given) if exe is None else exe(given)
-            values.update(zip(part.gives, found, strict=True))
+            values.update(zip(part.gives, (found[k] for k in part.slots), strict=True))
             for node in part.reads:  # memory is for others from here on
                 if self._last.get(node) is part:
                     del values[node]
@@ -138,14 +138,14 @@ class PartitionedExecutable(Executable):
 
 
 def _received(part: Part, given: Sequence[Any]) -> list[Any]:
-    """What a program gives that only receives and sends."""
-    made = dict(zip(part.graph.inputs, given, strict=True))
-    for node in part.graph.nodes():
+    """The results of a program that only receives and sends."""
+    made = dict(zip(part.program.inputs, given, strict=True))
+    for node in part.program.nodes():
         if node.value is not None:
             made[node] = _on(part.device, node.value)
         elif node.op is not None:
             made[node] = made[node.inputs[0]]
-    return [made[node] for node in part.graph.outputs]
+    return [made[node] for node in part.program.outputs]
 
 
 def _on(device: str, array: Any) -> Any:
