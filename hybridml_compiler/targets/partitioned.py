@@ -1,6 +1,7 @@
 """Programs of several devices as one: each runs on its device, and values that one sends are copied for the next.
 
-Those of a GPU are asynchronous: it computes on, and receives, while the host starts the next program or runs its own.
+Those of a GPU are asynchronous: it computes on, and receives beside that, while the host starts the next program or
+runs its own.
 """
 
 from __future__ import annotations
@@ -157,4 +158,5 @@ def _on(device: str, array: Any) -> Any:
         if array.device is target:
             return array
         array = download(array)
-    return upload(target, array)
+    with target.transfers():
+        return upload(target, array)

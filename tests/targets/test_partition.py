@@ -18,6 +18,7 @@ from hybridml_compiler.graph.placement import placement
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.pipeline import compile
+from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.device import download, upload
 from hybridml_compiler.targets.partitioned import PartitionedExecutable
 from hybridml_compiler.targets.registry import find_device
@@ -301,6 +302,28 @@ def test_values_are_let_go_when_nobody_reads_them(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(device, "allocate", noted)
     f(x())
     assert len(made) == 2 and all(getrefcount(memory) == 3 for memory in made)  # by the list, the name, the call
+
+
+def test_what_a_gpu_is_sent_is_copied_beside_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = hm.trace(lambda t: (t.to(SIMULATED) * 2).tanh().cpu().exp().to(SIMULATED) + 1)
+    f(x())
+    device: Any = find_device(SIMULATED)
+    copied, computed = [], []
+    write, launch = device.driver.write, CudaExecutable.launch
+
+    def noted(target: Any, data: np.ndarray, stream: Any) -> None:
+        copied.append(stream)
+        write(target, data, stream)
+
+    def launched(self: Any, arrays: Any, results: Any) -> bool:
+        computed.append(device.stream)
+        return launch(self, arrays, results)
+
+    monkeypatch.setattr(device.driver, "write", noted)
+    monkeypatch.setattr(CudaExecutable, "launch", launched)
+    out = f(x())
+    assert len(copied) == len(computed) == 2 and not set(copied) & set(computed)
+    assert out.tolist() == ((x() * 2).tanh().exp() + 1).tolist()
 
 
 def test_symbols_have_no_partition() -> None:
