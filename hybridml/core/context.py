@@ -79,12 +79,16 @@ def lift(t: Tensor) -> Tensor:
     return t if level is None else level.interpreter.lift(t)
 
 
-def literal(t: Tensor, weak: bool = False) -> Tensor:
-    """A literal of the program, where operations without operands make their results; `weak` if a Python number."""
-    level, place = interpreter_stack(), place_var.get()
-    if level is not None:
-        t = level.interpreter.constant(t, weak)
-    return t if place is None else t.to(device=place)
+def constant(t: Tensor, weak: bool = False) -> Tensor:
+    """A literal of the program as an operand, a number that may meet tensors of any device; `weak` if Python's."""
+    level = interpreter_stack()
+    return t if level is None else level.interpreter.constant(t, weak)
+
+
+def literal(t: Tensor) -> Tensor:
+    """A literal of the program, where operations without operands make their results."""
+    place = place_var.get()
+    return constant(t) if place is None else constant(t).to(device=place)
 
 
 def at_place(place: str | None, fn: Callable[[], R]) -> R:

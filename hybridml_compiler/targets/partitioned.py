@@ -84,6 +84,8 @@ class PartitionedStats:
 
     def __init__(self, every: Sequence[Any]) -> None:
         self._every = every
+        sums = ("nodes", "kernels", "distinct_kernels", "nbytes", "arena_bytes", "cached_kernels", "total_ms")
+        self.__dict__ |= {name: sum(getattr(stats, name) for stats in every) for name in sums}
 
     @property
     def milliseconds(self) -> dict[str, float]:
@@ -92,11 +94,6 @@ class PartitionedStats:
     @property
     def reused(self) -> str:
         return "; ".join(dict.fromkeys(stats.reused for stats in self._every))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return sum(getattr(stats, name) for stats in self._every)
 
 
 class PartitionedExecutable(Executable):

@@ -196,6 +196,19 @@ def test_functions_of_the_user_that_the_library_calls_see_it() -> None:
     assert seen[4:] == ["cpu", DEVICE, "cpu"]  # a checkpoint computes again what it computed
 
 
+def test_transforms_follow_their_arguments() -> None:
+    """Unit vectors, tangents and numbers in a batch, for tensors of either device."""
+    for device in ("cpu", DEVICE):
+        t = hm.arange(3.0, device=device) + 1
+        with hm.device(DEVICE):
+            found = [
+                hm.jacrev(lambda r: r**2)(t), hm.jacfwd(lambda r: r**2)(t), hm.hessian(lambda r: (r**3).sum())(t),
+                hm.linearize(lambda r: r**2, t)[1](t), hm.vmap(lambda r: r * 2.0 + 1)(t), t.at[0].set(3.0),
+            ]  # fmt: skip
+        assert {r.device.type for r in found} == {device}
+        assert found[2].tolist() == [[6, 0, 0], [0, 12, 0], [0, 0, 18]]
+
+
 def test_a_product_of_devices_is_an_error_as_ever() -> None:
     with hm.device(DEVICE), pytest.raises(DeviceError, match=f"'{DEVICE}' and on 'cpu'"):
         hm.ones(2) + hm.ones(2, device="cpu")

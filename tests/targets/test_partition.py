@@ -216,6 +216,14 @@ def test_send_and_recv_are_seen() -> None:
     assert f.stats.kernels == 3 and "there_and_back.1 on reference" in f.llvm
 
 
+def test_values_of_any_device_can_be_fetched() -> None:
+    f = _called(there_and_back, x())
+    name = next(node.name for node in f.graph if node.op == "sin")
+    found = f.run(x(), fetch=name)
+    assert found.device == THERE and found.tolist() == hm.sin((hm.exp(x()) * 2).to(THERE)).tolist()
+    assert "equal" in str(hm.compare(f, x()))
+
+
 def placed(text: str) -> tuple[Graph, list[Any]]:
     graph = parse_graph(text)
     found = place(graph, placement(graph))
