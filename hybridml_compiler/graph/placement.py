@@ -20,11 +20,12 @@ _FREE = ("elementwise", "movement", "creation", "random", "gather")  # kinds tha
 
 
 def placement(graph: Graph) -> dict[Node, str]:
-    """The device of each operation of the graph. DeviceError for a loop or a branch with several besides the CPU."""
+    """The device of each operation of the graph; none where all is the CPU's, or sizes come with the call. DeviceError
+    for a loop or a branch with several besides the CPU."""
+    if all(node.aval.device == CPU for node in graph.nodes()) or any(node.aval.symbolic for node in graph.inputs):
+        return {}
     nodes = [node for node in graph.nodes() if node.op is not None and node.kind != "transfer"]
     where = {node: node.aval.device for node in nodes}
-    if all(node.aval.device == CPU for node in graph.nodes()) or any(node.aval.symbolic for node in graph.inputs):
-        return where
     for members in _families(nodes).values():
         device = _of_family(members)
         where.update(dict.fromkeys(members, device))
@@ -32,6 +33,7 @@ def placement(graph: Graph) -> dict[Node, str]:
     busy = any(where[node] == CPU for node in nodes if node not in free)
     devices = sorted(set(where.values()) - {CPU})
     alone = CPU if busy or not devices else devices[0]  # of what no device reads
+    here = {node: {node.aval.device} for node in graph.outputs}
     readers: dict[Node, set[str]] = {}
     for node in reversed(graph.nodes()):
         read = readers.get(node, set())
@@ -39,7 +41,7 @@ def placement(graph: Graph) -> dict[Node, str]:
             others = read - {CPU}
             where[node] = alone if not read else others.pop() if len(read) == len(others) == 1 else CPU
         if node.op is not None:
-            found = read if node.kind == "transfer" else {where[node]}
+            found = read | here.get(node, set()) if node.kind == "transfer" else {where[node]}
             for operand in node.inputs:
                 readers.setdefault(operand, set()).update(found)
     return where

@@ -181,6 +181,12 @@ def test_what_is_made_of_a_few_numbers_is_computed_where_it_is_read() -> None:
     assert devices(g) == [THERE, HERE] and "random_bits" in print_graph([*executable(g).programs][1].graph)
 
 
+def test_random_numbers_for_another_device_are_drawn_there() -> None:
+    f = _called(lambda t: (t.exp(), hm.rand(20, 20).to(THERE)), x())
+    assert sorted(devices(f)) == [HERE, THERE]
+    assert "random_bits" in "".join(print_graph(p.graph) for p in executable(f).programs if p.device == THERE)
+
+
 def test_programs_of_one_device_are_as_they_were() -> None:
     assert all(not isinstance(executable(f), PartitionedExecutable) for f in [_called(lambda t: t.exp(), x())])
     f = _called(lambda t: t * 2, x().to(THERE))
