@@ -41,14 +41,16 @@ BUDGETS = {
     ),
     "hybridml_compiler/sizes": Budget(1000, "symbolic sizes and their guards"),
     "hybridml_compiler/ops": Budget(
-        8540,
+        8580,
+        "send and recv; "
         "an example of every row; special functions, linear algebra, Fourier transforms, sorts; formulas as one"
         " operation; sizes of routines; "
         "complex numbers in kernels; the order of memory of results",
         "LU column by column, triangular systems by halves",
     ),
     "hybridml_compiler/graph": Budget(
-        1620, "checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits"
+        1870,
+        "placement and partition over several devices (250 lines); checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits",
     ),
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
     "hybridml_compiler/schedule": Budget(
@@ -76,7 +78,7 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        50900, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
+        51100, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
     ),
     "tests": Budget(
         54700,

@@ -129,7 +129,7 @@ def _basis(tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
     units = []
     for k, t in enumerate(tensors):
         before, after = sum(sizes[:k]), sum(sizes[k + 1 :])
-        like = {"dtype": t.dtype, "device": t.device}
+        like: dict[str, Any] = {"dtype": t.dtype, "device": t.device}
         parts = [zeros((before, sizes[k]), **like), eye(sizes[k], **like), zeros((after, sizes[k]), **like)]
         rows = concat(parts, axis=0)
         units.append(rows.reshape((total, *t.shape)))

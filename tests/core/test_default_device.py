@@ -13,8 +13,8 @@ import pytest
 import hybridml as hm
 from hybridml import nn
 from hybridml_compiler.errors import ArgumentError, DeviceError
-from tests.core.test_library_on_a_device import LAYERS, NAMES, TORCH, record_of
 from tests.support import torch_names
+from tests.support.device_cases import LAYERS, NAMES, TORCH, record_of
 from tests.support.examples import every
 from tests.support.torch_checks import close_to_record, module_close_to_record
 
