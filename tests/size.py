@@ -50,7 +50,8 @@ BUDGETS = {
     ),
     "hybridml_compiler/graph": Budget(
         1870,
-        "placement and partition over several devices (250 lines); checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits",
+        "placement and partition over several devices (250 lines); "
+        "checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits",
     ),
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
     "hybridml_compiler/schedule": Budget(

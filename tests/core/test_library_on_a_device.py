@@ -5,6 +5,7 @@ they are given, in either style.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
