@@ -50,8 +50,10 @@ from .arrays.creation import tensor as tensor
 from .arrays.creation import zeros as zeros
 from .arrays.data_types import can_cast as can_cast
 from .arrays.data_types import device as device
+from .arrays.data_types import get_default_device as get_default_device
 from .arrays.data_types import get_default_dtype as get_default_dtype
 from .arrays.data_types import result_type as result_type
+from .arrays.data_types import set_default_device as set_default_device
 from .arrays.data_types import set_default_dtype as set_default_dtype
 from .arrays.elementwise import allclose as allclose
 from .arrays.elementwise import angle as angle

@@ -26,7 +26,7 @@ import numpy as np
 from . import config
 from .errors import CompileError
 from .graph.interpret import interpret
-from .graph.ir import Graph
+from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
@@ -96,15 +96,23 @@ def compile(
     guards: Guards | None = None,
     target: Target | None = None,
 ) -> Executable:
-    """An executable for the graph on a target: that of the device that its values are on unless one is given.
+    """An executable for the graph on a target: that of the device that its values are on unless one is given. If there
+    are several, each computes what is on it, and takes and gives its arrays (see graph/partition.py).
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
     symbolic sizes, `guards` are the conditions that its capture relied on.
     """
-    from .graph.devices import device_of
+    from .graph.devices import device_of, devices_of
+    from .graph.placement import placement, spans_devices
     from .targets.registry import find_target
 
-    target = target or find_target(device_of(graph))
+    if target is None:
+        if any(node.aval.symbolic for node in graph.inputs) and len(devices_of(graph)) > 1:
+            raise CompileError(f"{graph.name}: programs of several devices have fixed sizes")
+        where = placement(graph)
+        if spans_devices(graph, where):
+            return _compile_partition(graph, where)
+        target = find_target(device_of(graph))
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
         if not target.capabilities.takes_sizes:
@@ -119,6 +127,22 @@ def compile(
     else:
         stages.stats = Stats()  # whoever looks at the stages later does not change the cost of this call
     return stages.executable(program, stats)
+
+
+def _compile_partition(graph: Graph, where: Mapping[Node, str]) -> Executable:
+    """`compile` for a graph that several devices compute."""
+    from .graph.partition import place, split
+    from .targets.partitioned import PartitionedExecutable
+    from .targets.registry import find_target
+
+    placed = place(graph, where)
+    if config.read().verify:
+        verify(placed, "placement")
+    programs = {
+        part: compile(part.program, target=find_target(part.device)) if part.computes else None
+        for part in split(placed)
+    }
+    return PartitionedExecutable(placed, programs)
 
 
 def _compile_symbolic(stages: Stages, captured: Guards) -> Executable:

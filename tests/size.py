@@ -24,7 +24,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        52000,
+        52300,
         "hm.cuda (330 lines), devices side by side; "
         "shapes, errors and examples in docstrings; fn.graph; guards, signatures and interpreters as types; devices; "
         "native calls of library functions, of rows and of their gradients; updates of optimizers as one operation; "
@@ -41,14 +41,17 @@ BUDGETS = {
     ),
     "hybridml_compiler/sizes": Budget(1000, "symbolic sizes and their guards"),
     "hybridml_compiler/ops": Budget(
-        8540,
+        8580,
+        "send and recv; "
         "an example of every row; special functions, linear algebra, Fourier transforms, sorts; formulas as one"
         " operation; sizes of routines; "
         "complex numbers in kernels; the order of memory of results",
         "LU column by column, triangular systems by halves",
     ),
     "hybridml_compiler/graph": Budget(
-        1620, "checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits"
+        1870,
+        "placement and partition over several devices (250 lines); "
+        "checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits",
     ),
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
     "hybridml_compiler/schedule": Budget(
@@ -76,10 +79,10 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        50900, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
+        51100, "its folders together", "25 walks of graphs, name lists of operations, eleven ways to declare a function"
     ),
     "tests": Budget(
-        54700,
+        55000,
         "rows and programs under vmap; "
         "generated CUDA kernels and planted bugs of them, products and tensor cores; "
         "rows and programs under vmap; "

@@ -12,13 +12,13 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..core.aliasing import is_python_float
-from ..core.context import FLOAT_FLAGS, current_interpreter, lift, literal, place_var
+from ..core.context import FLOAT_FLAGS, beside, current_interpreter, lift, literal
 from ..core.device_tensor import on_device, transfer, wrapped
 from ..core.dispatch import list_operands
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.spellings import UNSET
-from ..core.tensor import Device, Tensor, adopt, place_of, wrap
+from ..core.tensor import CPU, Device, Tensor, adopt, place_of, place_var, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -144,6 +144,10 @@ def list_operand(values: Any, other: Any) -> Any:
     """A list or a tuple as an operand beside `other`, whose float dtype its numbers take, as one number does."""
     if not isinstance(values, list | tuple):
         return values
+    return beside((other,), lambda: _list_operand(values, other))
+
+
+def _list_operand(values: Any, other: Any) -> Tensor:
     t = asarray(values)
     if _is_typed(values):
         return t
@@ -188,7 +192,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy: takes a NumPy array, got {type(array).__name__}; use hm.asarray")
-    return asarray(array)
+    return asarray(array, device=CPU)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -203,7 +207,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> t.tolist()
     [1.0, 0.0]
     """
-    return asarray(x if isinstance(x, Tensor | np.ndarray) else wrapped(imported(x)), device=device, copy=copy)
+    if isinstance(x, np.ndarray):
+        return asarray(x, device=CPU if device is None else device, copy=copy)
+    return asarray(x if isinstance(x, Tensor) else wrapped(imported(x)), device=device, copy=copy)
 
 
 def full(

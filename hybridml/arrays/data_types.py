@@ -29,7 +29,7 @@ from hybridml_compiler.sizes.dims import Dim, hint
 
 from ..core.aliasing import is_python_float
 from ..core.context import switches
-from ..core.tensor import Device, Tensor
+from ..core.tensor import Device, Tensor, default_device_var, place_var
 from .inspection import dtype_of
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
@@ -90,19 +90,51 @@ def set_default_dtype(dtype: Any) -> None:
 
 
 def device(type: Any = "cpu") -> Device:
-    """A device by name; this version has "cpu".
+    """A device by name. In a `with` statement it is the default device: what is created inside is there, parameters of
+    modules and random numbers too, unless `device=` or operands say otherwise.
 
-    Raises ArgumentError for another.
+    Raises ArgumentError where there is none of this name.
 
     >>> import hybridml as hm
-    >>> hm.device("cpu") == hm.ones((1,)).device
-    True
+    >>> with hm.device("reference"):
+    ...     t = hm.zeros(2)
+    >>> t.device, hm.zeros(2).device == hm.device("cpu")
+    (device('reference'), True)
     """
     return type if isinstance(type, Device) else Device(type)
 
 
+def get_default_device() -> Device:
+    """The device of what is created without another word: that of the innermost `with hm.device(...)`, or what
+    `set_default_device` set.
+
+    >>> import hybridml as hm
+    >>> hm.get_default_device()
+    device('cpu')
+    """
+    return Device(default_device_var.get().place)
+
+
+def set_default_device(device: Any) -> None:
+    """Makes a device the default one: of this thread, and to the end of the `with hm.device(...)` around it. None: the
+    CPU.
+
+    Raises ArgumentError where there is none of this name.
+
+    >>> import hybridml as hm
+    >>> hm.set_default_device("reference")
+    >>> hm.ones(2).device
+    device('reference')
+    >>> hm.set_default_device("cpu")
+    """
+    place = Device(device).place
+    default_device_var.set(default_device_var.get()._replace(place=place))
+    place_var.set(place)
+
+
 __all__ = [
     "bool", "can_cast", "complex64", "complex128", "device", "e", "float16", "float32", "float64",
-    "get_default_dtype", "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi", "result_type",
-    "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
+    "get_default_device", "get_default_dtype", "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi",
+    "result_type",
+    "set_default_device", "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ from hybridml_compiler.ops.table import file_of
 from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
-from .context import clock, grad_is_off, place_var
+from .context import clock, grad_is_off
 from .dispatch import (
     RowLibrary,
     checked,
@@ -48,7 +48,7 @@ from .interpreter import interpreter_stack
 from .library import MISS
 from .source_location import outer, users
 from .spellings import MARK, UNSET, is_name, other_names, renaming, respelled
-from .tensor import Tensor
+from .tensor import Tensor, place_var
 from .tracebacks import shorten
 
 _ndarray = np.ndarray

@@ -18,7 +18,7 @@ from weakref import ref
 from hybridml_compiler.errors import ArgumentError
 
 from .interpreter import Interpreter, interpreter_stack
-from .tensor import CPU, Tensor, place_of
+from .tensor import CPU, Tensor, default_device_var, place_of, place_var
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,9 +41,6 @@ grad_is_off = _no_grad.get
 # (nans.py), the clock (deadlines.py); None: as usual.
 stance_var: ContextVar[str | None] = ContextVar("hybridml_stance", default=None)
 watch_var: ContextVar[Any] = ContextVar("hybridml_watch", default=None)
-
-# The device where operations without operands make their results; None: the CPU.
-place_var: ContextVar[str | None] = ContextVar("hybridml_place", default=None)
 
 # The interpreters of devices other than the CPU that this process has used, by name (see device_tensor.py).
 homes: dict[str, Any] = {}
@@ -82,12 +79,16 @@ def lift(t: Tensor) -> Tensor:
     return t if level is None else level.interpreter.lift(t)
 
 
-def literal(t: Tensor, weak: bool = False) -> Tensor:
-    """A literal of the program; `weak` if a Python number."""
+def constant(t: Tensor, weak: bool = False) -> Tensor:
+    """A literal of the program as an operand, a number that may meet tensors of any device; `weak` if Python's."""
     level = interpreter_stack()
-    if level is not None:
-        return level.interpreter.constant(t, weak)
-    return t if place_var.get() is None else t.to(device=place_var.get())
+    return t if level is None else level.interpreter.constant(t, weak)
+
+
+def literal(t: Tensor) -> Tensor:
+    """A literal of the program, where operations without operands make their results."""
+    place = place_var.get()
+    return constant(t) if place is None else constant(t).to(device=place)
 
 
 def at_place(place: str | None, fn: Callable[[], R]) -> R:
@@ -102,19 +103,30 @@ def at_place(place: str | None, fn: Callable[[], R]) -> R:
         place_var.set(outer)
 
 
-def beside(values: Iterable[Any], fn: Callable[[], R]) -> R:
-    """`at_place`, with the device of the first of the values that is a tensor on one which is not the CPU, or a list of
-    such.
-    """
+def at_default_place(fn: Callable[[], R]) -> R:
+    """`at_place`, with the default device: runs a function of the user that the library calls."""
+    return at_place(default_device_var.get().place or CPU.type, fn)
+
+
+def place_beside(values: Iterable[Any]) -> str | None:
+    """The name of the device of what is created for these values: of the first tensor that is not on the CPU, or is in
+    a list of such; else that of any tensor. None where there is none."""
+    found = None
     for value in values:
         kind = type(value)
         if kind is list or kind is tuple:
             value = next((item for item in value if issubclass(type(item), Tensor)), None)
-        if issubclass(type(value), Tensor):
+        if issubclass(type(value), Tensor) and not type(value).is_number:
             place = place_of(value)
             if place is not None:
-                return at_place(place, fn)
-    return fn()
+                return place
+            found = CPU.type
+    return found
+
+
+def beside(values: Iterable[Any], fn: Callable[[], R]) -> R:
+    """`at_place`, with the device of `place_beside`."""
+    return at_place(place_beside(values), fn)
 
 
 def placed(fn: Callable[P, R]) -> Callable[P, R]:
@@ -124,9 +136,10 @@ def placed(fn: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for a in args:
-            if type(a) is Tensor:  # on the CPU
-                return fn(*args, **kwargs)
+        if place_var.get() is None:
+            for a in args:
+                if type(a) is Tensor:  # on the CPU
+                    return fn(*args, **kwargs)
         return beside((*args, *kwargs.values()), partial(fn, *args, **kwargs))
 
     return call

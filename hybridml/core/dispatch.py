@@ -28,7 +28,7 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 from . import aliasing
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .autodiff.tape import make_node, part
-from .context import current_interpreter, grad_is_off, place_var
+from .context import current_interpreter, grad_is_off
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
@@ -38,7 +38,7 @@ from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
 from .source_location import here
-from .tensor import Tensor, aval_of, wrap
+from .tensor import Tensor, aval_of, place_var, wrap
 
 _ndarray, _ascontiguous = np.ndarray, np.ascontiguousarray
 _astype, _full, _pow, _square = OPS["astype"], OPS["full"], OPS["pow"], OPS["square"]

@@ -10,6 +10,7 @@ from hybridml_compiler.compile_policy import PAIRS, STEPS
 
 from .interpreter import interpreter_stack
 from .precision.autocast import Autocast
+from .tensor import place_var
 from .tracebacks import shorten
 
 P = ParamSpec("P")
@@ -53,7 +54,7 @@ def compiled(
         nonlocal library, first
         try:
             if library is None:
-                if first:  # until then there is no tracer in memory
+                if first and place_var.get() is None:  # until then there is no tracer in memory
                     first -= 1
                     return fn(*args, **kwargs)
                 library = factories[0](fn, dynamic, work, exact, row, small, sizes=sizes)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,8 +32,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ndarray = np.ndarray
 
 
+class DefaultDevice(NamedTuple):
+    """The device where the user's code creates, and what was so around the block that chose it; None: the CPU."""
+
+    place: str | None = None
+    around: str | None = None  # of `place_var`
+    outer: DefaultDevice | None = None
+
+
+_NO_BLOCK = DefaultDevice()
+
+
+# Context variables, as threads and async tasks must not see each other's blocks. Where operations without operands make
+# their results now: the default device, but beside its operands in a function of the library (`context.beside`).
+place_var: ContextVar[str | None] = ContextVar("hybridml_place", default=None)
+default_device_var: ContextVar[DefaultDevice] = ContextVar("hybridml_default_device", default=_NO_BLOCK)
+
+
 class Device:
     """The device of a tensor's data, by its name: "cpu", or one that a target has the memory of.
+
+    As a context manager it is the default device: what is created inside is there, unless `device=` or operands say
+    otherwise.
 
     >>> import hybridml as hm
     >>> hm.Device("cpu")
@@ -44,7 +65,8 @@ class Device:
     __slots__ = ("type",)
 
     def __init__(self, type: Any = "cpu") -> None:
-        self.type = canonical(str(type))
+        # One object per name, by which native code knows it.
+        self.type = sys.intern(canonical("cpu" if type is None else str(type)))
         if self.type != "cpu":
             find_device(self.type)
 
@@ -67,6 +89,21 @@ class Device:
 
     def __str__(self) -> str:
         return self.type
+
+    @property
+    def place(self) -> str | None:
+        """The name of the device; None for the CPU."""
+        return None if self.type == "cpu" else self.type
+
+    def __enter__(self) -> Device:
+        default_device_var.set(DefaultDevice(self.place, place_var.get(), default_device_var.get()))
+        place_var.set(self.place)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        block = default_device_var.get()
+        default_device_var.set(block.outer or _NO_BLOCK)
+        place_var.set(block.around)
 
 
 CPU = Device()

@@ -21,6 +21,7 @@ from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
 from ..core.context import stance_var
+from ..core.device_tensor import wrapped
 from ..core.source_location import split_line
 from ..core.tensor import Tensor, adopt, wrap
 from ..tracing.capture.line_observer import Observer
@@ -67,7 +68,10 @@ def run(
         executable = compile_graph(at_sizes(graph, sizes) if sizes else graph, {}, backend)
         if backend == traced._backend:
             path.fetches[key] = executable
-    found = [wrap(np.array(a)) for a in executable([dense(values[node]) for node in reads])]
+    found = [
+        wrap(np.array(a)) if isinstance(a, np.ndarray) else wrapped(a)
+        for a in executable([dense(values[node]) for node in reads])
+    ]
     return found[0] if single else found
 
 
@@ -79,7 +83,9 @@ def _names(fetch: Any) -> list[Name]:
 
 def inputs_of(path: CompiledPath, leaves: Sequence[Any]) -> list[np.ndarray]:
     """The arrays that a call with these arguments starts from, as its program reads them."""
-    return [dense(in_memory(array_of(real_of(i, leaves)), i.order)) for i in path.inputs]
+    found = [real_of(i, leaves) for i in path.inputs]
+    arrays = [t._array if isinstance(t, Tensor) and type(t).home is not None else array_of(t) for t in found]
+    return [dense(in_memory(a, i.order)) for a, i in zip(arrays, path.inputs, strict=True)]
 
 
 def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tuple[CompiledPath, Values]:

@@ -9,7 +9,7 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from .. import functional as F
-from ..core.tensor import Tensor, adopt
+from ..core.tensor import Tensor
 from ..functional.arguments import Padding, Pair, numbers, positive
 from ..functional.convolution import same_padding, transposed_size
 from .function_module import Spatial
@@ -22,9 +22,9 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = None) -> Tensor:
     """Empty tensor (outer, inner, *kernel) laid out in memory as (*kernel, inner, outer), the order that compiled
     convolutions read: a step that had to permute every weight and its gradient took a quarter longer (ResNet-18)."""
-    memory = xp.empty((*kernel, inner, outer), dtype=dtype).numpy()
+    memory = xp.empty((*kernel, inner, outer), dtype=dtype, device="cpu").numpy()
     dims = len(kernel)
-    return adopt(memory.transpose(dims + 1, dims, *range(dims)))
+    return xp.asarray(memory.transpose(dims + 1, dims, *range(dims)))
 
 
 class _Layer(Spatial):

@@ -119,7 +119,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if self.__dict__.get(name, self) is value:  # `train()` every step: nothing changed, nothing to check again
             return
-        if type(value) is Tensor or name in self.__dict__.get("_kinds", ()) or isinstance(value, Module):
+        if issubclass(type(value), Tensor | Module) or name in self.__dict__.get("_kinds", ()):
             self._register(name, value)
         object.__setattr__(self, name, value)
         attributes_changed()

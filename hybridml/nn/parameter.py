@@ -25,8 +25,10 @@ _marked: WeakValues[int, Tensor] = WeakValues()
 
 def is_parameter(value: object) -> bool:
     """Whether a value is a tensor made by `Parameter`, or any leaf tensor that requires a gradient."""
-    if type(value) is not Tensor:
+    kind: Any = type(value)
+    if kind is not Tensor and getattr(kind, "home", None) is None:  # no tensor, or one of a trace
         return False
+    assert isinstance(value, Tensor)
     return _marked.get(id(value)) is value or (value.requires_grad and value.is_leaf)
 
 

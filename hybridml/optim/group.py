@@ -94,7 +94,7 @@ def _number(key: str, value: Any) -> Tensor:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{key} must be a number or a 0-dimensional float tensor, got {value!r}")
-    return xp.asarray(value, dtype=xp.float64)
+    return xp.asarray(value, dtype=xp.float64, device="cpu")
 
 
 def _write(key: str, held: Tensor, value: Any) -> None:

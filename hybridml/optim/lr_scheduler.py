@@ -88,7 +88,7 @@ class LRScheduler:
                 f"{len(state_dict['base_lrs'])}"
             )
         self.base_lrs = [float(lr) for lr in state_dict["base_lrs"]]
-        self._write(xp.asarray(float(state_dict["last_epoch"]), dtype=xp.float64))
+        self._write(xp.asarray(float(state_dict["last_epoch"]), dtype=xp.float64, device="cpu"))
 
     def _write(self, epoch: Tensor) -> None:
         with no_grad():
@@ -98,7 +98,7 @@ class LRScheduler:
                 if not isinstance(group["lr"], Tensor):  # of an optimizer that writes `step` itself
                     group["lr"] = float(rate)
                     continue
-                value = rate if isinstance(rate, Tensor) else xp.asarray(rate, dtype=xp.float64)
+                value = rate if isinstance(rate, Tensor) else xp.asarray(rate, dtype=xp.float64, device="cpu")
                 writes.append((group["lr"], xp.astype(value, group["lr"].dtype)))
             commit(writes)
 

@@ -97,7 +97,7 @@ class Optimizer:
             has_grad = [parameter.grad is not None for parameter in group["params"]]
             if any(has_grad):
                 self._ensure_state(group)
-                steps = counts + (1 if all(has_grad) else xp.asarray(has_grad))
+                steps = counts + (1 if all(has_grad) else xp.asarray(has_grad, device="cpu"))
                 writes.append((counts, steps))
                 writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
         # State that is wider than its parameter (`Module.to` came later) computes wide and is rounded here.
@@ -203,7 +203,7 @@ class Optimizer:
                     continue
                 counts[k] = float(entry.pop("step", 0) or 0)
                 for name, value in entry.items():
-                    tensor = xp.asarray(value)
+                    tensor = xp.asarray(value, device="cpu")
                     if tensor.shape != parameter.shape:
                         raise ShapeError(
                             f"{type(self).__name__}.load_state_dict: {name} of parameter {key} has shape "
@@ -211,7 +211,7 @@ class Optimizer:
                         )
                     held = self.state[parameter].setdefault(name, _zeros_like(parameter))
                     writes.append((held, xp.astype(tensor.to(device=held.device), held.dtype)))
-            writes.append((steps, xp.asarray(counts)))
+            writes.append((steps, xp.asarray(counts, device="cpu")))
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({key: value for key, value in saved.items() if key in self.defaults})
         self.state |= kept

@@ -133,7 +133,7 @@ class _Page:
 
     def _code(self) -> Mapping[int, str]:
         """Launch -> LLVM IR of its kernel, where no launch before it has the same."""
-        if self.stages is None or not hasattr(self.stages.code, "module"):  # the CPU's has one per kernel
+        if not hasattr(getattr(self.stages, "code", None), "module"):  # the CPU's has one per kernel
             return {}
         code = self.stages.code
         known: dict[str, int] = {}

@@ -27,6 +27,7 @@ from hybridml_compiler.targets.cpu.program import STEP
 from hybridml_compiler.targets.cpu.python_entry import entry
 from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
+from hybridml_compiler.targets.partitioned import PartitionedExecutable
 
 from ..core import dispatch, pytree
 from ..core.context import current_interpreter, watchers
@@ -292,17 +293,22 @@ def programs(function: TracedFunction) -> Iterator[CpuExecutable | CudaExecutabl
             while made:
                 program = made.pop()
                 made += [backward.program for backward in program._vjps.values()]
-                placed = program._executable
-                executable = placed.executable if isinstance(placed, PlacedExecutable) else placed
-                if isinstance(executable, CpuExecutable | CudaExecutable):
-                    yield executable
+                yield from _recorded(program._executable)
             at = [found.root]
             while at:
                 ask = at.pop()
                 segment = getattr(ask, "segment", None)
-                if segment is not None and isinstance(segment.executable, CpuExecutable):
-                    yield segment.executable
+                if segment is not None:
+                    yield from _recorded(segment.executable)
                 at += list(getattr(ask, "next", {}).values())
+
+
+def _recorded(executable: Any) -> list[CpuExecutable | CudaExecutable]:
+    """The programs of an executable whose launches are timed."""
+    if isinstance(executable, PlacedExecutable):
+        executable = executable.executable
+    every = executable.executables if isinstance(executable, PartitionedExecutable) else [executable]
+    return [exe for exe in every if isinstance(exe, CpuExecutable | CudaExecutable)]
 
 
 def _without(breaks: list[tuple[int, int]]) -> Callable[[int], int]:

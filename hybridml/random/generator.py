@@ -26,7 +26,7 @@ from ..core.autodiff.replay import source
 from ..core.batching.interpreter import Batching, top_batching
 from ..core.context import lift, literal, no_grad
 from ..core.shared import generator_states
-from ..core.tensor import Tensor, adopt, like, wrap
+from ..core.tensor import CPU, Tensor, adopt, like, wrap
 from ..tracing.python_state.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -61,7 +61,7 @@ class Generator:
         given: Any = seed
         if not isinstance(given, int | np.integer) or isinstance(given, bool):
             raise ArgumentError(f"manual_seed: the seed must be an integer, got {given!r}")
-        self.set_state(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
+        self.set_state(tensor(np.array([int(seed) % 2**64, 0], np.uint64), device=CPU))
         return self
 
     @classmethod
@@ -119,7 +119,7 @@ class Generator:
         if n < 0:
             raise ArgumentError(f"spawn: n is a number of generators, got {n}")
         keys = words((n,), self)
-        zero = asarray(np.array([0], np.uint64))
+        zero = asarray(np.array([0], np.uint64), device=CPU)
         return [Generator.at(_concat.fn([keys[k : k + 1], zero], axis=0)) for k in range(n)]
 
     def get_state(self) -> Tensor:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -19,11 +19,11 @@ from hybridml_compiler.ops.shapes import broadcast, listing
 from ..arrays.creation import asarray, full, zeros
 from ..control_flow import while_loop
 from ..core import ops
-from ..core.context import at_place, no_grad, place_var
+from ..core.context import at_place, no_grad, place_beside
 from ..core.device_tensor import transfer
 from ..core.library import compiled_when_repeated
 from ..core.spellings import MARK, other_names, parameters_of, renamed
-from ..core.tensor import CPU, Device, Tensor, place_of
+from ..core.tensor import CPU, Device, Tensor, place_var
 from .generator import Generator, open_unit, shape_of, unit
 
 P = ParamSpec("P")
@@ -77,8 +77,8 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         every = (*args, *given.values()) if given else args
         if device is None and place_var.get() is None and _HERE.issuperset(map(type, every)):
             return fn(*args, **given)
-        place = _place(device, every)
-        if place is None:
+        place = (place_beside(every) if device is None else Device(device).type) or place_var.get() or CPU.type
+        if place == CPU.type and place_var.get() is None:
             return fn(*args, **given)
         here: Any = [_on_cpu(a) for a in args]
         named: Any = {name: _on_cpu(value) for name, value in given.items()}
@@ -91,18 +91,6 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
     setattr(Generator, fn.__name__, functools.update_wrapper(method, fn))
     setattr(draw, MARK, others | {"requires_grad": "requires_grad"})
     return draw
-
-
-def _place(device: Any, params: Iterable[Any]) -> str | None:
-    """The device that numbers are moved to; None for where they are drawn."""
-    if device is not None:
-        return Device(device).type
-    for p in params:
-        if type(p) is not Tensor and issubclass(type(p), Tensor):
-            found = place_of(p)
-            if found is not None:
-                return found
-    return place_var.get()
 
 
 def _on_cpu(value: Any) -> Any:

@@ -89,7 +89,8 @@ class Introspection:
     @property
     def ir(self) -> str:
         """Text of the captured graphs of the last call, below the guards of its symbolic sizes: one, or a segment for
-        each value that Python has asked for, with the question below it.
+        each value that Python has asked for, with the question below it. Where several devices compute one, the
+        program of each follows, with what it receives and sends.
 
         >>> import hybridml as hm
         >>> f = hm.trace(lambda x: hm.exp(x) if x.sum() > 0 else -x)
@@ -99,8 +100,10 @@ class Introspection:
         """
         sized = None if self._last is None else self._last.sized
         lines = [] if sized is None else [f"# {guard}  {guard.where}" for guard in sized.guards.list]
-        for question, graph, _ in self._parts():
+        for question, graph, executable in self._parts():
             lines += [] if graph is None else [print_graph(graph)]
+            for part in getattr(executable, "programs", ()):
+                lines += [f"# on {part.device}", print_graph(part.graph)]
             lines += [f"# {question}"] if question else []
         return "\n".join(lines)
 

@@ -27,12 +27,12 @@ from hybridml_compiler.record import record
 
 from ..core import pytree
 from ..core.autodiff.tape import Leaf, Node, is_node, kept_by, make_node, parents_of, stale, stamp_of
-from ..core.context import beside, current_interpreter, enable_grad, grad_is_off, place_var
+from ..core.context import at_place, current_interpreter, enable_grad, grad_is_off, place_beside
 from ..core.interpreter import interpreter_stack
 from ..core.library import MISS, missed
 from ..core.source_location import here
 from ..core.spellings import other_names
-from ..core.tensor import Tensor, like, place_of, wrap
+from ..core.tensor import CPU, Tensor, like, place_var, wrap
 from .capture.memory_order import memory_order
 from .function import TracedFunction
 from .library_call import has_other_bits, native_call
@@ -131,6 +131,8 @@ class LibraryFunction:
 
     def call(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """The result of a call. Not `__call__`: what a decorator's function keeps and can call counts as the user's."""
+        if place_var.get() is not None and place_beside((*args, *kwargs.values())) == CPU.type:
+            return at_place(CPU.type, lambda: self.call(args, kwargs))
         values = args
         form = (len(args), *kwargs)
         if kwargs or len(args) != len(self.names):
@@ -355,9 +357,9 @@ class LibraryFunction:
 
     def beside(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """A call with an argument that native code does not take."""
-        for a in args:
-            if issubclass(type(a), Tensor) and type(a) is not Tensor and place_of(a) != place_var.get():
-                return beside((a,), lambda: self.fn(*args, **kwargs))
+        place = place_beside((*args, *kwargs.values())) or CPU.type
+        if place != (place_var.get() or CPU.type):
+            return at_place(place, lambda: self.fn(*args, **kwargs))
         if current_interpreter() is None and not self.small and self.is_large(args):
             if self.whole is None:
                 self.whole = TracedFunction(self.fn, most=MOST, silent=True, dynamic=self.dynamic)

@@ -20,12 +20,12 @@ from hybridml_compiler.ops.table import OPS
 from ..core.autodiff.replay import Recording, Replay, drawing_from
 from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
 from ..core.batching.interpreter import is_eager
-from ..core.context import at_place, clock, current_interpreter, enable_grad, grad_is_off, no_grad
+from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.device_tensor import transfer
 from ..core.pytree import tree_leaves, tree_map
 from ..core.shared import generator_states
 from ..core.source_location import here
-from ..core.tensor import CPU, Tensor, like
+from ..core.tensor import Device, Tensor, like, place_var
 
 _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
 
@@ -56,7 +56,7 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     draws = recording, changed()
     outs = _results(function, result)
     parents = boundary([out._node for out in outs if out._node is not None], start)
-    joint = make_node(_pull, None, parents, function, args, kwargs, draws, here())
+    joint = make_node(_pull, None, parents, function, args, kwargs, draws, Device(place_var.get()), here())
     kept = [
         like(out, out._array, None if out._node is None else part(joint, k, out.shape), out._version)
         for k, out in enumerate(outs)
@@ -73,7 +73,7 @@ def _results(function: Callable[..., Any], result: Any) -> tuple[Tensor, ...]:
 
 
 def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    function, args, kwargs, draws, place = kept_by(node)
+    function, args, kwargs, draws, device, place = kept_by(node)
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
             stale("checkpoint", f"argument {k}", leaf._version, node, place)
@@ -81,7 +81,9 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     with enable_grad(), nullcontext() if recording is None else drawing_from(Replay(recording)), _set_back(states):
         if current_interpreter() is not None:
             args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
-        outs = _results(function, at_place(CPU.type, lambda: function(*args, **kwargs)))
+        with device:
+            result = function(*args, **kwargs)
+    outs = _results(function, result)
     return [(outs[k]._node, g) for k, g in bundle.items()]
 
 

@@ -77,7 +77,7 @@ def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     (9.0, 6.0, 60.0)
     """
     value, pull = vjp(fn, *primals)
-    outputs = tree_map(lambda leaf: zeros(leaf.shape, dtype=leaf.dtype), value)
+    outputs = tree_map(lambda leaf: zeros(leaf.shape, dtype=leaf.dtype, device=leaf.device), value)
     # A pull is linear: its own pull, anywhere, is the derivative itself (J. Townsend, 2017; see `jvp`).
     push = vjp(pull, outputs)[1]
     is_wanted = any(t.requires_grad for t in tree_leaves((value, primals)) if isinstance(t, Tensor))
@@ -129,8 +129,9 @@ def _basis(tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
     units = []
     for k, t in enumerate(tensors):
         before, after = sum(sizes[:k]), sum(sizes[k + 1 :])
-        parts = [zeros((before, sizes[k]), dtype=t.dtype), eye(sizes[k], dtype=t.dtype)]
-        rows = concat([*parts, zeros((after, sizes[k]), dtype=t.dtype)], axis=0)
+        like: dict[str, Any] = {"dtype": t.dtype, "device": t.device}
+        parts = [zeros((before, sizes[k]), **like), eye(sizes[k], **like), zeros((after, sizes[k]), **like)]
+        rows = concat(parts, axis=0)
         units.append(rows.reshape((total, *t.shape)))
     return units, sizes
 

@@ -19,7 +19,7 @@ def flops(kind: str, inputs: Sequence[Any], shape: Sequence[int]) -> int:
     random numbers have one for each element of the result or of the largest operand, whatever it is made of. Moving
     data has none; of NumPy's own functions (`opaque`) the number is not known, and none are counted.
     """
-    if kind in ("movement", "creation", "gather", "opaque", "control"):
+    if kind in ("movement", "creation", "gather", "opaque", "control", "transfer"):
         return 0
     size = _size(shape)
     if kind == "contraction":

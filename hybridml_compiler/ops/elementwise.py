@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..aval import CPU, Aval
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..aval import Aval
+from ..errors import DTypeError, ShapeError
 from ..hooks import hooks
 from . import complex_functions, samples
 from .conversion import cast, convert
@@ -463,34 +463,6 @@ after: Op = Op(
     "computed from x, and is computed later. For checkpoints in traced programs.",
 )
 
-# ---------------------------------------------------------------- devices
-
-
-def _transfer_canon(x: Aval, device: Any) -> dict[str, Any]:
-    if not isinstance(device, str):
-        raise ArgumentError(f"transfer: device must be the name of a device, got {device!r}")
-    return {"device": device}
-
-
-transfer = Op(
-    "transfer",
-    "transfer",
-    public=False,
-    inputs=("x",),
-    params={"device": REQUIRED},
-    canon=_transfer_canon,
-    infer=lambda x, device: Aval(x.shape, x.dtype, device=device),
-    eager=lambda x, device: x.copy(),
-    samples=lambda rng: (Sample((rng.uniform(-2, 2, shape),), {"device": CPU}, grad=False) for shape in ((), (2, 3))),
-    lower=lambda s, i, x, device: x(i),
-    vjp=(None,),
-    error_samples=lambda: (fails(ArgumentError, "must be the name of a device, got 3", (2,), device=3),),
-    cost=0.0,
-    unify=(),
-    doc="x on another device, in the graph of a traced program: one device computes all of it, and what is labelled as "
-    "another's is moved before the program or after it.",
-)
-
 # ---------------------------------------------------------------- casts
 
 
@@ -545,5 +517,4 @@ ROWS = (
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
     *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype),
     after,
-    transfer,
 )

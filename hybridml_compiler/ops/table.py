@@ -12,6 +12,7 @@ from . import (
     convolution,
     creation,
     cumulative,
+    devices,
     diagonal,
     elementwise,
     exact,
@@ -37,7 +38,7 @@ from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
+    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices),
     *(systems, factorizations, linalg),
     *(special, zeta, incomplete_gamma, incomplete_beta, exact),
 )

@@ -6,6 +6,7 @@ ones. Values come and go by `upload` and `download` alone.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,6 +46,9 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Waits until the device has done all that it was asked for."""
+
+    def transfers(self) -> AbstractContextManager[None]:
+        """A context in which `write` is done beside what the device computes, if it can."""
 
 
 class DeviceArray:

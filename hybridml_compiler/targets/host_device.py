@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,3 +48,6 @@ class HostDevice:
 
     def synchronize(self) -> None:
         """Returns at once: nothing is left to do."""
+
+    def transfers(self) -> AbstractContextManager[None]:
+        return nullcontext()

@@ -30,7 +30,7 @@ from tests.support.on_devices import results
 from tests.support.rows import joined
 
 DEVICE = os.environ.get("HYBRIDML_TEST_DEVICE", "reference")
-ROWS = [op for op in OPS.values() if op.inputs and op.name != "transfer"]  # which only graphs have
+ROWS = [op for op in OPS.values() if op.inputs and op.kind != "transfer"]  # which only graphs have
 
 
 @pytest.mark.parametrize("graded", [1, pytest.param(99, marks=pytest.mark.slow)])

@@ -7,6 +7,7 @@ as_eager.py            everything that a user sees of a program, in both styles
 cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added
 convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
+device_cases.py        functions and layers with recorded values, for tests of where they create
 cuda.py                generated CUDA kernels: what tests compile, run and break
 cuda_calls.py          products and convolutions of generated CUDA kernels, and their exact results
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them

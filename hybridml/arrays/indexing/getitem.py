@@ -20,11 +20,11 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, make_step, parents_of, stale
-from ...core.context import beside, grad_is_off, lift, place_var, placed
+from ...core.context import beside, grad_is_off, lift, placed
 from ...core.device_tensor import transfer
 from ...core.interpreter import interpreter_stack
 from ...core.source_location import here
-from ...core.tensor import CPU, Tensor, method, place_of, wrap
+from ...core.tensor import CPU, Tensor, method, place_of, place_var, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
 
@@ -187,7 +187,7 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     if type(value) is Tensor and type(self) is Tensor and interpreter_stack() is None and _copied(self, key, value):
         return
     x = lift(self)
-    if type(x._array) is not _ndarray and place_var.get() is None and place_of(x) is not None:
+    if (type(x._array) is not _ndarray or place_var.get() is not None) and place_of(x) != place_var.get():
         beside((x,), lambda: x.__setitem__(key, value))
         return
     value = as_value(value, x.dtype)

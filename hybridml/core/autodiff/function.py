@@ -11,10 +11,10 @@ from hybridml_compiler.ops.table import OPS
 
 from ..batching.interpreter import Batching, top_batching
 from ..batching.rules import spread
-from ..context import at_place, grad_is_off, lift, no_grad
+from ..context import at_default_place, at_place, grad_is_off, lift, no_grad
 from ..interpreter import below, interpret
 from ..source_location import here
-from ..tensor import CPU, Tensor, like
+from ..tensor import Tensor, like
 from .tape import Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
 
 _astype, _full = OPS["astype"], OPS["full"]
@@ -139,7 +139,7 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         conjugated(bundle[k]) if k in bundle else filled(o, 0.0) if ctx.materialize_grads else None
         for k, o in enumerate(bare)
     ]
-    result = at_place(CPU.type, lambda: cls.backward(ctx, *gs))
+    result = at_default_place(lambda: cls.backward(ctx, *gs))
     ctx._saved = ()
     result = result if isinstance(result, tuple) else (result,)
     if len(result) != n_args:

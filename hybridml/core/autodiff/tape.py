@@ -31,7 +31,7 @@ from hybridml_compiler.errors import DeviceError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import collector
 
-from ..context import _no_grad, at_place, clock, current_interpreter, grad_is_off, homes, switches
+from ..context import _no_grad, at_default_place, at_place, clock, current_interpreter, grad_is_off, homes, switches
 from ..shared import accumulating
 from ..source_location import line_of, overwritten_at
 from ..tensor import CPU, Tensor, like, place_of
@@ -195,7 +195,7 @@ def conjugated(g: Tensor) -> Tensor:
 
 def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) -> Tensor:
     for hook in tuple(hooks.values()):
-        changed = at_place(CPU.type, partial(hook, g))
+        changed = at_default_place(partial(hook, g))
         if changed is not None:
             given: Any = changed  # a hook is the user's: it may return anything
             if not isinstance(given, Tensor) or given.shape != g.shape:

@@ -199,7 +199,7 @@ class Batching:
         return self.wrap(below(self, lambda: context.lift(_as_tensor(given))), False, True)
 
     def constant(self, t: Tensor, weak: bool = False) -> Tensor:
-        return t if self.owns(t) else self.wrap(below(self, lambda: context.literal(t, weak)), False)
+        return t if self.owns(t) else self.wrap(below(self, lambda: context.constant(t, weak)), False)
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
         elements = [t._array for t in operands]

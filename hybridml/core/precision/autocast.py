@@ -53,7 +53,7 @@ class Autocast:
         return below(self, lambda: active_interpreter(value).lift(value))
 
     def constant(self, t: Tensor, weak: bool = False) -> Tensor:
-        return below(self, lambda: context.literal(t, weak))
+        return below(self, lambda: context.constant(t, weak))
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
         """The results, with the history that they get below: dispatch does not record them again."""

@@ -31,11 +31,10 @@ from hybridml_compiler.record import record
 from hybridml_compiler.targets.device import out_of_reach
 
 from ...core.autodiff.tape import Leaf, is_node
-from ...core.context import place_var
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, adopt, leaked, place_of, wrap
+from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..specialize.errors import Untraceable
@@ -192,8 +191,8 @@ class Tracer:
         return t
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
-        """A literal of the program."""
-        return self.wrap(ir.constant(t._array, weak=weak, device=place_var.get() or CPU), weak)
+        """A literal of the program, on the CPU: it is for tensors of any device."""
+        return self.wrap(ir.constant(t._array, weak=weak), weak)
 
     def size(self, size: Any) -> Traced:
         """A size that comes with the call, as a Python float."""

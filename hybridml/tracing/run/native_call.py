@@ -26,7 +26,7 @@ from ...core.autodiff import replay
 from ...core.context import _no_grad, grad_is_off, stance_var, switches, watch_var
 from ...core.interpreter import interpreter_var
 from ...core.proxies.integer import LARGEST
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, place_var, wrap
 from ..capture.memory_order import in_memory
 from ..capture.tracer import Input
 from ..python_state.guard_types import hold
@@ -327,6 +327,7 @@ class NativeCall:
                 epochs=self.epochs,
                 contexts=(
                     (_no_grad, grad_is_off()),
+                    (place_var, place_var.get()),
                     *((variable, None) for variable in (interpreter_var, watch_var)),
                     *(() if self.entry.silent else ((stance_var, None),)),
                 ),

@@ -87,9 +87,14 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
             )
     from hybridml_compiler.pipeline import compile
 
-    device = device_of(graph)
-    if device != CPU:  # values of a device never change: what is updated gets the new one
-        return PlacedExecutable(compile(graph, {}, graph.name, guards), find_device(device), graph)
+    if any(node.aval.device != CPU for node in graph.nodes()):
+        from hybridml_compiler.targets.partitioned import PartitionedExecutable
+
+        # Values of a device never change: what is updated gets the new one.
+        executable = compile(graph, {}, graph.name, guards)
+        if isinstance(executable, PartitionedExecutable):
+            return executable
+        return PlacedExecutable(executable, find_device(device_of(graph)), graph)
     if backend == "interpret":
         return Interpreted(graph, donate)
 

@@ -34,6 +34,8 @@ def _differences(fn: Callable[..., Any], was: Signature, now: Signature) -> Iter
         yield "gradients are off" if now.grad_is_off else "gradients are on"
     if was.default_float != now.default_float:
         yield "the default dtype"
+    if was.default_device != now.default_device:
+        yield f"the default device is {now.default_device or 'cpu'!r}, not {was.default_device or 'cpu'!r}"
 
 
 def _shape(structure: pytree.Structure) -> str:

@@ -13,7 +13,7 @@ from ...core import pytree
 from ...core.context import grad_is_off
 from ...core.proxies.integer import LARGEST
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Size, Tensor, leaked
+from ...core.tensor import Size, Tensor, leaked, place_var
 from ..capture.memory_order import Order, memory_order
 from ..capture.traced_tensor import Traced
 
@@ -105,6 +105,7 @@ class Signature(NamedTuple):
     aliases: tuple[tuple[int, int], ...]  # pairs of leaves that are one object
     grad_is_off: bool
     default_float: np.dtype
+    default_device: str | None  # None: the CPU
 
     @classmethod
     def of(cls, fields: Fields) -> Signature:
@@ -210,4 +211,4 @@ def signature(structure: pytree.Structure, leaves: list[Any]) -> tuple[Fields, l
         else:
             specs.append((object, id(leaf)))
             objects.append(leaf)
-    return (structure, tuple(specs), tuple(aliases), grad_is_off(), dtypes.default_float()), objects
+    return (structure, tuple(specs), tuple(aliases), grad_is_off(), dtypes.default_float(), place_var.get()), objects

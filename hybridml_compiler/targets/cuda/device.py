@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -53,6 +53,14 @@ class CudaDevice:
         stream = self.stream
         self.join([memory], stream)
         return self.driver.read(memory.pointer[:nbytes], stream).tobytes()
+
+    @lazy
+    def _transfer_stream(self) -> Stream:
+        return self.driver.stream()
+
+    def transfers(self) -> AbstractContextManager[None]:
+        """Inside, work goes to a stream of its own. Whoever reads what it has written waits for it (`join`)."""
+        return self.using(self._transfer_stream)
 
     def synchronize(self) -> None:
         """Waits for all streams."""

@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are: in its wheels, in a toolkit, or where the system's loader looks."""
+"""Places of NVIDIA's libraries: in its wheels, in a toolkit, or where the system's loader looks."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ def options_for(form: Form, architecture: int) -> tuple[str, ...]:
 
 
 def form_for(architecture: int) -> tuple[Form, int]:
-    """What to compile for a GPU: machine code; PTX of an older architecture, which the driver then compiles, where the
-    GPU is newer than NVRTC."""
+    """Form and architecture of the code for a GPU: machine code; PTX of an older architecture, which the driver then
+    compiles, where the GPU is newer than NVRTC."""
     known = _nvrtc().architectures
     return ("cubin", architecture) if architecture in known else ("ptx", max(a for a in known if a < architecture))
 
@@ -125,7 +125,7 @@ class _Nvrtc:
 
     @lazy
     def architectures(self) -> list[int]:
-        """Those that it compiles for."""
+        """Architectures that it compiles for."""
         count = ctypes.c_int()
         self._call("GetNumSupportedArchs", ctypes.byref(count))
         found = (ctypes.c_int * count.value)()
