@@ -282,7 +282,16 @@ def test_random_numbers_are_those_of_eager_code() -> None:
         expected = f(x)
         hm.random.manual_seed(n)
         assert traced(x).numpy().tobytes() == expected.numpy().tobytes()
-    assert traced.cache_info().compiles == 2
+    assert traced.cache_info().compiles == 2, traced.retraces
+
+
+def test_draws_of_other_shapes_before_a_trace_do_not_matter() -> None:
+    for _ in range(20):  # until they are native calls
+        hm.random.uniform((2, 5))
+    traced = hm.trace(lambda x: x + hm.random.uniform(x.shape))
+    for n in SIZES:
+        traced(normal(n, 7))
+    assert traced.cache_info().compiles == 2, traced.retraces
 
 
 def test_gradients_of_a_call_that_is_recorded() -> None:
