@@ -48,7 +48,7 @@ Record = dict[str, Any]
 
 
 class Check:
-    """What all checks share: the device, and how large everything is."""
+    """The device that all checks run on, and how large everything is."""
 
     def __init__(self, device: str, small: bool, ends: float) -> None:
         self.device, self.small, self.ends = device, small, ends
@@ -182,7 +182,7 @@ def programs(device: str) -> None:
 
 
 def streams(check: Check) -> Record:
-    """What no simulator shows: work of two streams at the same time, and memory that PyTorch's stream shares."""
+    """Checks what no simulator shows: two streams at the same time, and memory that PyTorch's stream shares."""
     n = check.size(2048, 8)
     x, y = check.array(n, n), check.array(n, n, seed=1)
     run = hm.trace(lambda x: F.softmax(x @ x * 0.01, -1) @ x)
@@ -438,7 +438,7 @@ CHECKS: dict[str, Callable[[Check], Record]] = {
 
 
 def machine(device: str) -> Record:
-    """What was measured on."""
+    """Names and versions of the machine that was measured."""
     found = availability()
     gpu = hm.cuda.get_device_properties(device)
     return {

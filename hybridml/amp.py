@@ -13,7 +13,7 @@ from .arrays.creation import full, tensor, zeros
 from .core import ops
 from .core.context import no_grad
 from .core.interpreter import Level, interpreter_stack, interpreter_var
-from .core.precision.autocast import autocast_alone, with_autocast
+from .core.precision.autocast import with_autocast
 from .core.tensor import Tensor
 from .optim.optimizer import Optimizer
 
@@ -64,11 +64,6 @@ class autocast:
                 return fn(*args, **kwargs)
 
         return wrapper
-
-
-def is_autocast_enabled() -> bool:
-    """Whether operations run under `autocast` here."""
-    return autocast_alone() is not None
 
 
 class GradScaler:

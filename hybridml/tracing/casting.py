@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..core.interpreter import interpret
-from ..core.precision.autocast import Autocast
+from ..core.precision.autocast import under_autocast
 
 
 def twin(traced: Any, dtype: np.dtype) -> Any:
-    """The traced function with this narrow float in force while it runs."""
+    """The traced function with this narrow float in force while it runs, and the same options."""
     found = traced.twins.get(dtype)
     if found is None:
-        casting = _casting(traced._fn, dtype)
-        found = type(traced)(casting, traced._backend, traced._most, traced._strict, traced._silent)
-        traced.twins[dtype] = found
+        casting, dynamic = under_autocast(traced._fn, dtype), traced._families is not None
+        options = (traced._backend, traced._most, traced._strict, traced._silent, dynamic, traced._check)
+        found = traced.twins[dtype] = type(traced)(casting, *options)
     return found
-
-
-def _casting(fn: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
-    @functools.wraps(fn)
-    def casting(*args: Any, **kwargs: Any) -> Any:
-        return interpret(Autocast(dtype), lambda: fn(*args, **kwargs))
-
-    return casting

@@ -130,7 +130,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             if out is not MISS:
                 self._hits += 1
                 return out
-        if (narrow := autocast_alone()) is not None:
+        if not self._is_async and (narrow := autocast_alone()) is not None:
             return eagerly(lambda: twin(self, narrow)(*args, **kwargs))
         if interpreter_stack() is not None:  # a traced function inside another is part of it
             tracer = current_tracer()

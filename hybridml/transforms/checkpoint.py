@@ -22,6 +22,7 @@ from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
 from ..core.batching.interpreter import is_eager
 from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.device_tensor import transfer
+from ..core.precision.autocast import Autocast, under_autocast
 from ..core.pytree import tree_leaves, tree_map
 from ..core.shared import generator_states
 from ..core.source_location import here
@@ -53,6 +54,8 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     changed = list if interpreter is None else interpreter.watch(list(generator_states.values()))
     with nullcontext() if recording is None else drawing_from(recording):
         result = function(*args, **kwargs)
+    if type(interpreter) is Autocast:  # in force when it is computed again as well
+        function = under_autocast(function, interpreter.dtype)
     draws = recording, changed()
     outs = _results(function, result)
     parents = boundary([out._node for out in outs if out._node is not None], start)

@@ -16,7 +16,7 @@ from hybridml_compiler.ops.table import OPS
 from ..arrays.creation import arange, asarray
 from ..autograd import Function
 from ..core.batching.interpreter import Batching, Randomness
-from ..core.batching.rules import spread
+from ..core.batching.rules import moved, spread
 from ..core.context import current_interpreter
 from ..core.interpreter import below, interpret, interpreter_stack
 from ..core.pytree import flatten, tree_leaves, tree_map, unflatten
@@ -118,7 +118,7 @@ class _Slot(NamedTuple):
         """The leaf as the function gets it, of `count` elements from the `first` on."""
         if self.axis is None:
             return self.leaf
-        front = _moved(self.leaf, self.axis, 0)
+        front = moved(self.leaf, self.axis, 0)
         return batching.wrap(front if count == size else front[first : first + count], True, True)
 
 
@@ -216,13 +216,7 @@ def _placed(parts: tuple[_Result, ...], axis: int | None) -> Any:
     whole = tensors[0] if len(tensors) == 1 else OPS["concat"].fn(tensors, axis=0)
     if not -whole.ndim <= axis < whole.ndim:
         raise ShapeError(f"vmap: out_axes is {axis} for a result of shape {whole.shape[1:]} for each element")
-    return _moved(whole, 0, axis % whole.ndim)
-
-
-def _moved(x: Tensor, source: int, target: int) -> Tensor:
-    order = [k for k in range(x.ndim) if k != source]
-    order.insert(target, source)
-    return x if source == target else OPS["permute_dims"].fn(x, tuple(order))
+    return moved(whole, 0, axis % whole.ndim)
 
 
 # -- what elements have in common

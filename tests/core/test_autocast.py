@@ -157,3 +157,44 @@ def test_the_state_of_a_scaler() -> None:
     assert w.grad is not None and w.grad.tolist() == [3.0, 3.0]
     with pytest.raises(hm.ArgumentError, match="unscale_ has been called"):
         scaler.unscale_(optimizer)
+
+
+def test_a_checkpoint_computes_again_in_the_same_dtypes() -> None:
+    net, target = model(), hm.arange(8) % 4
+
+    def gradients(hidden: Callable[[Any], Any]) -> list[np.ndarray]:
+        net.zero_grad()
+        with hm.autocast(dtype=NARROW):
+            loss = F.cross_entropy(net[3](hidden(X)), target)
+        loss.backward()
+        return [np.array(p.grad) for p in net.parameters()]
+
+    plain, again = gradients(net[:3]), gradients(lambda x: hm.checkpoint(net[:3], x))
+    for a, b in zip(plain, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_whole_step_inside_and_the_options_of_a_trace() -> None:
+    net, target = model(), hm.arange(8) % 4
+    optimizer, losses = hm.optim.AdamW(net.parameters(), lr=0.05), []
+    for _ in range(4):
+        with hm.autocast(dtype=NARROW):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(X), target)
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] and {p.grad.dtype.name for p in net.parameters()} == {"float32"}
+    traced = hm.trace(lambda x: x @ x, dynamic=False, check="always")
+    with hm.autocast(dtype=NARROW):
+        for rows in (8, 4):
+            traced(X[:rows, :rows])
+    assert traced.twins[NARROW].cache_info().compiles == 2, "the sizes are fixed"
+
+
+def test_jacobians_of_layers_inside() -> None:
+    net = model()
+    with hm.autocast(dtype=NARROW):
+        found = hm.jacrev(lambda x: net(x))(X[0])
+    wide = hm.jacrev(lambda x: net(x))(X[0])
+    assert 0 < float((found - wide).abs().max()) < 0.05 * float(wide.abs().max()) + 0.01

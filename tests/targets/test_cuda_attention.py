@@ -80,7 +80,7 @@ def test_on_tensor_cores(name: str) -> None:
 
 
 def test_rows_keep_their_statistics() -> None:
-    """What a row's sum and maximum are stored as, beside the result."""
+    """The kernel stores each row's sum and maximum beside the result."""
     q, k, v = operands((2,), 40, 50, 16, 16)
 
     def program(q: hm.Tensor, k: hm.Tensor, v: hm.Tensor) -> Any:

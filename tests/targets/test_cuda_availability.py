@@ -21,7 +21,7 @@ from tests.support.cuda import needs_nvrtc
 
 
 def whole(**changes: Any) -> Availability:
-    """What a machine with a GPU has, but for some of it."""
+    """Findings on a machine with a GPU, but for some of them."""
     there: dict[str, Any] = {"driver": (13, 0), "devices": 2, "cupy": "14.2.0", "runtime": (13, 2), "nvrtc": (13, 5)}
     return Availability(**{**there, **changes})
 

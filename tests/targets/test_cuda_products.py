@@ -114,7 +114,7 @@ def test_copies_are_as_wide_as_alignment_allows() -> None:
 
 @needs_nvrtc
 def test_threads_read_sixteen_bytes_of_shared_memory() -> None:
-    """Of sixteen loads for 8x8 products in each of eight steps, four are left."""
+    """Four of sixteen loads for 8x8 products are left in each of eight steps."""
     source = ProductCase(m=4096, n=4096, k=512).source
     ptx = nvrtc.compile(source.text, "ptx").code.decode()
     assert ptx.count("fma.rn.f32") == 8 * 64 and ptx.count("ld.shared.v4.f32") == 8 * 4
@@ -257,7 +257,7 @@ def test_the_training_step_of_a_gpt() -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", ["bfloat16"])
 def test_narrow_operands_go_to_tensor_cores(dtype: str) -> None:
-    """As they are stored: no kernel widens them. The result is rounded once, as the CPU's."""
+    """Narrow operands are read as they are stored; the result is rounded once, as the CPU's."""
     x, w, b = (hm.tensor(np.random.default_rng(k).standard_normal(s).astype("f4")).astype(dtype)
                for k, s in enumerate(((40, 48), (48, 24), (24,))))  # fmt: skip
     program = hm.trace(lambda x, w, b: hm.functional.relu(x @ w + b))

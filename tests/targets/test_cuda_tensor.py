@@ -160,7 +160,7 @@ def test_what_is_not_copied_is_zero() -> None:
 
 
 def test_groups_are_waited_for_in_order() -> None:
-    """Of two groups the first has arrived when one may be on its way."""
+    """The first of two groups has arrived when one may be on its way."""
     x, found = np.arange(256, dtype=np.uint32), np.zeros(128, np.uint32)
     second = "add.s32 %r28, %r33, 512; cp.async.ca.shared.global [%r28], [%rd19+512], 16; cp.async.commit_group;"
     run(COPY + second + "cp.async.wait_group 1;" + TAKE + GIVE, x, found, shared=1024)

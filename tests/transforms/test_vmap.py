@@ -323,39 +323,6 @@ def test_parameters_that_are_shared_are_replaced_everywhere() -> None:
     assert second.weight is first.weight
 
 
-@pytest.mark.parametrize("way", [hm.jacrev, hm.jacfwd])
-def test_jacobians(way: Callable[..., Any]) -> None:
-    at = hm.tensor([1.0, 2.0, 3.0])
-    found = way(lambda d, k: {"a": d["x"] * d["y"] * k, "b": d["x"].sum()})({"x": at, "y": at * 2}, 3)
-    close(found["a"]["x"], hm.diag(at * 6))
-    close(found["a"]["y"], hm.diag(at * 3))
-    assert found["b"]["x"].tolist() == [1, 1, 1] and found["b"]["y"].tolist() == [0, 0, 0]
-    both, aux = way(lambda a, b: (a * b, "aux"[0:0] or a.sum()), argnums=(0, 1), has_aux=True)(at, at)
-    close(both[0], hm.diag(at))
-    assert aux.item() == 6.0
-    close(way(hm.sin, chunk_size=2)(at), hm.diag(hm.cos(at)))
-    close(hm.vmap(way(hm.sin))(hm.asarray(X)), hm.stack([hm.diag(hm.cos(row)) for row in hm.asarray(X)]))
-    close(hm.trace(way(lambda a: a * a.sum()))(at), hm.eye(3) * 6 + at[:, None])
-    with pytest.raises(hm.ArgumentError, match="argnums 1 but 1 positional"):
-        way(hm.sin, argnums=1)(at)
-
-
-def test_second_derivatives_and_their_products() -> None:
-    at, v = hm.tensor([1.0, 2.0, 3.0]), hm.tensor([1.0, 0.0, -1.0])
-
-    def f(x: Any) -> Any:
-        return (x**3).sum() * x[0]
-
-    exact = hm.stack([hm.grad(lambda x, k=k: hm.grad(f)(x)[k])(at) for k in range(3)])
-    for fn in (f, hm.trace(f)):
-        close(hm.hessian(fn)(at), exact, 1e-5)
-    close(hm.trace(hm.hessian(f))(at), exact, 1e-5)
-    close(hm.hvp(f, (at,), (v,)), exact @ v, 1e-5)
-    value, push = hm.linearize(f, at)
-    close(push(v), hm.grad(f)(at) @ v, 1e-5)
-    assert value.item() == f(at).item() and not push(v).requires_grad
-
-
 def no_gradient(a: Any) -> Any:
     with hm.no_grad():
         return a * 2

@@ -20,7 +20,7 @@ ROWS = [op for op in OPS.values() if op.inputs and op.kind != "control"]
 
 
 def variants(array: Any) -> list[np.ndarray]:
-    """As many operands of one shape; those of matrices stay definite, and indices within their bounds."""
+    """Operands of one shape for B elements; matrices stay definite, and indices within their bounds."""
     a = np.asarray(array)
     if a.dtype.kind in "fc":
         return [(a * a.dtype.type(1 - 0.125 * k)).astype(a.dtype) for k in range(B)]

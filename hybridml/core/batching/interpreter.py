@@ -124,7 +124,7 @@ class ElementTensor(Tensor):
 
 
 class Batching:
-    """The interpreter of one call of `vmap` (see interpreter.py for the members).
+    """The interpreter of one call of `vmap` (see core/interpreter.py for the members).
 
     `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`. `mask`: a flag of those elements
     that in-place updates reach; None: of all. `depth`: how many loops of a traced program are around.

@@ -58,7 +58,8 @@ def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     return x if x.shape == tuple(shape) else OPS["reshape"].fn(x, tuple(shape))
 
 
-def _moved(x: Tensor, source: int, target: int) -> Tensor:
+def moved(x: Tensor, source: int, target: int) -> Tensor:
+    """The tensor with an axis at another place; a view."""
     order = [k for k in range(x.ndim) if k != source]
     order.insert(target, source)
     return x if source == target else OPS["permute_dims"].fn(x, tuple(order))
@@ -133,8 +134,8 @@ def _same(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
 def _one_by_one(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     found = [_call(op, [x.tensor[k] if x.is_batch else x.tensor for x in xs], params) for k in range(size)]
     if not op.results:
-        return _stacked(found)
-    return tuple([_stacked(results) for results in zip(*found, strict=True)])
+        return stacked(found)
+    return tuple([stacked(results) for results in zip(*found, strict=True)])
 
 
 def _without_rule(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
@@ -147,7 +148,8 @@ def _after(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     return op.fn(_full(x, size), token.tensor[0] if token.is_batch else token.tensor)
 
 
-def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+def stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """Elements as a batch."""
     made: Tensor = OPS["concat"].fn([_reshape(t, (1, *t.shape)) for t in tensors], axis=0)
     return made
 
@@ -212,13 +214,13 @@ def _convolution(op: Op, size: int, xs: Sequence[Operand], params: Params) -> An
         return _reshape(found, (size, n, *found.shape[1:]))
     kh, kw, groups, c, o = w.shape
     if not x.is_batch and groups == 1:  # more channels of results
-        found = op.fn(x.tensor, _reshape(_moved(w.tensor, 0, 4), (kh, kw, 1, c, size * o)), **last)
+        found = op.fn(x.tensor, _reshape(moved(w.tensor, 0, 4), (kh, kw, 1, c, size * o)), **last)
         found = _reshape(found, (*found.shape[:-1], size, o))
-        return _channels(_moved(found, 4, 0), params)
-    images = _moved(_full(x, size), 0, _GROUPS)  # more groups
-    kernels = _reshape(_moved(w.tensor, 0, 2), (kh, kw, size * groups, c, o))
+        return _channels(moved(found, 4, 0), params)
+    images = moved(_full(x, size), 0, _GROUPS)  # more groups
+    kernels = _reshape(moved(w.tensor, 0, 2), (kh, kw, size * groups, c, o))
     found = op.fn(_reshape(images, (*x.shape[:3], size * groups, c)), kernels, **last)
-    return _channels(_moved(_reshape(found, (*found.shape[:3], size, groups, o)), _GROUPS, 0), params)
+    return _channels(moved(_reshape(found, (*found.shape[:3], size, groups, o)), _GROUPS, 0), params)
 
 
 def _channels(x: Tensor, params: Params) -> Tensor:
@@ -232,7 +234,7 @@ def _take(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     if not indices.is_batch:
         return op.fn(x.tensor, indices.tensor, axis=axis + 1)
     if not x.is_batch:
-        return _moved(op.fn(x.tensor, indices.tensor, axis=axis), axis, 0)
+        return moved(op.fn(x.tensor, indices.tensor, axis=axis), axis, 0)
     found = op.fn(_rows(x.tensor, axis), _row_numbers(indices.tensor, size, x.shape[axis], axis), axis=0)
     places = len(indices.shape)  # behind the batch; then the axes before `axis`
     order = (0, *range(1 + places, 1 + places + axis), *range(1, 1 + places), *range(1 + places + axis, found.ndim))
@@ -241,7 +243,7 @@ def _take(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
 
 def _rows(x: Tensor, axis: int) -> Tensor:
     """A batch as rows along `axis` of its elements, those of an element one after the other: (size * n, *others)."""
-    front = _moved(x, axis + 1, 1)
+    front = moved(x, axis + 1, 1)
     return _reshape(front, (front.shape[0] * front.shape[1], *front.shape[2:]))
 
 
@@ -263,11 +265,11 @@ def _scatter(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     rows = _rows(_full(x, size), axis)
     given = OPS["permute_dims"].fn(_full(updates, size), order)
     found = op.fn(rows, _row_numbers(indices.tensor, size, n, axis), given, axis=0)
-    return _moved(_reshape(found, (size, n, *found.shape[1:])), 1, axis + 1)
+    return moved(_reshape(found, (size, n, *found.shape[1:])), 1, axis + 1)
 
 
 def _lexsort(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
-    return op.fn(_moved(xs[0].tensor, 0, 1), axis=params["axis"] + 1)
+    return op.fn(moved(xs[0].tensor, 0, 1), axis=params["axis"] + 1)
 
 
 def _searchsorted(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:

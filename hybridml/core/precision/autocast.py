@@ -6,6 +6,7 @@ choice (its page "Automatic Mixed Precision package").
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,13 @@ from hybridml_compiler.ops.table import OPS
 
 from .. import context
 from ..eager import active_interpreter
-from ..interpreter import Level, Reading, below, interpreter_stack
+from ..interpreter import Level, Reading, below, interpret, interpreter_stack
 from ..tensor import Tensor
 
 # Rows and functions of the library that compute in the narrow float; float64 stays what it is.
 NARROW = frozenset((
     "matmul", "convolution", "linear", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "scaled_dot_product_attention", "lstm_sequence", "gru_sequence", "rnn_sequence",
+    "conv_transpose3d", "scaled_dot_product_attention",
 ))  # fmt: skip
 # Those that compute in float32, and give that.
 WIDE = frozenset((
@@ -44,7 +45,7 @@ _astype = OPS["astype"]
 
 
 class Autocast:
-    """The interpreter of one `autocast` (see interpreter.py for the members). `dtype`: the narrow float."""
+    """The interpreter of one `autocast` (see core/interpreter.py for the members). `dtype`: the narrow float."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
@@ -127,3 +128,13 @@ def with_autocast(level: Level | None, dtype: np.dtype | None) -> Level | None:
     if level is not None and type(level.interpreter) is Autocast:
         level = level.beneath
     return level if dtype is None else Level(Autocast(dtype), level)
+
+
+def under_autocast(fn: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
+    """The function with this narrow float in force while it runs."""
+
+    @functools.wraps(fn)
+    def casting(*args: Any, **kwargs: Any) -> Any:
+        return interpret(Autocast(dtype), lambda: fn(*args, **kwargs))
+
+    return casting

@@ -32,6 +32,7 @@ from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
+from ...core.batching.interpreter import top_batching
 from ...core.context import grad_is_off, watch_var
 from ...core.device_tensor import wrapped
 from ...core.source_location import here
@@ -40,6 +41,7 @@ from ..capture.memory_order import Order, as_seen, in_memory, inverse
 from ..capture.subgraph import cut
 from ..capture.tracer import Input, Tracer
 from ..specialize.symbolic_shapes import binders, decisions
+from .inlined import inlined
 from .placed import PlacedExecutable
 
 _ndarray = np.ndarray
@@ -328,6 +330,9 @@ class Program:
 
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Runs on tensors (or arrays), recording where they want gradients."""
+        batching = top_batching()
+        if batching is not None:
+            return inlined(self, batching, tensors)
         arrays = [
             dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
             for t, order in zip(tensors, self.orders, strict=True)

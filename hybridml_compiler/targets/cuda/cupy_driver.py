@@ -80,7 +80,7 @@ class CupyDriver:
     def write(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
         source = int(data.ctypes.data)
         self._copy(_at(target), source, data.nbytes, _TO_DEVICE, stream)
-        # Of memory that is not pinned CUDA has made a copy before it returned.
+        # CUDA has copied memory that is not pinned before it returned.
         if self.runtime.pointerGetAttributes(source).type == _PINNED:
             stream.synchronize()
 

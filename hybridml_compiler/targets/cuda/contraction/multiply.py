@@ -148,7 +148,7 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
 
 def _matrices(tile: Tile, a: Operand, b: Operand, rows: int, columns: int) -> list[str]:
     """Fragments as four matrices of 8x8 at a time, to which each lane gives the address of a row."""
-    # Of a the four are rows by k: (0, 0), (8, 0), (0, 8), (8, 8); of b, two fragments of columns by k, the other way.
+    # The four of a are rows by k: (0, 0), (8, 0), (0, 8), (8, 8); those of b two fragments of columns by k.
     row, step = f"i * {16 * tile.down} + warp_row", "k"
     if a.by_depth:
         x = f"a_tiles[stage][{step} + lane / 16 * 8 + lane % 8][{row} + lane / 8 % 2 * 8]"
