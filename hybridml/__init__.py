@@ -57,6 +57,7 @@ _MODULES = (
     "utils",
 )  # fmt: skip
 _FUNCTIONS = {
+    "ShapeDtypeStruct": "hybridml.core.shape_dtype",
     "TracedFunction": "hybridml.tracing.function",
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
@@ -69,7 +70,9 @@ _FUNCTIONS = {
     "explain": "hybridml.inspect.explanation",
     "get_num_threads": "hybridml_compiler.targets.cpu.runtime.threads",
     "is_deterministic": "hybridml_compiler.config",
+    "kernel": "hybridml.extend.kernel",
     "load": "hybridml.io",
+    "op": "hybridml.extend.op",
     "memory_timeline": "hybridml.profiler.profile",
     "profile": "hybridml.profiler.profile",
     "save": "hybridml.io",
@@ -113,15 +116,15 @@ _FUNCTIONS = {
 
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "DeadlineError", "Device", "DeviceError", "Generator",
-    "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction",
-    "amp", "audit", "autocast", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16", "blackman_window",
+    "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeDtypeStruct", "ShapeError", "Tensor", "TraceError",
+    "TracedFunction", "amp", "audit", "autocast", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16", "blackman_window",
     "cdist", "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d", "conv2d",
     "conv3d", "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist", "distributions", "doctor",
     "dropout", "eager", "embedding", "enable_grad", "errors", "explain", "fft", "fori_loop", "func", "functional",
     "gelu", "get_num_threads", "grad", "hamming_window", "hann_window", "hessian", "hvp", "igamma", "igammac", "io",
-    "is_deterministic", "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "layer_norm",
+    "is_deterministic", "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm",
     "linalg", "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline",
-    "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "optim", "pairwise_distance", "pinverse", "pmean",
+    "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "op", "optim", "pairwise_distance", "pinverse", "pmean",
     "polygamma", "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
     "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special",
     "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve",
