@@ -166,8 +166,9 @@ def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = No
     kind="elementwise": fn is a function of scalars, and the operation that of all elements of its operands, which
         broadcast and have one dtype. It is read from its source: assignments, `if`, conditional expressions, `and`,
         `or`, `not`, loops over what is known, early `return` and `break`, calls of math, NumPy, hybridml and plain
-        Python functions. It is fused into the kernels around it, and vectorized with them; where its loops end where an
-        element says, numba compiles it, and it is a launch of its own. Its gradient comes from the same source, unless `derivative=` has a function of the same scalars per argument.
+        Python functions. It is fused into the kernels around it, and vectorized with them; where its loops end
+        where an element says, numba compiles it, and it is a launch of its own. Its gradient comes from the same
+        source, unless `derivative=` has a function of the same scalars per argument.
     kind="array": fn is a function of whole arrays and parameters, which numba compiles: loops, branches, early exits.
         `infer=`, `vjp=`, `vmap=`, `results=` are `hm.op`'s. It runs without the interpreter lock.
 

@@ -10,7 +10,8 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError
-from hybridml_compiler.ops.op import Op, Sample
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.op import Sample as Sample
 
 from ..arrays.creation import asarray
 from ..core.tensor import Tensor

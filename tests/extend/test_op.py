@@ -76,7 +76,9 @@ def test_an_elementwise_operation_fuses() -> None:
 
 def test_a_large_array_is_computed_by_a_kernel_with_the_bits_of_the_function() -> None:
     x, y = hm.randn(300, 300), hm.randn(300, 300)
-    assert np.array_equal(leaky_max(x, y).numpy(), np.where(x.numpy() > y.numpy(), x.numpy(), y.numpy() * np.float32(0.25)))
+    assert np.array_equal(
+        leaky_max(x, y).numpy(), np.where(x.numpy() > y.numpy(), x.numpy(), y.numpy() * np.float32(0.25))
+    )
 
 
 @pytest.mark.parametrize("device", ["reference", "cuda:sim"])
@@ -243,7 +245,8 @@ def reversed_rows(x):
 def shifted(x):
     return x + FACTOR
 fn = hm.trace(lambda x: shifted(reversed_rows(scaled(x) + 1)))
-print(fn(hm.arange(3, dtype=hm.float32)).tolist(), "the whole program was in the cache" in str(hm.explain(fn, hm.arange(3, dtype=hm.float32))))
+x = hm.arange(3, dtype=hm.float32)
+print(fn(x).tolist(), "the whole program was in the cache" in str(hm.explain(fn, x)))
 """
 
 
