@@ -28,10 +28,10 @@ class ShapeDtypeStruct:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of its axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of its elements."""
         return math.prod(self.shape)

@@ -184,9 +184,9 @@ def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = No
     ...         return x * x / 2
     ...     return edge * (abs(x) - edge / 2)
     >>> smooth(hm.tensor([0.5, -3.0]))
-    Tensor([0.1250, 2.5000])
+    Tensor([0.125, 2.500])
     >>> hm.grad(lambda x: smooth(x).sum())(hm.tensor([0.5, -3.0]))
-    Tensor([ 0.5000, -1.0000])
+    Tensor([ 0.5, -1.0])
     """
     if kind not in ("elementwise", "array"):
         raise ArgumentError(f"hm.kernel: kind is 'elementwise' or 'array', got {kind!r}")

@@ -115,16 +115,15 @@ def _stored(name: str, of: Any, found: str, place: str, dtype: np.dtype, ndim: i
 def _conversions() -> dict[str, Any]:
     """Addresses and bits as what they are, for code of numba."""
     nb = numba()
-    from llvmlite import ir
     from numba.extending import intrinsic
 
-    def cast(convert: Callable[[Any, Any], Any], made: Any) -> Any:
+    def cast(instruction: str, made: Any) -> Any:
+        def convert(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(args[0], context.get_value_type(made))
+
         def typed(context, value):  # type: ignore[no-untyped-def]  # numba compares signatures
-            return made(nb.types.int64), lambda _, builder, signature, args: convert(builder, args[0])
+            return made(nb.types.int64), convert
 
         return intrinsic(typed)
 
-    return {
-        "pointer": cast(lambda b, x: b.inttoptr(x, ir.IntType(8).as_pointer()), nb.types.voidptr),
-        "number": cast(lambda b, x: b.bitcast(x, ir.DoubleType()), nb.types.float64),
-    }
+    return {"pointer": cast("inttoptr", nb.types.voidptr), "number": cast("bitcast", nb.types.float64)}

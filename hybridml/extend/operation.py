@@ -88,7 +88,7 @@ class Operation(abc.ABC):
 
     @property
     def op(self) -> Op:
-        """The row of a call."""
+        """The row that a call now runs."""
         if self._row is None or self.fn.__code__ is not self._code or not self._reads.hold():
             reads = Reads()
             row = self.row(reads)

@@ -60,7 +60,7 @@ def _canonical(what: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _type(what: str, found: Any) -> Aval:
-    """What `infer` has returned for a result, as a type."""
+    """The type of a result from what `infer` has returned for it."""
     if isinstance(found, Aval):
         return Aval(tuple(found.shape), found.dtype)
     pair = (found.shape, found.dtype) if hasattr(found, "shape") and hasattr(found, "dtype") else found

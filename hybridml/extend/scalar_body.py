@@ -63,8 +63,7 @@ def source_of(fn: Any) -> Source:
     if not isinstance(fn, types.FunctionType):
         raise ArgumentError(f"hm.kernel: takes a Python function of scalars, got {type(fn).__name__}")
     try:
-        lines, _ = inspect.findsource(fn)
-        module = ast.parse("".join(lines))
+        module = _parsed(fn)
     except (OSError, TypeError, SyntaxError):
         raise ArgumentError(
             f"hm.kernel: the source of {fn.__name__} is not to be found; write it in a file or a notebook"
@@ -77,6 +76,18 @@ def source_of(fn: Any) -> Source:
             "the kernel anew"
         )
     return Source(fn, found[0], file)
+
+
+def _parsed(fn: types.FunctionType) -> ast.Module:
+    """The file of a function; of one that is no program, such as a page with code in it, the function's lines."""
+    try:
+        return ast.parse("".join(inspect.findsource(fn)[0]))
+    except SyntaxError:
+        lines, first = inspect.getsourcelines(fn)
+    indented = lines[0][:1].isspace()
+    module = ast.parse("".join(["if True:\n"] * indented + lines))
+    ast.increment_lineno(module, first - 1 - indented)
+    return module
 
 
 def _is(node: ast.AST, fn: types.FunctionType) -> bool:
@@ -119,7 +130,7 @@ class Body:
     def run(
         self, body: Sequence[ast.stmt], env: Env, then: Next, on_break: Next | None, on_continue: Next | None
     ) -> Any:
-        """What the function returns, from these statements on; `then` goes on after them."""
+        """The value that the function returns from these statements on; `then` goes on after them."""
         for k, stmt in enumerate(body):
             rest = body[k + 1 :]
 

@@ -81,7 +81,7 @@ def _expect(what: str, said: Any, found: Any) -> None:
 
 
 def _agree(what: str, found: list[Tensor], expected: list[Tensor]) -> None:
-    """Asserts equal bits."""
+    """Asserts that the bits of tensors are equal."""
     for a, b in zip(found, expected, strict=True):
         x, y = a.detach().numpy(), b.detach().numpy()
         _expect(what, (y.shape, y.dtype), (x.shape, x.dtype))

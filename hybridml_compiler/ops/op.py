@@ -113,6 +113,9 @@ class Sample:
     """Inputs of one generated test: arrays (or lists of arrays for a variadic op) and parameters.
 
     `grad=False` keeps a sample out of the gradient checks (kinks, poles, integer inputs).
+
+    >>> Sample((np.ones(3),), {"axis": 0}).params["axis"]
+    0
     """
 
     args: tuple[Any, ...]

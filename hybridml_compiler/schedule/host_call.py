@@ -78,25 +78,21 @@ def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
 
 def _routine(first: Node, operands: Sequence[Node], taken: Sequence[Node], results: Sequence[Node]) -> Routine | None:
     op = first.op
-    if op is None or not (op.routine or op.native) or any(map(_is_number, first.inputs)):
+    if op is None or any(map(_is_number, first.inputs)):
         return None
-    params = {name: value for name, value in first.params.items() if name in op.params and name != "result"}
+    params = {p: value for p, value in first.params.items() if p in op.params and p != "result"}
     avals = [node.aval for node in operands]
-    name, dtype = op.name, avals[0].dtype.char if avals else ""
-    if op.native is not None:
-        if len(results) < len(op.results):
-            return None
-        avals += [fixed_from(0, node.aval) for node in results]
-        symbol, dtype = op.native(avals, params), ""
-        if symbol is None:
-            return None
-        name, found = symbol, native_sizes(avals, params)
+    dtype, found = "", None  # of native code there is one for each signature
+    if op.routine is not None:
+        name, dtype, found = op.name, str(avals[0].dtype.char), sizes(op.routine, avals, params)
+    elif op.native is not None and len(results) == max(len(op.results), 1):  # it writes all of them
+        ordered = sorted(results, key=lambda node: int(node.params.get("result", 0)))
+        avals += [fixed_from(0, node.aval) for node in ordered]
+        name, found = op.native(avals, params) or "", native_sizes(avals, params)
     else:
-        assert op.routine is not None
-        measured = sizes(op.routine, avals, params)
-        if measured is None:
-            return None
-        found = measured
+        return None
+    if not name or found is None:
+        return None
     wanted = {node.params.get("result", 0): len(taken) + k for k, node in enumerate(results)}
     given = [taken.index(node) for node in first.inputs]
     places = (*given, *(wanted.get(k, -1) for k in range(len(op.results) or 1)))
