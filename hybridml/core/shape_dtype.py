@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.record import record
 
 
-@dataclass(frozen=True)
+@record
 class ShapeDtypeStruct:
     """A shape and a dtype: what is known of a tensor that nobody has computed. Source: `jax.ShapeDtypeStruct`.
 
@@ -22,9 +24,12 @@ class ShapeDtypeStruct:
     shape: tuple[int, ...]
     dtype: np.dtype
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(self, "dtype", dtypes.canonical(self.dtype))
+    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
+        object.__setattr__(self, "shape", tuple(shape))
+        object.__setattr__(self, "dtype", dtypes.canonical(dtype))
+
+    def __repr__(self) -> str:
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
 
     @property
     def ndim(self) -> int:
