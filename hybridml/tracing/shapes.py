@@ -23,7 +23,6 @@ from .specialize.errors import RunEagerly
 from .specialize.path_tree import Arrays, without_values
 from .specialize.signature import Signature
 
-
 _NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python has no name for
 
 
