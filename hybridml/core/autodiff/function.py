@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..batching.interpreter import Batching, top_batching
+from ..batching.interpreter import Batching
 from ..batching.rules import spread
 from ..context import at_default_place, at_place, grad_is_off, lift, no_grad
+from ..forward.interpreter import Forward
+from ..forward.transposition import by_pullback
 from ..interpreter import below, interpret
+from ..nested import top_nesting
 from ..source_location import here
 from ..tensor import Tensor, like
-from .tape import Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
+from .tape import Mark, Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
 
 _astype, _full = OPS["astype"], OPS["full"]
 
@@ -52,7 +56,9 @@ class Function:
 
     `forward(ctx, *args)` returns a tensor or a tuple of tensors, and is not recorded. `backward(ctx, *grads)` gets one
     gradient an output and returns one an argument (None for arguments without gradient), which is cast to the
-    argument's dtype. If `backward` is written in framework operations it can be differentiated again.
+    argument's dtype. If `backward` is written in framework operations it can be differentiated again. Forward mode
+    transposes it, or calls a third static method, `jvp(ctx, *tangents)`: it gets one tangent an argument, None where
+    that has none, and returns one an output.
 
     >>> import hybridml as hm
     >>> class Square(hm.autograd.Function):
@@ -78,12 +84,18 @@ class Function:
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise NotImplementedError("a Function without a static method jvp(ctx, *tangents) is pulled back")
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Runs `forward`, and records this function as one step of the history."""
-        batching = top_batching()
-        if batching is not None:
-            return _of_batches(batching, cls, args)
+        around = top_nesting()
+        if type(around) is Batching:
+            return _of_batches(around, cls, args)
+        if type(around) is Forward:
+            return _of_duals(around, cls, args)
         args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
         wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
         ctx = Context(wants)
@@ -173,18 +185,29 @@ class _Call:
         self.ctx = Context(tuple([isinstance(a, Tensor) and not grad_is_off() and _is_wanted(a) for a in self.args]))
         self.outs: list[Tensor] = []
         self.saved: tuple[Any, ...] = ()
+        self.are_batches: list[bool] = []
+        self.is_one = True
+
+    def over(self, batches: Sequence[Tensor]) -> _Call:
+        """The call with these tensors below: its own, or their values where those are dual numbers."""
+        if all([type(b) is type(t._array.tensor) for b, t in zip(batches, self.given, strict=True)]):
+            return self
+        left = iter([self.batching.wrap(b, t._array.is_batch) for b, t in zip(batches, self.given, strict=True)])
+        args = tuple([next(left) if isinstance(a, Tensor) else a for a in self.args])
+        return interpret(self.batching, lambda: _Call(self.batching, self.cls, args))
 
     def forward(self) -> tuple[Tensor, ...]:
         """Computes the results below."""
         result = interpret(self.batching, lambda: self.cls.forward(self.ctx, *self.args))
         self.is_one = isinstance(result, Tensor)
         self.outs = [self.batching.lift(o) for o in _results(self.cls, result)]
+        self.are_batches = [o._array.is_batch for o in self.outs]
         self.saved = self.ctx._saved
         return tuple([o._array.tensor for o in self.outs])
 
     def rewrapped(self, results: Sequence[Tensor]) -> list[Tensor]:
         """Results below as elements."""
-        return [self.batching.wrap(t, o._array.is_batch) for t, o in zip(results, self.outs, strict=True)]
+        return [self.batching.wrap(t, is_batch) for t, is_batch in zip(results, self.are_batches, strict=True)]
 
     def saved_with(self, results: Sequence[Tensor]) -> tuple[Any, ...]:
         """Tensors that `forward` has saved, with these for its results."""
@@ -241,8 +264,9 @@ class _OfBatches(Function):
 
     @staticmethod
     def forward(ctx: Any, call: _Call, *batches: Tensor) -> tuple[Tensor, ...]:
-        results = call.forward()
-        ctx.call = call
+        own = ctx.call = call.over(batches)
+        results: tuple[Tensor, ...] = own.forward()
+        call.are_batches, call.is_one = own.are_batches, own.is_one
         ctx.set_materialize_grads(call.ctx.materialize_grads)
         ctx.save_for_backward(*results)
         return results
@@ -264,6 +288,74 @@ def _of_batches(batching: Batching, cls: type[Function], args: tuple[Any, ...]) 
     outs = tuple(call.rewrapped(results))
     wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in call.args])
     if any(wants):
-        call.ctx._saved = call.saved_with(outs)
-        outs = _record_function(cls, call.ctx, call.args, wants, outs)
+        ctx, saved = (call.ctx, call.saved_with(outs)) if call.outs else _again(cls, call.args, wants, outs)
+        ctx._saved = saved
+        outs = _record_function(cls, ctx, call.args, wants, outs)
     return outs[0] if call.is_one else outs
+
+
+# -- in forward mode
+
+
+def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> Any:
+    """A call in forward mode: one of the values below, where it is recorded, with the tangents that `jvp` says or that
+    `backward` is transposed to; and a step of the history of the dual numbers, where that is wanted.
+    """
+    args = tuple([forward.lift(a) if isinstance(a, Tensor) else a for a in args])
+    values = [a._array.tensor if isinstance(a, Tensor) else a for a in args]
+    tangents = [a._array.tangent if isinstance(a, Tensor) and not grad_is_off() else None for a in args]
+
+    def of_values(*given: Any) -> tuple[Tensor, ...]:
+        nonlocal is_one
+        result = cls.apply(*given)
+        is_one = isinstance(result, Tensor)
+        return _results(cls, result)
+
+    is_one = True
+    if any(t is not None for t in tangents):
+        push = by_pullback if cls.jvp is Function.jvp else partial(_by_jvp, cls)
+        outs, found = below(forward, lambda: push(of_values, values, tangents))
+    else:
+        outs = below(forward, lambda: of_values(*values))
+        found = [None] * len(outs)
+    duals = tuple([forward.wrap(o, t) for o, t in zip(outs, found, strict=True)])
+    wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args])
+    parents = [a._node for a, want in zip(args, wants, strict=True) if want]
+    if parents and all(type(p) is Mark for p in parents):
+        for o in duals:
+            o._node = Mark(o.shape) if dtypes.is_inexact(o.dtype) else None
+    elif parents:
+        ctx, saved = _again(cls, args, wants, duals)
+        ctx._saved = saved
+        duals = _record_function(cls, ctx, args, wants, duals)
+    return duals[0] if is_one else duals
+
+
+def _again(
+    cls: type[Function], args: Sequence[Any], wants: tuple[bool, ...], outs: Sequence[Tensor]
+) -> tuple[Context, tuple[Any, ...]]:
+    """The context that `forward` leaves, and what it saves, with these for its results."""
+    ctx = Context(wants)
+    with no_grad():
+        now = {id(o): out for o, out in zip(_results(cls, cls.forward(ctx, *args)), outs, strict=True)}
+    return ctx, tuple([now.get(id(t), t) for t in ctx._saved])
+
+
+def _by_jvp(
+    cls: type[Function], fn: Callable[..., Any], values: Sequence[Any], tangents: Sequence[Tensor | None]
+) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+    """The results of a function, and their tangents as its `jvp` says."""
+    outs = fn(*values)
+    ctx, saved = _again(cls, values, tuple([t is not None for t in tangents]), outs)
+    ctx._saved = saved
+    found = at_default_place(lambda: cls.jvp(ctx, *tangents))
+    found = found if isinstance(found, tuple) else (found,)
+    if len(found) != len(outs):
+        raise GradientError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} results of forward")
+    for k, (t, o) in enumerate(zip(found, outs, strict=True)):
+        if t is not None and (not isinstance(t, Tensor) or t.shape != o.shape):
+            got = f"shape {t.shape}" if isinstance(t, Tensor) else type(t).__name__
+            raise ShapeError(f"{cls.__name__}.jvp: tangent {k} must be a tensor of shape {o.shape}, got {got}")
+    return outs, [
+        t if t is None or t.dtype is o.dtype else _astype.fn(t, o.dtype) for t, o in zip(found, outs, strict=True)
+    ]

@@ -45,11 +45,14 @@ _add, _sum, _reshape, _conj = OPS["add"], OPS["sum"], OPS["reshape"], OPS["conj"
 # -- nodes
 
 
-def make_node(pull: Callable[..., Any], shape: tuple[int, ...] | None, parents: Sequence[Any], *kept: Any) -> Node:
+def make_node(pull: Callable[..., Any], shape: tuple[int, ...] | None, parents: Sequence[Any], *kept: Any) -> Any:
     """A node of the tape: `pull` is given the cotangent of its result, of this shape, for the nodes `parents`.
 
-    `shape` is None for a node of several results, whose tensors have a `part` of it each.
+    `shape` is None for a node of several results, whose tensors have a `part` of it each. A mark, where no parent is
+    more than one.
     """
+    if parents and type(parents[0]) is Mark and all([type(p) is Mark for p in parents]):
+        return Mark(shape)
     return [clock(), pull, shape, len(parents), *parents, *kept]
 
 
@@ -60,8 +63,10 @@ def make_step(
     return [clock(), pull, shape, 1, parent, first, second, third]
 
 
-def part(joint: Node, k: int, shape: tuple[int, ...]) -> Node:
-    """The history of result `k` of a node of several results."""
+def part(joint: Any, k: int, shape: tuple[int, ...]) -> Any:
+    """The history of result `k` of a node of several results, or of a mark."""
+    if type(joint) is Mark:
+        return Mark(shape)
     return [clock(), _pull_part, shape, 1, joint, k]
 
 
@@ -167,6 +172,30 @@ class Leaf:
         self.shape, self.dtype = shape, dtype
         self.grad: Tensor | None = None
         self.hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
+
+
+class Mark(Leaf):
+    """History of a tensor whose derivative is taken beside it, as a tangent, or at a level below: what is computed
+    from it is marked alone, as nobody asks for cotangents, and keeps nothing for a backward.
+    """
+
+    __slots__ = ()
+    inner = True
+
+    def __init__(self, shape: Any) -> None:
+        self.shape, self.hooks = shape, None
+
+    @property
+    def grad(self) -> None:
+        return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            raise GradientError(
+                "backward: inside of jvp it reaches an argument of the function; use hm.grad or hm.autograd.grad "
+                "inside, or call backward outside"
+            )
 
 
 class Hooked:

@@ -37,7 +37,7 @@ Rule = Callable[[Op, int, Sequence[Operand], Params], Any]
 
 def batched(op: Op, size: int, operands: Sequence[Operand], params: Params) -> Any:
     """The results of an operation for all elements, the batch as their first axis, which an operand at least has."""
-    rule = _RULES.get(op) or (_elementwise if _stretches(op) else _BY_KIND.get(op.kind, _without_rule))
+    rule = _RULES.get(op) or (_elementwise if stretches(op) else _BY_KIND.get(op.kind, _without_rule))
     return rule(op, size, operands, params)
 
 
@@ -105,7 +105,7 @@ def shifted(params: Params, size: int, *, but: Sequence[str] = ()) -> dict[str, 
 # -- rules of kinds
 
 
-def _stretches(op: Op) -> bool:
+def stretches(op: Op) -> bool:
     """Whether operands broadcast against each other and results have their common shape."""
     return op.kind == "elementwise" or op in _STRETCHED
 
