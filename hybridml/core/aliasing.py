@@ -199,7 +199,7 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     if eager and not x._array.flags.writeable:
         raise _read_only(name)
     if isinstance(x._array, Nested):
-        value = x._array.kept(x, value)
+        value = x._array.interpreter.kept(x, value)
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
         beside((x,), lambda: _rewrite(x, value, name, recorded))

@@ -12,26 +12,31 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
 
 from . import context
 from .eager import active_interpreter
-from .interpreter import Reading, below, interpreter_stack, is_in_force
+from .interpreter import Reading, below, interpret, interpreter_stack, is_in_force
 from .tensor import Tensor, adopt, aval_of, leaked, like
 
+R = TypeVar("R")
 N = TypeVar("N", bound="Nesting[Any]")
 
 
 class Nested(Generic[N]):
     """The value behind a tensor of an interpreter that stands on another: a tensor of the level below.
 
-    `is_shared`: the tensor is somebody's outside of the function, who sees what is written to it.
+    `is_shared`: the tensor is somebody's outside of the function, who sees what is written to it. `depth`: how many
+    loops and branches of a traced program were around when it was made.
     """
 
-    __slots__ = ("interpreter", "is_shared", "tensor")
+    __slots__ = ("depth", "interpreter", "is_shared", "tensor")
 
     def __init__(self, interpreter: N, tensor: Tensor, is_shared: bool) -> None:
         self.interpreter, self.tensor, self.is_shared = interpreter, tensor, is_shared
+        self.depth = interpreter.depth
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,10 +54,6 @@ class Nested(Generic[N]):
     def detached(self) -> Nested[N]:
         """The same values without history, that of the tensor below included."""
         raise NotImplementedError
-
-    def kept(self, t: Tensor, value: Tensor) -> Tensor:
-        """Values of the tensor `t` after `value` is written to it."""
-        return value
 
     def with_history(self, old: Tensor) -> Nested[N]:
         """The same values with the history of another tensor, of this interpreter or below."""
@@ -82,7 +83,15 @@ class NestedTensor(Tensor):
 
 
 class Nesting:
-    """Base of interpreters that stand on another (see core/interpreter.py for the members)."""
+    """Base of interpreters that stand on another (see core/interpreter.py for the members).
+
+    `mask`: a flag, where some elements of a batch go another way, of those that in-place updates reach; None: of all.
+    `depth`: how many loops and branches of a traced program are around.
+    """
+
+    def __init__(self) -> None:
+        self.mask: Tensor | None = None
+        self.depth = 0
 
     def wrap_shared(self, tensor: Tensor) -> Tensor:
         """The tensor of this interpreter for one below that is somebody's outside of the function."""
@@ -116,6 +125,42 @@ class Nesting:
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         tensor = t._array.tensor if self.owns(t) else t
         return below(self, lambda: active_interpreter(tensor).read(tensor, how, what))
+
+    def any(self, t: Tensor) -> bool:
+        """Whether a flag is set, for any element where it is one of a batch."""
+        raise NotImplementedError
+
+    def only(self, flag: Tensor, fn: Callable[[], R]) -> R:
+        """Runs `fn()`; its in-place updates reach those elements alone for which a flag is set."""
+        outer = self.mask
+        try:
+            self.mask = flag if outer is None else OPS["logical_and"].fn(outer, flag)
+            return fn()
+        finally:
+            self.mask = outer
+
+    def kept(self, t: Tensor, value: Tensor) -> Tensor:
+        """Values of a tensor after a write to it: elements outside of the mask stay."""
+        if self.mask is None:
+            return value
+        left: Tensor = OPS["where"].fn(self.mask, value, like(t, t._array, t._node))
+        return left
+
+    def in_loop(self, fn: Callable[[], R]) -> R:
+        """Runs `fn()`, a step of a loop of the level below."""
+        try:
+            self.depth += 1
+            return interpret(self, fn)
+        finally:
+            self.depth -= 1
+
+    def check_depth(self, t: Tensor, what: str) -> None:
+        """ArgumentError for an update, in a loop or branch of a traced program, of a tensor that is made outside."""
+        if t._array.depth < self.depth:
+            raise ArgumentError(
+                f"{what}: a loop or branch of a traced function updates a tensor of shape {t.shape} that is made "
+                "outside of it in place; carry the value and return it instead"
+            )
 
     def layout(self, t: Tensor) -> np.ndarray:
         return np.empty(t.shape, t.dtype)

@@ -16,14 +16,13 @@ import numpy as np
 
 from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 from hybridml_compiler.ops.op import Op
-from hybridml_compiler.ops.table import OPS
 
 from .. import context
 from ..autodiff.tape import Leaf, Mark, Node, is_node, make_node, parents_of
 from ..context import grad_is_off
-from ..interpreter import Reading, below, interpret, interpreter_stack
-from ..nested import Nested, NestedTensor, Nesting, as_tensor, with_history
-from ..tensor import Tensor, like
+from ..interpreter import Reading, below, interpret
+from ..nested import Nested, NestedTensor, Nesting, as_tensor, top_nesting, with_history
+from ..tensor import Tensor
 from .rules import Operand, batched, spread
 
 R = TypeVar("R")
@@ -33,11 +32,11 @@ Randomness = Literal["error", "different", "same"]
 class Element(Nested["Batching"]):
     """The value behind a tensor of one element: the tensor below, and whether its first axis is the batch."""
 
-    __slots__ = ("depth", "is_batch")
+    __slots__ = ("is_batch",)
 
     def __init__(self, batching: Batching, tensor: Tensor, is_batch: bool, is_shared: bool) -> None:
         super().__init__(batching, tensor, is_shared)
-        self.is_batch, self.depth = is_batch, batching.depth
+        self.is_batch = is_batch
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,9 +45,6 @@ class Element(Nested["Batching"]):
     def detached(self) -> Element:
         tensor = below(self.interpreter, lambda: self.tensor.detach())
         return Element(self.interpreter, tensor, self.is_batch, self.is_shared)
-
-    def kept(self, t: Tensor, value: Tensor) -> Tensor:
-        return self.interpreter.kept(t, value)
 
     def with_history(self, old: Tensor) -> Element:
         beneath = old._array.tensor if type(old._array) is Element else old
@@ -112,14 +108,12 @@ class ElementTensor(NestedTensor):
 class Batching(Nesting):
     """The interpreter of one call of `vmap` (see core/interpreter.py for the members).
 
-    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`. `mask`: a flag of those elements
-    that in-place updates reach; None: of all. `depth`: how many loops of a traced program are around.
+    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`.
     """
 
     def __init__(self, size: int, randomness: Randomness = "error", name: Any = None) -> None:
+        super().__init__()
         self.size, self.randomness, self.name = size, randomness, name
-        self.mask: Tensor | None = None
-        self.depth = 0
 
     def wrap(self, tensor: Tensor, is_batch: bool, is_shared: bool = False) -> Tensor:
         """The element tensor of a tensor below. One that is somebody's has its history, so that transforms inside know
@@ -151,34 +145,10 @@ class Batching(Nesting):
         batch = self.batch_of(t)
 
         def run() -> bool:
-            flag, around = batch.any(), top_batching()
+            flag, around = batch.any(), top_nesting()
             return bool(flag) if around is None else around.any(flag)
 
         return below(self, run)
-
-    def only(self, flag: Tensor, fn: Callable[[], R]) -> R:
-        """Runs `fn()`; its in-place updates reach those elements alone for which a flag is set."""
-        outer = self.mask
-        try:
-            self.mask = flag if outer is None else OPS["logical_and"].fn(outer, flag)
-            return fn()
-        finally:
-            self.mask = outer
-
-    def kept(self, t: Tensor, value: Tensor) -> Tensor:
-        """Values of a tensor after a write to it: elements outside of the mask stay."""
-        if self.mask is None:
-            return value
-        left: Tensor = OPS["where"].fn(self.mask, value, like(t, t._array, t._node))
-        return left
-
-    def in_loop(self, fn: Callable[[], R]) -> R:
-        """Runs `fn()`, a step of a loop of the level below."""
-        try:
-            self.depth += 1
-            return interpret(self, fn)
-        finally:
-            self.depth -= 1
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
         elements = [t._array for t in operands]
@@ -207,11 +177,7 @@ class Batching(Nesting):
     def write(self, t: Tensor, value: Tensor) -> None:
         element, new = t._array, value._array
         if not element.is_shared:  # views follow, see aliasing.py
-            if element.depth < self.depth:
-                raise ArgumentError(
-                    f"vmap: a loop of a traced function updates a tensor of shape {t.shape} that is made outside of it "
-                    "in place; carry the value and return it instead"
-                )
+            self.check_depth(t, "vmap")
             tensor = self.batch_of(value) if element.is_batch else new.tensor
             if new.is_shared or type(tensor._version) is list:  # its memory is that of others, who may write to it
                 tensor = below(self, tensor.clone)
@@ -253,12 +219,5 @@ class Batching(Nesting):
 
 def varies(value: Any) -> bool:
     """Whether a tensor has a value of its own for each element of a `vmap`, this one or one around it."""
-    if type(value) is not ElementTensor:
-        return False
-    return value._array.is_batch or varies(value._array.tensor)
-
-
-def top_batching() -> Batching | None:
-    """The batching interpreter that operations go to; None where another one or NumPy applies them."""
-    level = interpreter_stack()
-    return level.interpreter if level is not None and type(level.interpreter) is Batching else None
+    array = value._array if issubclass(type(value), NestedTensor) else None
+    return array is not None and ((type(array) is Element and array.is_batch) or varies(array.tensor))

@@ -19,7 +19,7 @@ from hybridml_compiler.ops.op import Op
 from ..autodiff.tape import Mark
 from ..context import grad_is_off
 from ..interpreter import below, interpret, interpreter_stack
-from ..nested import Nested, NestedTensor, Nesting, with_history
+from ..nested import Nested, NestedTensor, Nesting, top_nesting, with_history
 from ..tensor import Tensor
 from .rules import called, pushed, zeros_like
 
@@ -64,6 +64,7 @@ class Forward(Nesting):
     """The interpreter of one call of `jvp` (see core/interpreter.py for the members)."""
 
     def __init__(self) -> None:
+        super().__init__()
         # Tensors from outside that have been written values with tangents to, by id, and these.
         self.written: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -96,6 +97,16 @@ class Forward(Nesting):
         dual = self.lift(t)._array
         return dual.tensor, dual.tangent
 
+    def any(self, t: Tensor) -> bool:
+        """Whether a flag is set, for any element of the batches beneath."""
+        flag, _ = self.parts(t)
+
+        def run() -> bool:
+            around = top_nesting()
+            return bool(flag) if around is None else bool(around.any(flag))
+
+        return below(self, run)
+
     def materialized(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """The value and the tangent below of a tensor of floats, with zeros where it has none."""
         tensor, tangent = self.parts(t)
@@ -125,6 +136,7 @@ class Forward(Nesting):
         dual, new = t._array, value._array
         tangent = None if grad_is_off() else new.tangent
         if not dual.is_shared:  # views follow, see aliasing.py
+            self.check_depth(t, "jvp")
             tensor = new.tensor
             if new.is_shared or type(tensor._version) is list:  # its memory is that of others, who may write to it
                 tensor = below(self, tensor.clone)
