@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from hybridml_compiler import dtypes
@@ -21,6 +20,8 @@ from ..source_location import here
 from ..tensor import Tensor, like
 from .tape import Mark, Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
 
+Tangents = Sequence[Tensor | None]
+Pushed = tuple[Sequence[Tensor], Tangents]  # results, and their tangents
 _astype, _full = OPS["astype"], OPS["full"]
 
 
@@ -87,6 +88,11 @@ class Function:
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         raise NotImplementedError("a Function without a static method jvp(ctx, *tangents) is pulled back")
+
+    @classmethod
+    def _pushed(cls, fn: Callable[..., tuple[Tensor, ...]], args: Sequence[Any], tangents: Tangents) -> Pushed:
+        """The results of `fn`, which applies this function, and their tangents for those of its arguments."""
+        return by_pullback(fn, args, tangents) if cls.jvp is Function.jvp else _by_jvp(cls, fn, args, tangents)
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -190,11 +196,41 @@ class _Call:
 
     def over(self, batches: Sequence[Tensor]) -> _Call:
         """The call with these tensors below: its own, or their values where those are dual numbers."""
-        if all([type(b) is type(t._array.tensor) for b, t in zip(batches, self.given, strict=True)]):
+        if all([b is t._array.tensor for b, t in zip(batches, self.given, strict=True)]):
             return self
         left = iter([self.batching.wrap(b, t._array.is_batch) for b, t in zip(batches, self.given, strict=True)])
         args = tuple([next(left) if isinstance(a, Tensor) else a for a in self.args])
-        return interpret(self.batching, lambda: _Call(self.batching, self.cls, args))
+        found: _Call = interpret(self.batching, lambda: _Call(self.batching, self.cls, args))
+        found.ctx.needs_input_grad = self.ctx.needs_input_grad
+        return found
+
+    def pushed(self, tangents: Tangents) -> Pushed:
+        """Results below, and their tangents for those of the tensors among the arguments."""
+        batching, left = self.batching, iter(tangents)
+        self.is_one = False
+
+        def of_elements(*given: Any) -> tuple[Tensor, ...]:
+            result = self.cls.apply(*given)
+            self.is_one = isinstance(result, Tensor)
+            return _results(self.cls, result)
+
+        def run() -> list[tuple[Tensor, Tensor | None]]:
+            given = [next(left) if isinstance(a, Tensor) else None for a in self.args]
+            pairs = zip(given, self.args, strict=True)
+            elements = [None if t is None else batching.wrap(t, a._array.is_batch) for t, a in pairs]
+            outs, found = self.cls._pushed(of_elements, self.args, elements)
+            return [(batching.lift(o), t if t is None else batching.lift(t)) for o, t in zip(outs, found, strict=True)]
+
+        pairs = interpret(batching, run)
+        self.are_batches = [any(t is not None and t._array.is_batch for t in pair) for pair in pairs]
+
+        def whole(t: Tensor, is_batch: bool) -> Tensor:
+            return interpret(batching, lambda: batching.batch_of(t)) if is_batch else t._array.tensor
+
+        outs = [whole(o, is_batch) for (o, _), is_batch in zip(pairs, self.are_batches, strict=True)]
+        return outs, [
+            None if t is None else whole(t, is_batch) for (_, t), is_batch in zip(pairs, self.are_batches, strict=True)
+        ]
 
     def forward(self) -> tuple[Tensor, ...]:
         """Computes the results below."""
@@ -271,6 +307,16 @@ class _OfBatches(Function):
         ctx.save_for_backward(*results)
         return results
 
+    @classmethod
+    def _pushed(cls, fn: Callable[..., tuple[Tensor, ...]], args: Sequence[Any], tangents: Tangents) -> Pushed:
+        call, *batches = args
+        if call.cls.jvp is Function.jvp and call.cls._pushed.__func__ is Function._pushed.__func__:
+            return super()._pushed(fn, args, tangents)
+        own = call.over(batches)
+        pushed = own.pushed(tangents[1:])
+        call.are_batches, call.is_one = own.are_batches, own.is_one
+        return pushed
+
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> tuple[Any, ...]:
         return None, *ctx.call.backward(ctx.saved_tensors, gs)
@@ -311,10 +357,9 @@ def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> A
         is_one = isinstance(result, Tensor)
         return _results(cls, result)
 
-    is_one = True
+    is_one = False
     if any(t is not None for t in tangents):
-        push = by_pullback if cls.jvp is Function.jvp else partial(_by_jvp, cls)
-        outs, found = below(forward, lambda: push(of_values, values, tangents))
+        outs, found = below(forward, lambda: cls._pushed(of_values, values, tangents))
     else:
         outs = below(forward, lambda: of_values(*values))
         found = [None] * len(outs)
@@ -342,8 +387,8 @@ def _again(
 
 
 def _by_jvp(
-    cls: type[Function], fn: Callable[..., Any], values: Sequence[Any], tangents: Sequence[Tensor | None]
-) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+    cls: type[Function], fn: Callable[..., tuple[Tensor, ...]], values: Sequence[Any], tangents: Tangents
+) -> Pushed:
     """The results of a function, and their tangents as its `jvp` says."""
     outs = fn(*values)
     ctx, saved = _again(cls, values, tuple([t is not None for t in tangents]), outs)

@@ -132,6 +132,22 @@ def boundary(roots: Iterable[Any], since: int, own: Iterable[Any] = ()) -> list[
     return found
 
 
+def leading(roots: Iterable[Any], ends: Iterable[Any], since: int = 0) -> set[int]:
+    """The ids of nodes younger than the stamp `since`, from `roots` on, that lead to one of `ends`, and of those."""
+    found = {id(end) for end in ends}
+    order, seen, stack = [], set(found), list(roots)
+    while stack:
+        history = stack.pop()
+        if id(history) not in seen and is_node(history) and stamp_of(history) > since:
+            seen.add(id(history))
+            order.append(history)
+            stack += parents_of(history)
+    for node in sorted(order, key=stamp_of):
+        if any(id(p) in found for p in parents_of(node)):
+            found.add(id(node))
+    return found
+
+
 def result_shape(history: Any) -> tuple[int, ...]:
     """Shape of the tensor whose node or leaf this is."""
     shape: tuple[int, ...] = history[_SHAPE] if type(history) is list else history.shape
@@ -291,11 +307,12 @@ def run(
     create: bool,
     wanted: dict[int, int] | None = None,
     since: int = 0,
+    only: set[int] | None = None,
 ) -> dict[int, tuple[Any, Tensor]]:
     """Pulls cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
 
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
-    the stamp `since` are leaves. Nothing outside is changed.
+    the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. Nothing outside is changed.
     """
     # Sizes may be symbols; the history may cross devices.
     aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes else None
@@ -311,7 +328,7 @@ def run(
         while True:
             for p, c in contributions:
                 key = id(p)
-                if type(p) is list and p[stamp] > since:
+                if type(p) is list and p[stamp] > since and (only is None or key in only):
                     shape = p[of_result]
                     if shape is None:  # a node of several results: c is (position, cotangent)
                         c = _bundle(pending.get(key), *c)

@@ -13,7 +13,7 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.table import OPS
 
-from ..autodiff.tape import Leaf, Mark, run
+from ..autodiff.tape import Leaf, Mark, leading, run
 from ..context import at_place, clock, enable_grad, grad_is_off
 from ..tensor import Tensor, like
 
@@ -32,10 +32,10 @@ def transposed(outs: Sequence[Tensor], pull: Pull) -> list[Tensor | None]:
         before = clock()  # histories up to here do not lead to the cotangents
         seeds = [_cotangent(out) if dtypes.is_inexact(out.dtype) else None for out in outs]
         pairs = [(c, t) for c, t in pull(seeds) if c._node is not None]
-    wanted = {id(g._node): k for k, g in enumerate(seeds) if g is not None}
-    starts = [(c._node, t if t.shape == c.shape else _broadcast_to.fn(t, c.shape)) for c, t in pairs]
-    found = run(starts, retain=True, create=not grad_is_off(), wanted=wanted, since=before)
-    return [None if g is None or id(g._node) not in found else found[id(g._node)][1] for g in seeds]
+    moving = [g for g in seeds if g is not None]
+    tangents = [t if t.shape == c.shape else _broadcast_to.fn(t, c.shape) for c, t in pairs]
+    found = iter(pulled([c for c, _ in pairs], tangents, moving, before))
+    return [None if g is None else next(found) for g in seeds]
 
 
 def by_pullback(
@@ -46,12 +46,12 @@ def by_pullback(
     with enable_grad():
         inner = [a if t is None else differentiated(a) for a, t in zip(args, tangents, strict=True)]
         outs = fn(*inner)
-        wanted = {id(a._node): t for a, t in zip(inner, tangents, strict=True) if t is not None}
+        moving = [(a, t) for a, t in zip(inner, tangents, strict=True) if t is not None]
 
         def pull(gs: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-            seeds = [(o._node, g) for o, g in zip(outs, gs, strict=True) if g is not None and o._node is not None]
-            found = run(seeds, retain=True, create=True, wanted=dict.fromkeys(wanted, 0), since=start)
-            return [(found[key][1], t) for key, t in wanted.items() if key in found]
+            given = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None]
+            found = pulled([o for o, _ in given], [g for _, g in given], [a for a, _ in moving], start)
+            return [(c, t) for c, (_, t) in zip(found, moving, strict=True) if c is not None]
 
         found = transposed(outs, pull)
     if is_recorded:
@@ -63,6 +63,17 @@ def differentiated(t: Tensor) -> Tensor:
     """The tensor as one whose cotangents are wanted; those of its own history flow on."""
     own: Tensor = _leaf(t) if t._node is None or type(t._node) is Mark else t.clone()
     return own
+
+
+def pulled(outs: Sequence[Tensor], gs: Sequence[Tensor], ins: Sequence[Tensor], since: int) -> list[Tensor | None]:
+    """The cotangents of `ins`, which are differentiated since the stamp, for those of `outs`; what does not lead to
+    them is constant.
+    """
+    seeds = [(o._node, g) for o, g in zip(outs, gs, strict=True) if o._node is not None]
+    nodes = [t._node for t in ins]
+    wanted, only = {id(node): 0 for node in nodes}, leading([node for node, _ in seeds], nodes, since)
+    found = run(seeds, retain=True, create=not grad_is_off(), wanted=wanted, since=since, only=only)
+    return [found[id(node)][1] if id(node) in found else None for node in nodes]
 
 
 def _bare(t: Tensor) -> Tensor:
