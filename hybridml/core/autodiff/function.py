@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
@@ -76,6 +76,9 @@ class Function:
     >>> x.grad.item()
     6.0
     """
+
+    # Whether the derivative of `forward`, operation by operation, is that of the function: then forward mode takes it.
+    is_composite: ClassVar[bool] = False
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
@@ -348,6 +351,11 @@ def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> A
     `backward` is transposed to; and a step of the history of the dual numbers, where that is wanted.
     """
     args = tuple([forward.lift(a) if isinstance(a, Tensor) else a for a in args])
+    wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args])
+    parents = [a._node for a, want in zip(args, wants, strict=True) if want]
+    is_recorded = not all(type(p) is Mark for p in parents)
+    if cls.is_composite and parents:
+        return _by_operation(cls, args, wants, is_recorded)
     values = [a._array.tensor if isinstance(a, Tensor) else a for a in args]
     tangents = [a._array.tangent if isinstance(a, Tensor) and not grad_is_off() else None for a in args]
 
@@ -364,16 +372,27 @@ def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> A
         outs = below(forward, lambda: of_values(*values))
         found = [None] * len(outs)
     duals = tuple([forward.wrap(o, t) for o, t in zip(outs, found, strict=True)])
-    wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args])
-    parents = [a._node for a, want in zip(args, wants, strict=True) if want]
-    if parents and all(type(p) is Mark for p in parents):
-        for o in duals:
-            o._node = Mark(o.shape) if dtypes.is_inexact(o.dtype) else None
-    elif parents:
+    if is_recorded:
         ctx, saved = _again(cls, args, wants, duals)
         ctx._saved = saved
         duals = _record_function(cls, ctx, args, wants, duals)
+    elif parents:
+        for o in duals:
+            o._node = Mark(o.shape) if dtypes.is_inexact(o.dtype) else None
     return duals[0] if is_one else duals
+
+
+def _by_operation(cls: type[Function], args: Sequence[Any], wants: tuple[bool, ...], is_recorded: bool) -> Any:
+    """A call in forward mode whose `forward` says the tangents, and `backward` the history, where that is wanted."""
+    bare = [like(a, a._array, Mark(a.shape)) if want else a for a, want in zip(args, wants, strict=True)]
+    ctx = Context(wants)
+    result = cls.forward(ctx, *bare)
+    if not is_recorded:
+        return result
+    given = {id(b): a for b, a in zip(bare, args, strict=True)}
+    ctx._saved = tuple([given.get(id(t), t) for t in ctx._saved])
+    outs = _record_function(cls, ctx, tuple(args), wants, _results(cls, result))
+    return outs[0] if isinstance(result, Tensor) else outs
 
 
 def _again(
