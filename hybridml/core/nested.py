@@ -17,12 +17,14 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from . import context
+from .device_tensor import transfer
 from .eager import active_interpreter
 from .interpreter import Reading, below, interpret, interpreter_stack, is_in_force
 from .tensor import Tensor, adopt, aval_of, leaked, like
 
+_transfer = OPS["transfer"]
 R = TypeVar("R")
-N = TypeVar("N", bound="Nesting[Any]")
+N = TypeVar("N", bound="Nesting")
 
 
 class Nested(Generic[N]):
@@ -175,6 +177,13 @@ class Nesting:
         others = [t for t in given if not self.owns(t)]
         written = below(self, lambda: _watched(others))
         return lambda: written() + [(t, before) for t, before, version in own if t._version != version]
+
+
+def called(op: Op, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
+    """The result of a row, or its results."""
+    if op is _transfer:  # nothing but the stack says where the row runs
+        return transfer(tensors[0], params["device"])
+    return op.fn(list(tensors), **params) if op.variadic else op.fn(*tensors, **params)
 
 
 def top_nesting() -> Any:

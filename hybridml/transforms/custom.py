@@ -167,6 +167,10 @@ class _CustomJvp(Function):
         call, *leaves = args
         return call.pushed(leaves, _tangents(leaves, tangents[1:]))
 
+    @classmethod
+    def _has_tangents(cls) -> bool:
+        return True
+
     @staticmethod
     def backward(ctx: Any, *gs: Tensor) -> tuple[Any, ...]:
         leaves = ctx.saved_tensors

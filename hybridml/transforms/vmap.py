@@ -277,8 +277,8 @@ def _summed(x: Tensor, batching: Batching) -> Tensor:
         return batching.wrap(below(batching, lambda: batch.sum(axis=0)), False)
     if isinstance(top, Forward):
         value, tangent = top.parts(x)
-        found = [None if t is None else below(top, functools.partial(_summed, t, batching)) for t in (value, tangent)]
-        return top.wrap(*found)
+        total: Tensor = below(top, lambda: _summed(value, batching))
+        return top.wrap(total, None if tangent is None else below(top, lambda: _summed(tangent, batching)))
     assert isinstance(top, Batching), "an interpreter above a vmap is one of a transform inside"
     element = top.lift(x)._array
     inner: Tensor = below(top, lambda: _summed(element.tensor, batching))

@@ -95,7 +95,12 @@ class Function:
     @classmethod
     def _pushed(cls, fn: Callable[..., tuple[Tensor, ...]], args: Sequence[Any], tangents: Tangents) -> Pushed:
         """The results of `fn`, which applies this function, and their tangents for those of its arguments."""
-        return by_pullback(fn, args, tangents) if cls.jvp is Function.jvp else _by_jvp(cls, fn, args, tangents)
+        return _by_jvp(cls, fn, args, tangents) if cls._has_tangents() else by_pullback(fn, args, tangents)
+
+    @classmethod
+    def _has_tangents(cls) -> bool:
+        """Whether the function says its tangents itself."""
+        return cls.jvp is not Function.jvp
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -313,7 +318,7 @@ class _OfBatches(Function):
     @classmethod
     def _pushed(cls, fn: Callable[..., tuple[Tensor, ...]], args: Sequence[Any], tangents: Tangents) -> Pushed:
         call, *batches = args
-        if call.cls.jvp is Function.jvp and call.cls._pushed.__func__ is Function._pushed.__func__:
+        if not call.cls._has_tangents():
             return super()._pushed(fn, args, tangents)
         own = call.over(batches)
         pushed = own.pushed(tangents[1:])
@@ -359,13 +364,14 @@ def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> A
     values = [a._array.tensor if isinstance(a, Tensor) else a for a in args]
     tangents = [a._array.tangent if isinstance(a, Tensor) and not grad_is_off() else None for a in args]
 
+    is_one = False
+
     def of_values(*given: Any) -> tuple[Tensor, ...]:
         nonlocal is_one
         result = cls.apply(*given)
         is_one = isinstance(result, Tensor)
         return _results(cls, result)
 
-    is_one = False
     if any(t is not None for t in tangents):
         outs, found = below(forward, lambda: cls._pushed(of_values, values, tangents))
     else:

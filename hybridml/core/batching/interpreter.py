@@ -21,7 +21,7 @@ from .. import context
 from ..autodiff.tape import Leaf, Mark, Node, is_node, make_node, parents_of
 from ..context import grad_is_off
 from ..interpreter import Reading, below, interpret
-from ..nested import Nested, NestedTensor, Nesting, as_tensor, top_nesting, with_history
+from ..nested import Nested, NestedTensor, Nesting, as_tensor, called, top_nesting, with_history
 from ..tensor import Tensor
 from .rules import Operand, batched, spread
 
@@ -158,7 +158,7 @@ class Batching(Nesting):
             if is_batch:
                 return batched(op, self.size, [Operand(e.tensor, e.is_batch) for e in elements], params)
             tensors = [e.tensor for e in elements]
-            return op.fn(tensors, **params) if op.variadic else op.fn(*tensors, **params)
+            return called(op, tensors, params)
 
         if op.results:
             params = {p: value for p, value in params.items() if p != "result"}

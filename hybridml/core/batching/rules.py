@@ -15,6 +15,7 @@ from hybridml_compiler.dtypes import int64
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
+from ..nested import called
 from ..tensor import Tensor
 
 Params = Mapping[str, Any]
@@ -48,10 +49,6 @@ def spread(tensor: Tensor, size: int) -> Tensor:
 
 
 # -- parts of rules
-
-
-def _call(op: Op, tensors: Sequence[Tensor], params: Params) -> Any:
-    return op.fn(list(tensors), **params) if op.variadic else op.fn(*tensors, **params)
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -123,16 +120,16 @@ def _elementwise(op: Op, size: int, xs: Sequence[Operand], params: Params) -> An
 
 def _shifted(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     """The row itself, one axis further to the right; all operands have the batch."""
-    return _call(op, [_full(x, size) for x in xs], shifted(params, size))
+    return called(op, [_full(x, size) for x in xs], shifted(params, size))
 
 
 def _same(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     """The row itself: it is about last axes, or has no axes among its parameters."""
-    return _call(op, [_full(x, size) for x in xs], params)
+    return called(op, [_full(x, size) for x in xs], params)
 
 
 def _one_by_one(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
-    found = [_call(op, [x.tensor[k] if x.is_batch else x.tensor for x in xs], params) for k in range(size)]
+    found = [called(op, [x.tensor[k] if x.is_batch else x.tensor for x in xs], params) for k in range(size)]
     if not op.results:
         return stacked(found)
     return tuple([stacked(results) for results in zip(*found, strict=True)])

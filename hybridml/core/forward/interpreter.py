@@ -19,9 +19,9 @@ from hybridml_compiler.ops.op import Op
 from ..autodiff.tape import Mark
 from ..context import grad_is_off
 from ..interpreter import below, interpret, interpreter_stack
-from ..nested import Nested, NestedTensor, Nesting, top_nesting, with_history
+from ..nested import Nested, NestedTensor, Nesting, called, top_nesting, with_history
 from ..tensor import Tensor
-from .rules import called, pushed, zeros_like
+from .rules import pushed, zeros_like
 
 
 class Dual(Nested["Forward"]):

@@ -18,6 +18,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..batching.rules import stretches
 from ..context import beside
+from ..nested import called
 from ..tensor import Tensor
 from .transposition import transposed
 
@@ -35,11 +36,12 @@ def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], p
         return [None] * len(outs)
 
     def run() -> list[Tensor | None]:
+        found: Tangents
         rule = _RULES.get(op)
         if rule is not None:
             found = [rule(op, xs, ts, params)]
         elif op.results:
-            return _transposed(op, xs, ts, outs, params)
+            found = _transposed(op, xs, ts, outs, params)
         elif stretches(op):
             is_complex = any(x.dtype.kind == "c" for x in (*xs, *outs))
             found = _transposed(op, xs, ts, outs, params) if is_complex else [_factors(op, xs, ts, outs[0], params)]
@@ -58,11 +60,6 @@ def _fitting(t: Tensor, out: Tensor) -> Tensor:
     """A tangent of the shape and dtype of the result."""
     t = t if t.dtype is out.dtype else _astype.fn(t, out.dtype)
     return t if t.shape == out.shape else _broadcast_to.fn(t, out.shape)
-
-
-def called(op: Op, tensors: Sequence[Tensor], params: Params) -> Any:
-    """The result of a row, or its results."""
-    return op.fn(list(tensors), **params) if op.variadic else op.fn(*tensors, **params)
 
 
 def zeros_like(x: Tensor) -> Tensor:
@@ -134,7 +131,7 @@ def _by_operand(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tenso
     return [summed(parts)]
 
 
-def _transposed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], params: Params) -> Any:
+def _transposed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], params: Params) -> Tangents:
     known = _known(op, xs, outs, params)
 
     def pull(gs: Tangents) -> list[tuple[Tensor, Tensor]]:
