@@ -20,7 +20,7 @@ from .containers import check_alike, flag_of, flatten, next_carry, run, unflatte
 
 
 class _Pairs:
-    """How tensors inside lie below: their values, then the tangents of those that are floats."""
+    """The order in which tensors inside lie below: their values, then the tangents of those that are floats."""
 
     def __init__(self, forward: Forward, tensors: Sequence[Tensor]) -> None:
         self.forward = forward

@@ -22,7 +22,6 @@ from .eager import active_interpreter
 from .interpreter import Reading, below, interpret, interpreter_stack, is_in_force
 from .tensor import Tensor, adopt, aval_of, leaked, like
 
-_transfer = OPS["transfer"]
 R = TypeVar("R")
 N = TypeVar("N", bound="Nesting")
 
@@ -181,7 +180,7 @@ class Nesting:
 
 def called(op: Op, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
     """The result of a row, or its results."""
-    if op is _transfer:  # nothing but the stack says where the row runs
+    if op.kind == "transfer" and "device" in params:  # the row itself stays where it is called
         return transfer(tensors[0], params["device"])
     return op.fn(list(tensors), **params) if op.variadic else op.fn(*tensors, **params)
 
