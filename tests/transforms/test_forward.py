@@ -57,6 +57,23 @@ def _(fn: Any, primals: Any, tangents: Any) -> Any:
     return value * y, moved * y + value * dy
 
 
+@functools.partial(hm.custom_vjp, nondiff_argnums=(1,))
+def kept(options: dict[str, hm.Tensor], power: int, y: hm.Tensor) -> Any:
+    return {"value": options["x"] ** power * y, "flag": y > 0}
+
+
+def _kept_forward(options: Any, power: int, y: Any) -> Any:
+    return kept(options, power, y), (options["x"], {"y": y})
+
+
+def _kept_backward(power: int, saved: Any, g: Any) -> Any:
+    x, y = saved[0], saved[1]["y"]
+    return {"x": g["value"] * y * power * x ** (power - 1)}, g["value"] * x**power
+
+
+kept.defvjp(_kept_forward, _kept_backward)
+
+
 class Square(hm.autograd.Function):
     """Two results and a `jvp`."""
 
@@ -124,6 +141,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "custom, one moves": lambda x: wave(x, {"scale": hm.ones(3, dtype="float64")}),
     "rules": lambda x: growth(x, x * 2),
     "fixed": lambda x: scaled(x, hm.sin, y=x),
+    "gradient": lambda x: kept({"x": x}, 3, hm.sin(x))["value"],
     "function": lambda x: Square.apply(x, hm.sin(x))[0] * Square.apply(x, x)[1],
     "saved": lambda x: Exp.apply(x) * x,
     "linear": lambda x: F.linear(hm.outer(x, x), hm.outer(x, hm.sin(x))),
@@ -289,6 +307,19 @@ def test_errors() -> None:
             hm.jvp(odd, (x,), (t,))
     assert bare(x).tolist() == (x * 2).tolist()
 
+    @hm.custom_vjp
+    def wrong(x: Any) -> Any:
+        return x * 2
+
+    for fwd, bwd, words in (
+        (lambda x: x, lambda kept, g: (g,), r"fwd of wrong must return \(value, kept\), got Tensor"),
+        (lambda x: (x, None), lambda kept, g: g, r"a tuple, one gradient an argument \(1\), got Tensor"),
+        (lambda x: (x, None), lambda kept, g: ([g],), "that of argument 0 is another container"),
+    ):
+        wrong.defvjp(fwd, bwd)
+        with pytest.raises(hm.GradientError, match=words):
+            hm.grad(lambda x: wrong(x).sum())(x)
+
     class Short(Square):
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -300,6 +331,7 @@ def test_errors() -> None:
         (lambda: hm.grad(lambda x: bare(x).sum())(x), hm.GradientError, "bare has no rule; define one with defjvp"),
         (lambda: hm.custom_jvp(x), hm.ArgumentError, "custom_jvp: takes a function and gives a function, got Tensor"),
         (lambda: bare.defjvp(None), hm.ArgumentError, "defjvp: takes a function of primals and tangents, got NoneType"),
+        (lambda: wrong.defvjp(None, None), hm.ArgumentError, "defvjp: takes two functions, fwd and bwd, got NoneType"),
         (lambda: growth.defjvps(1), hm.ArgumentError, "defjvps: takes functions, one an argument, or None"),
         (lambda: scaled.defjvps(None), hm.ArgumentError, "defjvps: takes no nondiff_argnums"),
         (
