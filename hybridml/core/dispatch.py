@@ -33,7 +33,7 @@ from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
-from .precision.autocast import Autocast
+from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -262,9 +262,9 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
         fast = _with_numbers(op, args)
         if fast is not None:
             return op.fn(*fast)
-    current = current_interpreter()
-    if type(current) is Autocast:
-        args = current.widened(op, args)
+    casting = autocast_around()
+    if casting is not None:
+        args = casting.widened(op, args)
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
         return through_float32(op, args, params, functools.partial(general, arithmetic=arithmetic))
     values = _sequence(op, args[0]) if op.variadic else args

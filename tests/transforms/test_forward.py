@@ -367,3 +367,35 @@ def test_gradients_inside_of_what_asks_for_them() -> None:
     value, moved = hm.jvp(lambda x: (x * w).sum(), (x,), (t,))
     (value + 2 * moved).backward()
     same(w.grad, x + 2 * t)
+
+
+def test_autocast_inside_and_outside() -> None:
+    hm.manual_seed(0)
+    x, t, w = hm.randn(4, 3), hm.randn(4, 3), hm.randn(3, 5)
+
+    def f(x: Any) -> Any:
+        return Exp.apply(x @ w).sum()
+
+    def inside(x: Any) -> Any:
+        with hm.autocast("cpu"):
+            return f(x)
+
+    exact = hm.jvp(f, (x,), (t,))[1].item()
+    for style in (lambda f: f, traced):
+        value, moved = style(lambda x: hm.jvp(inside, (x,), (t,)))(x)
+        with hm.autocast("cpu"):
+            again = style(lambda x: hm.jvp(f, (x,), (t,)))(x)
+        assert value.dtype == moved.dtype == again[0].dtype == again[1].dtype == hm.float32
+        assert moved.item() != exact and moved.item() == pytest.approx(exact, rel=0.05)
+        assert again[1].item() == pytest.approx(exact, rel=0.05)
+
+
+def test_devices_are_left_and_entered() -> None:
+    def f(x: Any) -> Any:
+        return (x.to("reference") * hm.arange(3.0, device="reference")).cpu() + x
+
+    x, t = hm.tensor([1.0, 2.0, 3.0]), hm.tensor([1.0, 0.0, 2.0])
+    assert hm.jvp(f, (x,), (t,))[1].tolist() == hm.trace(lambda x: hm.jvp(f, (x,), (t,))[1])(x).tolist() == [1, 0, 6]
+    seen: list[str] = []
+    hm.vmap(lambda x: seen.append(x.to("reference").device.type) or x)(x)
+    assert seen == ["reference"]

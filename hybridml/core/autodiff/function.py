@@ -16,6 +16,7 @@ from ..forward.interpreter import Forward
 from ..forward.transposition import by_pullback
 from ..interpreter import below, interpret
 from ..nested import top_nesting
+from ..precision.autocast import forward_around, under_autocast
 from ..source_location import here
 from ..tensor import Tensor, like
 from .tape import Mark, Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
@@ -108,8 +109,9 @@ class Function:
         around = top_nesting()
         if type(around) is Batching:
             return _of_batches(around, cls, args)
-        if type(around) is Forward:
-            return _of_duals(around, cls, args)
+        forward, narrow = forward_around()
+        if forward is not None:
+            return _of_duals(forward, cls, args, narrow)
         args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
         wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
         ctx = Context(wants)
@@ -351,9 +353,10 @@ def _of_batches(batching: Batching, cls: type[Function], args: tuple[Any, ...]) 
 # -- in forward mode
 
 
-def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> Any:
+def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...], narrow: Any = None) -> Any:
     """A call in forward mode: one of the values below, where it is recorded, with the tangents that `jvp` says or that
-    `backward` is transposed to; and a step of the history of the dual numbers, where that is wanted.
+    `backward` is transposed to; and a step of the history of the dual numbers, where that is wanted. `narrow`: the
+    float of an `autocast` around the call.
     """
     args = tuple([forward.lift(a) if isinstance(a, Tensor) else a for a in args])
     wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args])
@@ -368,7 +371,8 @@ def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...]) -> A
 
     def of_values(*given: Any) -> tuple[Tensor, ...]:
         nonlocal is_one
-        result = cls.apply(*given)
+        apply = cls.apply if narrow is None else under_autocast(cls.apply, narrow)
+        result = apply(*given)
         is_one = isinstance(result, Tensor)
         return _results(cls, result)
 
