@@ -27,7 +27,7 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
-from .autodiff.tape import make_node, part
+from .autodiff.tape import Mark, make_node, part
 from .context import current_interpreter, grad_is_off
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
@@ -488,6 +488,10 @@ def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: di
     if not wanting:
         return
     parents = [tensors[k]._node for k in wanting]
+    if type(parents[0]) is Mark and all([type(p) is Mark for p in parents]):
+        for out in outs:
+            out._node = Mark(out._array.shape) if dtypes.is_inexact(out._array.dtype) else None
+        return
     if op.results:
         results = [_result(out) for out in outs]
         joint = make_node(pull_results, None, parents, op, wanting, list(tensors), params, results, here())
