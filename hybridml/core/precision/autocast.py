@@ -131,8 +131,8 @@ def forward_around() -> tuple[Forward | None, np.dtype | None]:
     narrow = None
     if level is not None and type(level.interpreter) is Autocast:
         narrow, level = level.interpreter.dtype, level.beneath
-    found = level is not None and type(level.interpreter) is Forward
-    return (level.interpreter, narrow) if level is not None and found else (None, None)
+    found: Any = None if level is None else level.interpreter
+    return (found, narrow) if type(found) is Forward else (None, None)
 
 
 def autocast_alone() -> np.dtype | None:
