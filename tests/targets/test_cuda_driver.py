@@ -50,7 +50,9 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
         blas = FakeBlas(runtime)
-        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture))
+        driver = CupyDriver(
+            0, cupy, blas, form=lambda architecture: ("ptx", architecture), extensions=cupy.libraries.cupyx
+        )
     else:
         driver = SimulatedDriver("cuda:other", memory)
     target = CudaTarget(driver.name, lambda: driver)
@@ -185,14 +187,14 @@ def test_memory_of_a_capture_is_that_of_the_stream_of_its_call(there: Gpu, monke
     assert {p.block.stream for m in machines for p in m._blocks} == {there.device.default_stream}
 
 
-def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
-    """Calls of NumPy and loops that look at a value stand between graphs."""
+def test_a_library_and_the_host_have_a_part_in_a_replay(there: Gpu) -> None:
+    """Operations of CuPy's or NumPy's and loops that look at a value stand between graphs."""
 
     def program(x: Any) -> Any:
         a = hm.exp(x * 0.1) + 3 * hm.eye(3, device=x.device)
         y = hm.linalg.solve(a, x) * 2
         z = hm.while_loop(lambda t: t.sum() < 50, lambda t: t * 2 + 1, hm.abs(y))
-        return hm.functional.softmax(z, -1), z.sum()
+        return hm.functional.softmax(z, -1), hm.ldexp(z.sum(), 3), hm.linalg.eigvals(a + a.mT).real.sum() + 1
 
     f = hm.trace(program)
     used = []
@@ -203,8 +205,11 @@ def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
             assert a.device == there.name
             assert_close(a.cpu(), b)
     assert used[5] == used[4] == used[3]  # recordings keep no arrays of their calls
-    copied = {kernel.kind for kernel in f.explain().kernels if "copied there" in kernel.reasons[-1]}
-    assert copied and all("solve" in kind for kind in copied)
+    kernels = f.explain().kernels
+    copied, library = (
+        {k.kind for k in kernels if words in k.reasons[-1]} for words in ("copied there", "on the device by CuPy")
+    )
+    assert library == {"solve by a routine", "NumPy's ldexp"} and copied == {"NumPy's eigvals"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The machine (see targets/run_plan.py) whose memory is a GPU's: plans become calls of its driver.
 
-What has no kernel (calls of NumPy, loop nests that cannot be emitted) is computed by the host: its operands are copied
-down, its results up.
+Operations without a kernel are the library's, where their operands are (cupy_rows.py). What it has not, and loop nests
+that cannot be emitted, the host computes: operands are copied down, results up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import dtypes
+from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
+from ...schedule.control import Choice, Loop
+from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
-from ..run_plan import typed
+from ..numpy_call import typed
+from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
@@ -108,6 +112,11 @@ class DeviceMachine:
         for gemm in gemms(call, part, parts):
             self.driver.gemm(gemm, left, right, out, self.stream, self.home)
 
+    def operation(self, graph: Graph, memories: Sequence[Pointer]) -> bool | None:
+        if reason(graph, self.driver.lacks):
+            return None
+        return self.driver.operation(graph, memories, self.stream, self.new)
+
     def on_host(
         self,
         compute: Callable[[Sequence[np.ndarray]], bool],
@@ -154,6 +163,13 @@ class RecordingMachine(DeviceMachine):
             self._blocks.append(super().new(nbytes))
         self._next += 1
         return self._blocks[self._next - 1]
+
+
+def sets_status(spec: KernelSpec) -> bool:
+    """Whether a launch sets the status word: kernels with index checks do. Operations say at once that they failed."""
+    if isinstance(spec, Loop | Choice):
+        return any(sets_status(launch.spec) for plan in spec.plans for launch in plan.launches)
+    return spec.checked and not isinstance(spec, HostCall)
 
 
 def constant_of(code: KernelCode, device: CudaDevice, array: np.ndarray) -> Pointer:
