@@ -56,8 +56,8 @@ class HostMachine:
         with np.errstate(all="ignore"):  # other elements of a chain hold anything
             typed(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
 
-    def operation(self, graph: Graph, memories: Sequence[Bytes]) -> bool | None:
-        return None
+    def operation(self, graph: Graph, memories: Sequence[Bytes]) -> bool:
+        return False
 
     def on_host(
         self,

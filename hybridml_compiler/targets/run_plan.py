@@ -57,9 +57,9 @@ class Machine(Protocol):
     def product(self, call: Product, memories: Sequence[Memory], part: int, parts: int) -> None:
         """Computes a part of the matrices of a product: left and right operand, result."""
 
-    def operation(self, graph: Graph, memories: Sequence[Memory]) -> bool | None:
-        """Computes a graph of one operation by a library that has its operands' memory; False where that refuses what
-        it is given, None where there is none and `on_host` must do."""
+    def operation(self, graph: Graph, memories: Sequence[Memory]) -> bool:
+        """Computes a graph of one operation by a library that has its operands' memory; False where there is none, or
+        it refuses what it is given: NumPy is asked by `on_host`, then, whose errors are the row's."""
 
     def on_host(
         self,
@@ -136,9 +136,8 @@ class _Run:
         graph = graph_of(spec.text)
         avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
         given, sizes = memories[: len(avals)], [int(a.nbytes) for a in avals]
-        done = self.machine.operation(graph, given)
-        if done is not None:
-            return done
+        if self.machine.operation(graph, given):
+            return True
         return self.machine.on_host(lambda data: run_call(graph, data), given, sizes, spec.written(len(avals)))
 
     def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:

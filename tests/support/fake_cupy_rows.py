@@ -27,12 +27,15 @@ class Libraries:
     def __init__(self, runtime: Any) -> None:
         self.runtime, self.raises, self.missing = runtime, False, set[str]()
 
+    def refuse_if_missing(self, library: str) -> None:
+        if library in self.missing:
+            raise ImportError(f"lib{library}.so: cannot open shared object file")
+
     def call(self, library: str, compute: Callable[..., Any]) -> Callable[..., Any]:
         """A function by a library, in memory of the allocator in force."""
 
         def run(*arguments: Any, **options: Any) -> Any:
-            if library in self.missing:
-                raise ImportError(f"lib{library}.so: cannot open shared object file")
+            self.refuse_if_missing(library)
             self.runtime.calls.append(library)
             self.runtime.current.refuse_if_captured()
             workspace = self.runtime.allocator and self.runtime.allocator(64)
@@ -79,14 +82,19 @@ class Libraries:
             "fft": SimpleNamespace(**transforms, config=SimpleNamespace(get_plan_cache=lambda: cache)),
         }
 
-    def cupyx(self) -> Any:
-        """The module `cupyx`."""
-        solver = SimpleNamespace(
+    def load(self, name: str) -> Any:
+        """Another module of CuPy's."""
+        if name == "cupyx.scipy.special":
+            return special
+        if name == "cupyx":
+            return SimpleNamespace(errstate=self.errstate)
+        assert name == "cupyx.scipy.linalg"
+        self.refuse_if_missing("cusolver")
+        return SimpleNamespace(
             lu=self.call("cusolver", _lu),
             expm=self.call("cusolver", _expm),
             solve_triangular=self.call("cusolver", _solve_triangular),
         )
-        return SimpleNamespace(errstate=self.errstate, scipy=SimpleNamespace(linalg=solver, special=special))
 
 
 SOLVER = ("cholesky", "det", "eigh", "eigvalsh", "inv", "qr", "slogdet", "svd")

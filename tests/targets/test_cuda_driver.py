@@ -50,9 +50,7 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
         blas = FakeBlas(runtime)
-        driver = CupyDriver(
-            0, cupy, blas, form=lambda architecture: ("ptx", architecture), extensions=cupy.libraries.cupyx
-        )
+        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture), load=cupy.libraries.load)
     else:
         driver = SimulatedDriver("cuda:other", memory)
     target = CudaTarget(driver.name, lambda: driver)

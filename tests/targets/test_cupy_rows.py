@@ -29,9 +29,7 @@ OPAQUE = [op for op in OPS.values() if op.kind == "opaque"]
 def cupy() -> Iterator[Any]:
     """The stand-in, whose device "cuda" is there for the test."""
     made = fake_cupy()
-    driver: Any = CupyDriver(
-        0, made, form=lambda architecture: ("ptx", architecture), extensions=made.libraries.cupyx
-    )
+    driver: Any = CupyDriver(0, made, form=lambda architecture: ("ptx", architecture), load=made.libraries.load)
     target = CudaTarget("cuda", lambda: driver)
     registry.register("cuda", lambda: target.device)
     yield made
@@ -73,7 +71,9 @@ def test_order_is_the_cpus(cupy: Any) -> None:
     """Equal elements stay in their order both ways, nans of either sign are the greatest, zeros are equal."""
     x = np.tile(np.array([[2, -np.nan, -1, 2, np.nan, 0.0, -0.0, 0.0, -np.inf]], "f4"), (3, 40))
     for kind in ("f4", "f8", "i2", "u1", "?"):
-        a = hm.tensor(np.where(np.isnan(x), 5, abs(x)).clip(0, 9).astype(kind) if kind[0] not in "f" else x.astype(kind))
+        a = hm.tensor(
+            np.where(np.isnan(x), 5, abs(x)).clip(0, 9).astype(kind) if kind[0] not in "f" else x.astype(kind)
+        )
         for axis in (0, 1):
             for descending in (False, True):
                 for run in (hm.argsort, hm.sort):
@@ -138,7 +138,9 @@ def test_what_a_machine_lacks_stays_on_the_host(cupy: Any) -> None:
         assert_close(run(x.to("cuda")).cpu().numpy(), run(x).numpy())
     traced(x.to("cuda"))
     reasons = [kernel.reasons[-1] for kernel in traced.explain().kernels]
-    assert any("copied there" in r and "CuPy cannot use cuSOLVER here (ImportError: libcusolver.so" in r for r in reasons)
+    assert any(
+        "copied there" in r and "CuPy cannot use cuSOLVER here (ImportError: libcusolver.so" in r for r in reasons
+    )
     assert "thrust" in cupy.cuda.runtime.calls
 
 
@@ -162,6 +164,19 @@ def test_a_singular_matrix_names_the_users_line(cupy: Any) -> None:
     for _ in range(4):
         traced(good)
     for run, x in ((traced, bad), (traced, hm.zeros((3, 3)).to("cuda")), (solved, bad)):
-        with pytest.raises(np.linalg.LinAlgError, match=r"singular: its rank is 0 of 3(?s:.*)test_cupy_rows\.py:\d+:.*# here"):
+        with pytest.raises(
+            np.linalg.LinAlgError, match=r"singular: its rank is 0 of 3(?s:.*)test_cupy_rows\.py:\d+:.*# here"
+        ):
             run(x)
     assert_close(traced(good).cpu().numpy(), solved(good).cpu().numpy())
+
+
+def test_numpy_is_asked_where_cupy_refuses(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rounding may make a matrix singular, or an iteration long, and the errors are NumPy's."""
+
+    def refuses(*_: Any) -> Any:
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(cupy.linalg, "inv", refuses)
+    x = hm.tensor([[2.0, 1.0], [1.0, 3.0]])
+    assert_close(hm.linalg.inv(x.to("cuda")).cpu().numpy(), hm.linalg.inv(x).numpy())

@@ -28,15 +28,9 @@ _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
-def _extensions() -> Any:
-    for name in ("linalg", "special"):
-        import_module(f"cupyx.scipy.{name}")
-    return import_module("cupyx")
-
-
 class CupyDriver:
     """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; `form` tells what to compile kernels to
-    for an architecture, `extensions` gives the module `cupyx`. DeviceError for a GPU that is too old."""
+    for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
 
     def __init__(
         self,
@@ -44,10 +38,11 @@ class CupyDriver:
         cupy: Any,
         blas: Any = None,
         form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for,
-        extensions: Callable[[], Any] = _extensions,
+        load: Callable[[str], Any] = import_module,
     ) -> None:
         self.name = "cuda" if index == 0 else f"cuda:{index}"
-        self.index, self.cupy, self.form, self._extensions = index, cupy, form, extensions
+        self.index, self.cupy, self.form = index, cupy, form
+        self._modules = CuPy(cupy, load)
         self.lacks = once(self._lack)
         self.runtime = cupy.cuda.runtime
         self._enter()
@@ -139,25 +134,18 @@ class CupyDriver:
         self._enter()
         self._products.gemm(call, _at(a), _at(b), _at(out), stream, home)
 
-    @lazy
-    def _modules(self) -> CuPy:
-        return CuPy(self.cupy, self._extensions())
-
     def _lack(self, needs: str) -> str:
         self._enter()
         return cupy_rows.lack(self._modules, needs)
 
-    def operation(
-        self, graph: Graph, memories: Sequence[Pointer], stream: Any, take: Callable[[int], Pointer]
-    ) -> bool:
+    def operation(self, graph: Graph, memories: Sequence[Pointer], stream: Any, take: Callable[[int], Pointer]) -> bool:
         self._enter()
         nodes = (*graph.inputs, *graph.outputs)
         arrays = [self.export(p, n.shape, n.dtype, stream) for p, n in zip(memories, nodes, strict=True)]
         with stream, self.cupy.cuda.using_allocator(lambda nbytes: self._memory(take(nbytes))):
             try:
-                with self._modules.cupyx.errstate(linalg="raise"):  # else singular matrices give anything
-                    found = cupy_rows.compute(self._modules, graph, arrays[: len(graph.inputs)])
-            except np.linalg.LinAlgError:  # whoever runs the program explains it
+                found = cupy_rows.compute(self._modules, graph, arrays[: len(graph.inputs)])
+            except np.linalg.LinAlgError:
                 return False
             for out, value in zip(arrays[len(graph.inputs) :], found, strict=True):
                 out[...] = value

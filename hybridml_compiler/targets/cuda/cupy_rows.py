@@ -24,14 +24,15 @@ from ...graph.ir import Graph, Node
 from ...record import record
 
 Array = Any  # cupy.ndarray
+_LINALG, _SPECIAL = "cupyx.scipy.linalg", "cupyx.scipy.special"
 
 
 @record(eq=False)
 class CuPy:
-    """The modules `cupy` and `cupyx`; scipy's functions are in `cupyx.scipy.linalg` and `cupyx.scipy.special`."""
+    """The module `cupy`, and the function that loads others by name: CuPy's of SciPy cannot be loaded everywhere."""
 
     cupy: Any
-    cupyx: Any
+    load: Callable[[str], Any]
     planned: threading.local = field(default_factory=threading.local)  # the stream of this thread's plans
 
 
@@ -157,7 +158,7 @@ def _lu(lib: CuPy, x: Array) -> Any:
     def factors(matrix: Array) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # that it is singular
-            return lib.cupyx.scipy.linalg.lu(matrix, check_finite=False)
+            return lib.load(_LINALG).lu(matrix, check_finite=False)
 
     return _by_matrix(factors, lib, x)
 
@@ -178,7 +179,7 @@ def _solve_triangular(lib: CuPy, x: Array, y: Array, upper: bool, unit: bool) ->
     if not unit and (lib.cupy.diagonal(x, axis1=-2, axis2=-1) == 0).any():
         raise np.linalg.LinAlgError("a zero on the diagonal")
     left, right = _system(lib, x, y)
-    found = lib.cupyx.scipy.linalg.solve_triangular(left, right, lower=not upper, unit_diagonal=unit)
+    found = lib.load(_LINALG).solve_triangular(left, right, lower=not upper, unit_diagonal=unit)
     return found if y.ndim > 1 else found[..., 0]
 
 
@@ -200,7 +201,7 @@ def _cofactor(lib: CuPy, x: Array) -> Array:
 def _matrix_exp(lib: CuPy, x: Array) -> Array:
     def exponential(matrix: Array) -> Array:
         if lib.cupy.isfinite(matrix).all():
-            return lib.cupyx.scipy.linalg.expm(matrix)
+            return lib.load(_LINALG).expm(matrix)
         return lib.cupy.full_like(matrix, np.nan)
 
     return _by_matrix(exponential, lib, x)
@@ -213,7 +214,7 @@ def _in_float64(name: str) -> CupyRow:
     """A function of `cupyx.scipy.special`, computed in float64 as the row is, and rounded at the end."""
 
     def compute(lib: CuPy, *operands: Array) -> Array:
-        return getattr(lib.cupyx.scipy.special, name)(*[x.astype(np.float64) for x in operands])
+        return getattr(lib.load(_SPECIAL), name)(*[x.astype(np.float64) for x in operands])
 
     return CupyRow(compute, "kernels", "fd")
 
@@ -265,18 +266,18 @@ ROWS = {
 # fmt: on
 
 # What shows that a machine has the library: CuPy loads each when it is first asked for something.
-_PROBES: dict[str, Callable[[Any], Any]] = {
-    "Thrust": lambda cupy: cupy.sort(cupy.zeros(2, "f4")),
-    "cuFFT": lambda cupy: cupy.fft.fft(cupy.zeros(2, "c8")),
-    "cuSOLVER": lambda cupy: cupy.linalg.cholesky(cupy.ones((1, 1), "f4")),
-    "kernels": lambda cupy: cupy.gcd(cupy.ones(1, "i8"), cupy.ones(1, "i8")),
+_PROBES: dict[str, Callable[[CuPy], Any]] = {
+    "Thrust": lambda lib: lib.cupy.sort(lib.cupy.zeros(2, "f4")),
+    "cuFFT": lambda lib: lib.cupy.fft.fft(lib.cupy.zeros(2, "c8")),
+    "cuSOLVER": lambda lib: (lib.load(_LINALG), lib.cupy.linalg.cholesky(lib.cupy.ones((1, 1), "f4"))),
+    "kernels": lambda lib: (lib.load(_SPECIAL), lib.cupy.gcd(lib.cupy.ones(1, "i8"), lib.cupy.ones(1, "i8"))),
 }
 
 
 def lack(lib: CuPy, needs: str) -> str:
     """The reason why CuPy cannot ask a library on this machine; "" where it can."""
     try:
-        _PROBES[needs](lib.cupy)
+        _PROBES[needs](lib)
     except Exception as error:  # of the loader, of the compiler, of CUDA
         return f"CuPy cannot use {needs} here ({type(error).__name__}: {error})".partition("\n")[0]
     return ""
@@ -299,14 +300,15 @@ def reason(graph: Graph, lacks: Callable[[str], str]) -> str:
 
 def compute(lib: CuPy, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph of one operation that has no `reason` for the host. numpy.linalg.LinAlgError for values
-    that it refuses; not every function of CuPy raises it but inside of `cupyx.errstate(linalg="raise")`."""
+    that it refuses."""
     node, given = _operation(graph), dict(zip(graph.inputs, arrays, strict=True))
     assert node.op is not None
     row = ROWS.get(node.op.name)
     assert row is not None
     operands = [given[n] if n in given else lib.cupy.asarray(n.value) for n in node.inputs]
     params = {name: value for name, value in node.params.items() if name != "result"}
-    found = row.compute(lib, *operands, **params)
+    with lib.load("cupyx").errstate(linalg="raise"):  # else singular matrices give anything
+        found = row.compute(lib, *operands, **params)
     return [found[n.params["result"]] if node.op.results else found for n in graph.outputs]
 
 

@@ -112,10 +112,8 @@ class DeviceMachine:
         for gemm in gemms(call, part, parts):
             self.driver.gemm(gemm, left, right, out, self.stream, self.home)
 
-    def operation(self, graph: Graph, memories: Sequence[Pointer]) -> bool | None:
-        if reason(graph, self.driver.lacks):
-            return None
-        return self.driver.operation(graph, memories, self.stream, self.new)
+    def operation(self, graph: Graph, memories: Sequence[Pointer]) -> bool:
+        return not reason(graph, self.driver.lacks) and self.driver.operation(graph, memories, self.stream, self.new)
 
     def on_host(
         self,
