@@ -1,4 +1,4 @@
-"""Operations without a kernel by NumPy, for the walk over a plan: graphs of one operation, as their launches hold them."""
+"""Operations without a kernel by NumPy, for the walk over a plan: a launch holds a graph of one operation as text."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class Machine(Protocol):
         """The first bytes, for the host to look at."""
 
     def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:
-        """Runs a part of a library call with the loop nests round it, where there is code for all of it; whether there
-        is."""
+        """Runs a part of a library call with the loop nests round it, or a fusion, where there is code for all of it;
+        whether there is."""
 
     def product(self, call: Product, memories: Sequence[Memory], part: int, parts: int) -> None:
         """Computes a part of the matrices of a product: left and right operand, result."""
@@ -118,7 +118,7 @@ class _Run:
             case BatchFusion():
                 return self.machine.call(spec, memories, 0, 1) or self.chain(spec, memories)
             case HorizontalFusion():
-                return self.region(spec, memories)
+                return self.machine.call(spec, memories, 0, 1) or self.region(spec, memories)
             case HostCall():
                 return self.host_call(spec, memories)
             case Transform():

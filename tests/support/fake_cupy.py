@@ -265,7 +265,7 @@ class FakeBlas:
 def fake_cupy(memory: int = 1 << 28) -> Any:
     """A module with CuPy's names over a new memory of so many bytes."""
     runtime = Runtime(memory)
-    default = runtime.current = Stream(runtime, True)
+    runtime.current = Stream(runtime, True)  # the default one
     libraries = Libraries(runtime)
 
     def elapsed(start: Event, end: Event) -> float:

@@ -1,8 +1,8 @@
 """The driver of a real GPU: CuPy's thin layer over CUDA's runtime, and cuBLAS (see cublas.py).
 
 Addresses are numbers, and machine code is what our own call of NVRTC has made: CuPy's arrays and functions are used for
-operations that we have no kernels for, in our memory (cupy_rows.py). It is written from CuPy's documentation and sources, and run in the tests on a stand-in for CuPy:
-`benchmarks/gpu_check.py` is what runs it on a GPU.
+operations that we have no kernels for, in our memory (cupy_rows.py). It is written from CuPy's documentation and
+sources, and run in the tests on a stand-in for CuPy: `benchmarks/gpu_check.py` is what runs it on a GPU.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ beside that (nan last, equal elements in their order, errors for values) is made
 that is not here stays on the host, and `reason` says why. It was written from the sources of CuPy 14.2, and runs in the
 tests on a stand-in for CuPy that NumPy and SciPy compute.
 
-No row may be recorded in a graph: Thrust's sorts wait for the stream, CuPy refuses cuSOLVER and cuBLAS while a stream is
-captured, and plans of cuFFT have memory that CuPy frees when it drops the plan. So all stand between two graphs.
+No row may be recorded in a graph: Thrust's sorts wait for the stream, CuPy refuses cuSOLVER and cuBLAS while a stream
+is captured, and plans of cuFFT have memory that CuPy frees when it drops the plan. So all stand between two graphs.
 """
 
 from __future__ import annotations

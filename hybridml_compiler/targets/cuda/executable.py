@@ -112,7 +112,7 @@ class CudaExecutable(KernelExecutable):
         return HOST if any(isinstance(code, Interpreted) for code in self.code.codes(spec)) else ""
 
     def needs_host(self, spec: KernelSpec) -> bool:
-        """Whether the host takes a part in a launch, or a library does that cannot be recorded: no graph can hold it."""
+        """Whether the host takes a part in a launch, or CuPy's libraries, which no graph can hold."""
         if isinstance(spec, Choice) or (isinstance(spec, Loop) and (spec.counted or spec.condition is not None)):
             return True
         if isinstance(spec, Loop):

@@ -16,6 +16,7 @@ from ... import dtypes
 from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...schedule.control import Choice, Loop
+from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
@@ -100,12 +101,19 @@ class DeviceMachine:
         code = self.code.of(spec)
         if code is None:
             return False
+        if isinstance(spec, HorizontalFusion):
+            for kernel, numbers in code.parts:
+                self._call(kernel, [memories[k] for k in numbers], 0, 1)
+        else:
+            self._call(code, memories, part, parts)
+        return True
+
+    def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source
         given = [memory[: int(x.nbytes)] for memory, x in zip(memories, source.operands, strict=False)]
         lo, hi = source.total * part // parts, source.total * (part + 1) // parts
         if lo < hi:
             self._launch(code, given, lo, hi)
-        return True
 
     def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
         left, right, out = memories
