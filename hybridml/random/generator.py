@@ -24,9 +24,10 @@ from ..arrays.creation import asarray, tensor
 from ..core import aliasing
 from ..core.autodiff.replay import source
 from ..core.batching.interpreter import Batching, top_batching
-from ..core.context import lift, literal, no_grad
+from ..core.context import at_place, lift, literal, no_grad
+from ..core.device_tensor import transfer
 from ..core.shared import generator_states
-from ..core.tensor import CPU, Tensor, adopt, like, wrap
+from ..core.tensor import CPU, Tensor, adopt, like, place_var, wrap
 from ..tracing.python_state.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -81,7 +82,9 @@ class Generator:
         """Random bits as uint32 numbers of `shape`; the state advances by one block per four of them."""
         shape = shape_of(shape)
         batching = self._batching()
-        return _bits.fn(self.reserve(shape), shape) if batching is None else batching.draw(self.bits, shape)
+        if batching is not None:
+            return batching.draw(self.bits, shape)
+        return _bits.fn(transfer(self.reserve(shape), place_var.get() or CPU.type), shape)
 
     def reserve(self, shape: Any) -> Tensor:
         """The state from which `bits` of a shape are drawn: the generator has gone on, and draws what comes after."""
@@ -118,7 +121,7 @@ class Generator:
         """
         if n < 0:
             raise ArgumentError(f"spawn: n is a number of generators, got {n}")
-        keys = words((n,), self)
+        keys = at_place(CPU.type, lambda: words((n,), self))
         zero = asarray(np.array([0], np.uint64), device=CPU)
         return [Generator.at(_concat.fn([keys[k : k + 1], zero], axis=0)) for k in range(n)]
 

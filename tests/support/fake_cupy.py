@@ -40,7 +40,7 @@ class Runtime:
         self.pinned: set[int] = set()  # addresses of memory of the host that is copied late
         self.allocator: Any = None  # of CuPy's own arrays
         self.current: Any = None  # the stream of this thread
-        self.downloaded = 0  # bytes
+        self.uploaded = self.downloaded = 0  # bytes
 
     def setDevice(self, index: int) -> None:
         if index:
@@ -70,6 +70,7 @@ class Runtime:
         if kind == 2:
             self.downloaded += nbytes
             self.streams[stream].refuse_if_captured()
+        self.uploaded += nbytes * (kind == 1)
         if kind == 1 and source in self.pinned:
             self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
         elif kind == 1:  # the array of the host may change at once
