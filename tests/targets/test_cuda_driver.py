@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,60 +14,16 @@ import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda.contraction import kernel
-from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
-from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc
-from tests.support.fake_cupy import FakeArray, FakeBlas, fake_cupy
+from tests.support.fake_cupy import FakeArray
+from tests.support.gpus import Gpu, array, gpu, there
 
+__all__ = ["there"]
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
-
-
-@dataclass
-class Gpu:
-    name: str
-    device: CudaDevice
-    runtime: Any  # of the stand-in; None for the simulated driver
-    blas: Any
-
-    @property
-    def pool(self) -> Any:
-        return self.device.pool
-
-
-def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
-    """A new device of one of the two drivers."""
-    runtime = blas = None
-    driver: Any
-    if kind == "gpu":
-        return Gpu("cuda", registry.find_device("cuda"), None, None)  # type: ignore[arg-type]
-    if kind == "cupy":
-        cupy = fake_cupy(memory)
-        runtime = cupy.cuda.runtime
-        blas = FakeBlas(runtime)
-        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture), load=cupy.libraries.load)
-    else:
-        driver = SimulatedDriver("cuda:other", memory)
-    target = CudaTarget(driver.name, lambda: driver)
-    registry.register(driver.name, lambda: target.device)
-    return Gpu(driver.name, target.device, runtime, blas)
-
-
-# And on a GPU, where there is one (benchmarks/gpu_check.py).
-@pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
-def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
-    found = gpu(request.param)
-    limit = found.pool.limit
-    with hm.cuda.device(found.name):
-        yield found
-    found.pool.limit = limit
-
-
-def array(*shape: int, seed: int = 0) -> Any:
-    return hm.tensor(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
 
 
 # ---- programs
@@ -278,62 +232,6 @@ def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pyte
     first, second = there.blas.used.values()
     assert streams[0].ptr in first and streams[1].ptr in second and not first & second
     assert len(first) == len(second) == 2  # and that of a capture
-
-
-# ---- random numbers
-
-
-def test_each_replay_draws_new_numbers(there: Gpu) -> None:
-    """The state of the generator is an argument of the one graph, and moves on with each call."""
-
-    def program(x: Any) -> Any:
-        return hm.functional.dropout(hm.exp(x).sum(1, keepdims=True) + x, 0.5), hm.randn(7, device=x.device) + 1
-
-    runs = []
-    for device in ("cpu", there.name):
-        hm.manual_seed(5)
-        traced, x, found = hm.trace(program), array(4, 40).to(device), []
-        for _ in range(8):
-            if there.runtime is not None:
-                there.runtime.calls.clear()
-            found.append([out.cpu().numpy() for out in traced(x)])
-        runs.append(found)
-    if there.runtime is not None:
-        assert there.runtime.calls.count("graph") == 1 and "launch" not in there.runtime.calls
-    for here, on_device in zip(*runs, strict=True):
-        np.testing.assert_array_equal(here[0] == 0, on_device[0] == 0)
-        np.testing.assert_array_equal(here[1], on_device[1])
-    assert len({found[1].tobytes() for found in runs[1]}) == 8
-
-
-def test_eager_numbers_are_drawn_on_the_device(there: Gpu) -> None:
-    """With the bits of the CPU's, and the generator goes on as there. The state is all that is moved."""
-
-    def numbers(device: str) -> list[Any]:
-        x = hm.ones(50).to(device)
-        drawn = [
-            hm.randn(3, 5, device=device),
-            hm.rand_like(x),
-            hm.random.normal((50,), x * 2, 0.5),
-            hm.random.randint(0, 10, (40,), device=device),
-            hm.functional.dropout(x, 0.3),
-            hm.random.gamma(2.0, shape=(5,), device=device),
-        ]
-        with hm.device(device):
-            drawn += [hm.random.permutation(20), hm.random.bits((5,)), hm.nn.Linear(3, 4).weight.detach()]
-            drawn.append(hm.random.default_generator.spawn(2)[1].normal((3,)))
-        assert all(t.device == device for t in drawn)
-        return [t.cpu().numpy() for t in drawn] + [hm.random.default_generator.get_state().tolist()]
-
-    hm.manual_seed(7)
-    expected = numbers("cpu")
-    hm.manual_seed(7)
-    for a, b in zip(numbers(there.name), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
-    if there.runtime is not None:
-        before = there.runtime.uploaded
-        hm.randn(100, 30, device=there.name)
-        assert there.runtime.uploaded - before <= 64
 
 
 # ---- errors

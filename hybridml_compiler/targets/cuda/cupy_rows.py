@@ -2,8 +2,8 @@
 
 The table says which function of CuPy is a row's, as routines of LAPACK are declared for the CPU: what the row promises
 beside that (nan last, equal elements in their order, errors for values) is made of CuPy's functions here. An operation
-that is not here stays on the host, and `reason` says why. It was written from the sources of CuPy 14.2, and runs in the
-tests on a stand-in for CuPy that NumPy and SciPy compute.
+that is not here stays on the host, and `reason` says why ([Note: Rows on a GPU]). It was written from the sources of
+CuPy 14.2, and runs in the tests on a stand-in for CuPy that NumPy and SciPy compute.
 
 No row may be recorded in a graph: Thrust's sorts wait for the stream, CuPy refuses cuSOLVER and cuBLAS while a stream
 is captured, and plans of cuFFT have memory that CuPy frees when it drops the plan. So all stand between two graphs.
@@ -289,10 +289,10 @@ def reason(graph: Graph, lacks: Callable[[str], str]) -> str:
     assert node.op is not None
     row = ROWS.get(node.op.name)
     if row is None:
-        return f"CuPy has no {node.op.name}"
+        return f"no function of CuPy's is {node.op.name}"
     dtypes = [n.dtype for n in node.inputs if not n.is_constant]
     if not all(dtype.char in row.dtypes for dtype in dtypes):
-        return f"CuPy has no such {node.op.name} of {', '.join(map(str, dtypes))}"
+        return f"CuPy's {node.op.name} is not for {', '.join(map(str, dtypes))}"
     if any(n.aval.size == 0 for n in node.inputs):
         return "an operand is empty"
     return lacks(row.needs)
