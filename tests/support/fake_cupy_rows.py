@@ -38,7 +38,10 @@ class Libraries:
             self.refuse_if_missing(library)
             self.runtime.calls.append(library)
             self.runtime.current.refuse_if_captured()
-            workspace = self.runtime.allocator and self.runtime.allocator(64)
+            try:
+                workspace = self.runtime.allocator and self.runtime.allocator(64)
+            except MemoryError:
+                raise MemoryError("std::bad_alloc") from None  # as Thrust says it
             if workspace is not None:
                 self.runtime.view(workspace.address)[:64] = 0
             try:

@@ -20,6 +20,7 @@ from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc
 from tests.support.fake_cupy import fake_cupy
+from tests.support.on_devices import results
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
 OPAQUE = [op for op in OPS.values() if op.kind == "opaque"]
@@ -180,3 +181,28 @@ def test_numpy_is_asked_where_cupy_refuses(cupy: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cupy.linalg, "inv", refuses)
     x = hm.tensor([[2.0, 1.0], [1.0, 3.0]])
     assert_close(hm.linalg.inv(x.to("cuda")).cpu().numpy(), hm.linalg.inv(x).numpy())
+
+
+def test_no_memory_to_work_in_names_the_lines(cupy: Any) -> None:
+    pool: Any = registry.find_device("cuda")
+    pool = pool.pool
+    x = hm.ones((4, 4)).to("cuda")
+    hm.sort(x)
+    pool.empty_cache()
+    pool.limit = hm.cuda.memory_reserved("cuda") + 512  # the result, and nothing to work in
+    with pytest.raises(hm.cuda.OutOfMemoryError, match="no memory for 64 bytes"):
+        hm.sort(x)
+    pool.limit = 1 << 28
+    assert hm.sort(x).cpu().tolist() == x.cpu().tolist()
+
+
+@pytest.mark.parametrize("name", ["sort", "fft_r2c", "solve", "cholesky", "eigh", "det", "solve_triangular", "pinv"])
+def test_gradients_are_the_cpus(cupy: Any, name: str) -> None:
+    sample = next(iter(OPS[name].samples(np.random.default_rng(0))))
+    runtime = cupy.cuda.runtime
+    here, runtime.downloaded = results(OPS[name], sample, "cpu"), 0
+    there = results(OPS[name], sample, "cuda")
+    status = 8  # whether the scatter of a sort's gradient has met an index out of range
+    assert runtime.downloaded <= sum(a.nbytes for a in there) + status and len(here) == len(there)
+    for a, b in zip(there, here, strict=True):
+        assert_close(a, b)

@@ -142,9 +142,20 @@ class CupyDriver:
         self._enter()
         nodes = (*graph.inputs, *graph.outputs)
         arrays = [self.export(p, n.shape, n.dtype, stream) for p, n in zip(memories, nodes, strict=True)]
-        with stream, self.cupy.cuda.using_allocator(lambda nbytes: self._memory(take(nbytes))):
+        lacking: list[MemoryError] = []
+
+        def allocate(nbytes: int) -> Any:
+            try:
+                return self._memory(take(nbytes))
+            except MemoryError as error:
+                lacking.append(error)
+                raise
+
+        with stream, self.cupy.cuda.using_allocator(allocate):
             try:
                 found = cupy_rows.compute(self._modules, graph, arrays[: len(graph.inputs)])
+            except MemoryError as error:  # of Thrust it is another one, which says nothing
+                raise next(iter(lacking), error) from None
             except (np.linalg.LinAlgError, NotImplementedError):  # the latter of older versions
                 return False
             for out, value in zip(arrays[len(graph.inputs) :], found, strict=True):
