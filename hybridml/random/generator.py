@@ -23,10 +23,11 @@ from hybridml_compiler.sizes.dims import is_dim
 from ..arrays.creation import asarray, tensor
 from ..core import aliasing
 from ..core.autodiff.replay import source
-from ..core.context import lift, literal, no_grad
+from ..core.context import at_place, lift, literal, no_grad
+from ..core.device_tensor import transfer
 from ..core.nested import top_nesting
 from ..core.shared import generator_states
-from ..core.tensor import CPU, Tensor, adopt, like, wrap
+from ..core.tensor import CPU, Tensor, adopt, like, place_var, wrap
 from ..tracing.python_state.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -81,7 +82,9 @@ class Generator:
         """Random bits as uint32 numbers of `shape`; the state advances by one block per four of them."""
         shape = shape_of(shape)
         around = self._around()
-        return _bits.fn(self.reserve(shape), shape) if around is None else around.draw(self.bits, shape)
+        if around is not None:
+            return around.draw(self.bits, shape)
+        return _bits.fn(transfer(self.reserve(shape), place_var.get() or CPU.type), shape)
 
     def reserve(self, shape: Any) -> Tensor:
         """The state from which `bits` of a shape are drawn: the generator has gone on, and draws what comes after."""
@@ -119,7 +122,7 @@ class Generator:
         """
         if n < 0:
             raise ArgumentError(f"spawn: n is a number of generators, got {n}")
-        keys = words((n,), self)
+        keys = at_place(CPU.type, lambda: words((n,), self))
         zero = asarray(np.array([0], np.uint64), device=CPU)
         return [Generator.at(_concat.fn([keys[k : k + 1], zero], axis=0)) for k in range(n)]
 

@@ -146,3 +146,11 @@ def test_texts_of_programs_name_the_device() -> None:
     f = hm.trace(lambda x: x.sum(0) * 2)
     f(hm.ones((4, 3)).to(SIM))
     assert re.search(r"plan: \d+ launches", f.llvm) and 'extern "C" __global__' in f.llvm
+
+
+@pytest.mark.parametrize("n", [30, 32, 50, 300])
+def test_all_and_any_of_rows(n: int) -> None:
+    """All lanes of a warp hand on what they have, also those whose own value settles the result."""
+    for values in (np.ones(n, bool), np.zeros(n, bool), np.arange(n) % 3 == 1):
+        x = hm.tensor(values).to(SIM)
+        assert bool(hm.all(x)) == values.all() and bool(hm.any(x)) == values.any()

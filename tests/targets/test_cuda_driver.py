@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,60 +14,16 @@ import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda.contraction import kernel
-from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
-from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc
-from tests.support.fake_cupy import FakeArray, FakeBlas, fake_cupy
+from tests.support.fake_cupy import FakeArray
+from tests.support.gpus import Gpu, array, gpu, there
 
+__all__ = ["there"]
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
-
-
-@dataclass
-class Gpu:
-    name: str
-    device: CudaDevice
-    runtime: Any  # of the stand-in; None for the simulated driver
-    blas: Any
-
-    @property
-    def pool(self) -> Any:
-        return self.device.pool
-
-
-def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
-    """A new device of one of the two drivers."""
-    runtime = blas = None
-    driver: Any
-    if kind == "gpu":
-        return Gpu("cuda", registry.find_device("cuda"), None, None)  # type: ignore[arg-type]
-    if kind == "cupy":
-        cupy = fake_cupy(memory)
-        runtime = cupy.cuda.runtime
-        blas = FakeBlas(runtime)
-        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture))
-    else:
-        driver = SimulatedDriver("cuda:other", memory)
-    target = CudaTarget(driver.name, lambda: driver)
-    registry.register(driver.name, lambda: target.device)
-    return Gpu(driver.name, target.device, runtime, blas)
-
-
-# And on a GPU, where there is one (benchmarks/gpu_check.py).
-@pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
-def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
-    found = gpu(request.param)
-    limit = found.pool.limit
-    with hm.cuda.device(found.name):
-        yield found
-    found.pool.limit = limit
-
-
-def array(*shape: int, seed: int = 0) -> Any:
-    return hm.tensor(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
 
 
 # ---- programs
@@ -185,14 +139,14 @@ def test_memory_of_a_capture_is_that_of_the_stream_of_its_call(there: Gpu, monke
     assert {p.block.stream for m in machines for p in m._blocks} == {there.device.default_stream}
 
 
-def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
-    """Calls of NumPy and loops that look at a value stand between graphs."""
+def test_a_library_and_the_host_have_a_part_in_a_replay(there: Gpu) -> None:
+    """Operations of CuPy's or NumPy's and loops that look at a value stand between graphs."""
 
     def program(x: Any) -> Any:
         a = hm.exp(x * 0.1) + 3 * hm.eye(3, device=x.device)
         y = hm.linalg.solve(a, x) * 2
         z = hm.while_loop(lambda t: t.sum() < 50, lambda t: t * 2 + 1, hm.abs(y))
-        return hm.functional.softmax(z, -1), z.sum()
+        return hm.functional.softmax(z, -1), hm.ldexp(z.sum(), 3), hm.linalg.eigvals(a + a.mT).real.sum() + 1
 
     f = hm.trace(program)
     used = []
@@ -203,8 +157,11 @@ def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
             assert a.device == there.name
             assert_close(a.cpu(), b)
     assert used[5] == used[4] == used[3]  # recordings keep no arrays of their calls
-    copied = {kernel.kind for kernel in f.explain().kernels if "copied there" in kernel.reasons[-1]}
-    assert copied and all("solve" in kind for kind in copied)
+    kernels = f.explain().kernels
+    copied, library = (
+        {k.kind for k in kernels if words in k.reasons[-1]} for words in ("copied there", "on the device by CuPy")
+    )
+    assert library == {"solve by a routine", "NumPy's ldexp"} and copied == {"NumPy's eigvals"}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,10 @@ class Capabilities:
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
     # Does it run these launches for one element of a batch after the other (see batch_fusion.py)?
     runs_chain: Callable[[Sequence[KernelSpec]], bool] = lambda _: True
+    # Is it a gain to launch kernels that do not need each other as one (see horizontal_fusion.py)? None: by their cost,
+    # where there are several cores.
+    merges: Callable[[Sequence[Kernel]], bool] | None = None
+    merged_bytes: int | None = None  # that kernels may keep alive by waiting for others; None: as cost.py has it
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import DeviceError
+from ...graph.ir import Graph
+from ..numpy_call import run_call
 from . import nvrtc
 from .driver import Gemm, Operand, Pointer, Properties
 from .sim.simulator import Simulator
@@ -113,6 +115,15 @@ class SimulatedDriver:
                 np.matmul(left.astype(call.dtype, copy=False), right.astype(call.dtype, copy=False), out=result)
 
         stream.do(multiply)
+
+    def lacks(self, needs: str) -> str:
+        return ""
+
+    def operation(
+        self, graph: Graph, memories: Sequence[Pointer], stream: SimulatedStream, take: Callable[[int], Pointer]
+    ) -> bool:
+        self._refuse(stream, "given an operation of a library")
+        return run_call(graph, [_at(pointer) for pointer in memories])
 
     # ---- order
 

@@ -7,6 +7,7 @@ tree of their own, fixed by the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ...aval import Aval
@@ -15,6 +16,7 @@ from ...once import lazy, once
 from ...record import record, replace
 from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
+from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
 from ...schedule.kernels.gemm import Product
@@ -23,6 +25,7 @@ from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
+from . import region
 from .availability import checked_driver
 from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import emit_call, is_left_to_library
@@ -35,6 +38,8 @@ from .machine import multiplies
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 
+_MERGED_BYTES = 16 << 20  # that launches may keep alive by waiting to be merged: a part of a GPU's L2 cache
+
 
 def has_kernel(call: Call) -> bool:
     """Whether there is a kernel for the call (contraction/kernel.py), or a library. Where groups of channels are small,
@@ -42,6 +47,11 @@ def has_kernel(call: Call) -> bool:
     if isinstance(call, Product):
         return True
     return call.groups == 1 or min(call.channels, call.features) >= convolution.MIN_FEATURES
+
+
+def can_merge(kernels: Sequence[Kernel]) -> bool:
+    """Whether kernels that do not need each other are launched as one, which is a gain whatever they do."""
+    return len(kernels) > 1 and not any(map(unsupported, kernels)) and all(region.can_join(emit(k)) for k in kernels)
 
 
 @record(eq=False)
@@ -56,6 +66,17 @@ class CudaKernel:
     @property
     def text(self) -> str:
         return self.source.text
+
+
+@record(eq=False)
+class CudaRegion:
+    """The launches of a region: kernels, and the numbers of their operands among the region's."""
+
+    parts: tuple[tuple[CudaKernel, list[int]], ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(kernel.text for kernel, _ in self.parts)
 
 
 class CudaTarget(KernelTarget):
@@ -78,6 +99,8 @@ class CudaTarget(KernelTarget):
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             runs_control=True,
             runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
+            merges=can_merge,
+            merged_bytes=_MERGED_BYTES,
         )
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
@@ -86,15 +109,28 @@ class CudaTarget(KernelTarget):
             return Interpreted(kernel, reason)
         return self._kernel(lambda wide: emit(kernel, wide=wide))
 
-    def call_of(self, spec: KernelSpec) -> CudaKernel | None:
+    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, BatchFusion):
             return self._attention(spec)
+        if isinstance(spec, HorizontalFusion):
+            return self._region(spec)
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution):
             return None
         if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
             return None
         return self._kernel(lambda wide: emit_call(spec, wide=wide))
+
+    def _region(self, spec: HorizontalFusion) -> CudaRegion:
+        """The kernels of a region, each in one of a few launches."""
+        most, parts = self.device.driver.most_blocks, region.launches(spec.kernels, emit)
+
+        def emitted(part: int, wide: bool) -> Source:
+            stages = parts if wide else region.launches(spec.kernels, partial(emit, wide=False))
+            return region.joined(stages[part], most)
+
+        made = [self._kernel(partial(emitted, k)) for k in range(len(parts))]
+        return CudaRegion(tuple((kernel, region.order(stages)) for kernel, stages in zip(made, parts, strict=True)))
 
     def _attention(self, spec: BatchFusion) -> CudaKernel | None:
         if emit_attention(spec) is None:
