@@ -27,6 +27,8 @@ from .concat import in_pieces, lower_pieces
 from .expressions import Index
 from .lower import GroupLowering
 
+PartOf = Callable[[int, int, int], int]  # see `Capabilities`
+
 
 @record
 class Split:
@@ -49,11 +51,12 @@ def lower_group(
     in_memory: Callable[[Node], bool],
     overwrites: Mapping[Node, Node],
     schedule: Schedule,
+    part_of: PartOf,
 ) -> list[tuple[Kernel, tuple[Node, ...]]]:
     """The kernels of a group in order, each with the nodes whose memory it is given."""
     if in_pieces(group, overwrites):
         return list(lower_pieces(group, in_memory, schedule))
-    split = split_of(group)
+    split = split_of(group, part_of)
     if split is None:
         lowering = GroupLowering(group, in_memory, overwrites)
         return [(kernel, tuple(lowering.operands)) for kernel in lowering.kernels(schedule)]
@@ -68,8 +71,8 @@ def lower_group(
 # ---- whether, and where
 
 
-def split_of(group: Group) -> Split | None:
-    """The blocks into which the reductions of a group are cut; None where one loop is as good."""
+def split_of(group: Group, part_of: PartOf) -> Split | None:
+    """The blocks into which the reductions of a group are cut, of so many elements; None where one loop is as good."""
     space = group.space
     if group.kind != "reduction" or space is None or not all(_may_wait(root, space) for root in group.roots):
         return None
@@ -80,15 +83,9 @@ def split_of(group: Group) -> Split | None:
     last = max(k for k in axes if shape[k] > 1)
     beside = math.prod(shape[last + 1 :])  # elements of a row that is reduced with others of its kind
     length, kept = math.prod(extents), math.prod(shape) // math.prod(extents)
-    if length * kept < cost.SPLIT_SPACE:
-        return None
-    if beside == 1:
-        if kept >= cost.MIN_ROWS:
-            return None
-        return _cut(extents, cost.SPLIT_ELEMENTS, axes.index(last), 1)
-    phases = _phases(shape[last], beside)
-    rows = min(max(cost.SPLIT_ELEMENTS // (beside * phases), cost.SPLIT_ROWS), cost.SPLIT_MOST_ROWS)
-    return _cut(extents, rows, axes.index(last), phases) if length >= cost.SPLIT_LENGTH * rows * phases else None
+    phases = _phases(shape[last], beside) if beside > 1 else 1
+    part = part_of(length // phases, kept * phases, beside * phases)
+    return _cut(extents, part, axes.index(last), phases) if part else None
 
 
 def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:

@@ -17,6 +17,7 @@ What cannot be shown to keep the result (see loops/transforms.py) stays serial, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
@@ -30,14 +31,18 @@ from ...loops.ir import (
     LoopKind,
     Reduce,
     Scan,
+    Stmt,
     Store,
+    expressions,
     extent,
-    loads,
     nested,
     perfect_nest,
+    steps,
 )
-from ...loops.transforms import bind, collapse, split, vectorize
+from ...loops.merge import join_reductions, merge_loops
+from ...loops.transforms import bind, collapse, renamed, split, vectorize
 from ...record import replace
+from .reductions import is_contiguous, tiled
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
 _BYTES = 16
@@ -52,6 +57,10 @@ _MOST_COLUMN = 1024
 
 def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """The kernel with its loops, which are serial, as a grid runs them."""
+    kernel = join_reductions(s, merge_loops(s, kernel))
+    found = tiled(s, kernel)
+    if found is not None:
+        return found
     if _has_rows(kernel):
         try:
             return _blocks(s, kernel)
@@ -73,23 +82,31 @@ def _threads(s: LoopBuilder, kernel: Kernel) -> Kernel:
 def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
     """The kernel with its innermost loop in vectors; None unless these are in memory as they are in the loop."""
     loops, body = perfect_nest(kernel.body)
-    stores = [stmt for stmt in body if isinstance(stmt, Store)]
-    if not loops or len(stores) < len(body) or len(kernel.expressions) > _MOST_VALUES:
+    if not loops:
         return None
     var = loops[-1].var
-    read = [e for e in kernel.expressions if e.op == "load" and var in e.depends]
-    moving = [(x.buffer, x.index) for x in stores] + [(e.attr, e.args[0]) for e in read]
-    lanes = _BYTES // max((buffer.dtype.itemsize for buffer, _ in moving), default=_BYTES)
-    iterations = math.prod(int(extent(loop.var)) for loop in loops)
-    if lanes < 2 or extent(var) % lanes or iterations < lanes * _LEAST_VECTORS or any(e.args[1:] for e in read):
-        return None
-    if any(coefficient(index, var) != 1 or not _is_aligned(index, var, lanes) for _, index in moving):
+    lanes = _lanes(kernel, var, body)
+    if math.prod(int(extent(loop.var)) for loop in loops) < lanes * _LEAST_VECTORS or lanes < 2:
         return None
     try:
         kernel, _, inner = split(s, kernel, var, lanes)
         return vectorize(kernel, inner, lanes)
     except CompileError:  # an element needs the result of another
         return None
+
+
+def _lanes(kernel: Kernel, var: Expr, body: Sequence[Stmt]) -> int:
+    """How many neighbours along a variable a thread loads, and stores, as 16 bytes; 1 where it takes one by one."""
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    if len(stores) + sum(isinstance(stmt, Reduce) for stmt in body) < len(body):
+        return 1
+    read = [e for e in expressions(body) if e.op == "load" and var in e.depends]
+    moving = [(x.buffer, x.index) for x in stores] + [(e.attr, e.args[0]) for e in read]
+    lanes = _BYTES // max((buffer.dtype.itemsize for buffer, _ in moving), default=_BYTES)
+    if int(extent(var)) % lanes or any(e.args[1:] for e in read) or len(kernel.expressions) > _MOST_VALUES:
+        return 1
+    aligned = all(coefficient(index, var) == 1 and _is_aligned(index, var, lanes) for _, index in moving)
+    return lanes if aligned else 1
 
 
 def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
@@ -148,14 +165,69 @@ def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """A block for each iteration of the outer loops, whose threads share the loops and the reductions inside."""
     kernel = _outer(s, kernel, "block")
     inside = perfect_nest(kernel.body)[1] if kernel.range is not None else kernel.body
-    for stmt in inside:
-        if isinstance(stmt, For):
-            kernel = bind(kernel, stmt.var, "thread")
-        elif isinstance(stmt, Reduce):
-            kernel = bind(kernel, stmt.vars[-1], "thread")
-        elif isinstance(stmt, Scan):
-            raise CompileError("the threads of a block do not share a scan")
+    shared = [_one_loop(s, stmt) if isinstance(stmt, For) else (stmt, stmt) for stmt in inside]
+    kernel = kernel.rescheduled(body=_inside(kernel, [stmt for stmt, _ in shared]))
+    rows = [*_rows(stmt for _, stmt in shared)]
+    found = {_lanes(kernel, var, body) if int(extent(var)) >= _LEAST_ROW * _BYTES // 4 else 1 for var, body in rows}
+    lanes = min(found, default=1)
+    if len(found) > 1 or lanes < 2:
+        for var, _ in rows:
+            kernel = bind(kernel, var, "thread")
+        return kernel
+    for var, body in rows:
+        if isinstance(body[0], Reduce):
+            kernel = _in_lanes(s, kernel, var, lanes)
+        else:
+            kernel, outer, inner = split(s, kernel, var, lanes)
+            kernel = vectorize(bind(kernel, outer, "thread"), inner, lanes)
     return kernel
+
+
+def _rows(inside: Iterable[Stmt]) -> Iterator[tuple[Expr, Sequence[Stmt]]]:
+    """The variables that the threads of a block share, each with what is computed along it."""
+    for step in steps([*inside]):
+        match step[0]:
+            case For(var, body, _):
+                yield var, body
+            case Reduce(_, _, variables, _, _):
+                yield variables[-1], step
+            case Scan():
+                raise CompileError("the threads of a block do not share a scan")
+
+
+def _one_loop(s: LoopBuilder, stmt: For) -> tuple[Stmt, For]:
+    """(the loop over all elements of a row, the loop of it that threads share): the innermost, where that is long, and
+    else one over the positions of all."""
+    loops, inside = perfect_nest((stmt,))
+    sizes = [int(extent(loop.var)) for loop in loops]
+    if sizes[-1] >= 2 * _LEAST_ROW or len(loops) == 1:
+        return stmt, loops[-1]
+    var = position = s.var("i", math.prod(sizes))
+    where: dict[Expr, Expr] = {}
+    for loop, size in zip(reversed(loops), reversed(sizes), strict=True):
+        where[loop.var], position = s.mod(position, size), s.floordiv(position, size)
+    made = For(var, renamed(s, inside, where))
+    return made, made
+
+
+def _inside(kernel: Kernel, inside: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """The outermost loop of the kernel, if it is of blocks, with another body."""
+    return tuple(inside) if kernel.range is None else (replace(kernel.body[0], body=tuple(inside)),)
+
+
+def _in_lanes(s: LoopBuilder, kernel: Kernel, var: Expr, lanes: int) -> Kernel:
+    """The kernel with the reductions whose last variable this is in vectors, which the threads of a block share."""
+    outer, inner = s.var("r", int(extent(var)) // lanes), s.var("r", lanes)
+    where = {var: s.add(s.mul(outer, lanes), inner)}
+
+    def changed(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Reduce) or stmt.vars[-1] is not var:
+            return stmt
+        value = s.substitute(stmt.value, where)
+        return replace(stmt, vars=(*stmt.vars[:-1], outer, inner), value=value, kind="vector")
+
+    inside = kernel.body if kernel.range is None else perfect_nest(kernel.body)[1]
+    return replace(kernel, body=_inside(kernel, [changed(stmt) for stmt in inside]), lanes=lanes)
 
 
 def _outer(s: LoopBuilder, kernel: Kernel, kind: LoopKind) -> Kernel:
@@ -177,8 +249,6 @@ def _has_rows(kernel: Kernel) -> bool:
     """Whether the threads of a block find work beside each other in an iteration of the outer loops."""
     _, inside = perfect_nest(kernel.body)
     reductions = [stmt for stmt in inside if isinstance(stmt, Reduce)]
-    if any(stmt.op.startswith("arg") or stmt.value.dtype.kind == "c" for stmt in reductions):
-        return False
     if kernel.scratch or any(_is_row(stmt) for stmt in reductions):
         return True
     return len(kernel.body) > 1 and any(isinstance(stmt, For) for stmt in kernel.body)
@@ -186,9 +256,4 @@ def _has_rows(kernel: Kernel) -> bool:
 
 def _is_row(stmt: Reduce) -> bool:
     size = math.prod(int(extent(var)) for var in stmt.vars)
-    return size >= _LEAST_ROW and (size > _MOST_COLUMN or _is_contiguous(stmt))
-
-
-def _is_contiguous(stmt: Reduce) -> bool:
-    last: Expr = stmt.vars[-1]
-    return any(coefficient(load.args[0], last) in (1, -1) for load in loads(stmt.value))
+    return size >= _LEAST_ROW and (size > _MOST_COLUMN or is_contiguous(stmt))

@@ -7,19 +7,19 @@ is computed in the outermost loop that knows its variables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from .... import dtypes
 from ....loops.builder import LoopBuilder, identity, scan_start
-from ....loops.complex_parts import BY_PARTS
 from ....loops.ir import (
     INFIX,
     Buffer,
     Expr,
     For,
     Kernel,
+    LoopKind,
     Reduce,
     Scan,
     Stmt,
@@ -30,19 +30,22 @@ from ....loops.ir import (
     statements,
     steps,
 )
-from ....loops.scalar import COMBINE
 from ....loops.text import Block, Blocks
 from ....record import record
 from ....walk import postorder
-from .functions import WARP, DeviceFunctions
+from .functions import WARP, DeviceFunctions, better, combination
 from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
 from .types import c_type, literal
 
 ENTRY = "kernel"
+# Kinds that the threads of a block share. Of a reduction in vectors, outside of loops of threads, they share the last
+# variable but one, and each combines neighbours along the last, which it loads at once.
+_SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Reduce: ("thread", "vector")}
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
 _VECTOR = 16  # bytes
+_TURNS = 4  # loads of a thread that are under way at once, where it combines vectors
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -71,8 +74,6 @@ def unsupported(kernel: Kernel) -> str:
         return "its scratch memory is not shared by the threads of a block"
     if sum(int(buffer.nbytes) for buffer in kernel.scratch) > _MOST_SHARED:
         return f"its scratch memory is more than {_MOST_SHARED} bytes"
-    if any(isinstance(stmt, Reduce) and stmt.value.dtype.kind == "c" for stmt in statements(kernel.body)):
-        return "it combines complex numbers"
     return ""
 
 
@@ -82,7 +83,12 @@ def emit(kernel: Kernel, *, wide: bool = True) -> Source:
 
 
 def _shares_rows(kernel: Kernel) -> bool:
-    return any(isinstance(stmt, For | Reduce) and stmt.kind == "thread" for stmt in statements(kernel.body))
+    return any(isinstance(stmt, For | Reduce) and stmt.kind in _SHARED[type(stmt)] for stmt in statements(kernel.body))
+
+
+def _shared_of(stmt: Reduce) -> Expr:
+    """The variable that threads share."""
+    return stmt.vars[-2 if stmt.kind == "vector" else -1]
 
 
 class KernelWriter(Blocks[C]):
@@ -104,7 +110,7 @@ class KernelWriter(Blocks[C]):
         kernel = self.kernel
         block = self.open(())
         for buffer in kernel.scratch:
-            block.add(f"__shared__ {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
+            block.add(f"__shared__ __align__({_VECTOR}) {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
         self.body(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
@@ -140,8 +146,8 @@ class KernelWriter(Blocks[C]):
             return _BLOCK if self.kernel.range is not None else 1
         longest = 1
         for stmt in statements(self.kernel.body):
-            if isinstance(stmt, For | Reduce) and stmt.kind == "thread":
-                longest = max(longest, int(extent(stmt.var if isinstance(stmt, For) else stmt.vars[-1])))
+            if isinstance(stmt, For | Reduce) and stmt.kind in _SHARED[type(stmt)]:
+                longest = max(longest, int(extent(stmt.var if isinstance(stmt, For) else _shared_of(stmt))))
         threads = WARP
         while threads < min(longest, _ROW):
             threads *= 2
@@ -223,16 +229,10 @@ class KernelWriter(Blocks[C]):
         """A loop over stores of neighbours: all elements are loaded at once before it, and stored at once after it."""
         name, lanes, s = self.new("i", dtypes.int64), int(extent(stmt.var)), LoopBuilder()
         first, block = {stmt.var: s.const(0, dtypes.int64)}, self.blocks[-1]
-        self.names[stmt.var], self.alignment = name, _VECTOR
         stores = [x for x in stmt.body if isinstance(x, Store)]
         assert len(stores) == len(stmt.body)
         after = []
-        for load in expressions(stmt.body):
-            if load.op == "load" and stmt.var in load.depends:
-                kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
-                at = self.index(s.substitute(load.args[0], first))
-                block.add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
-                self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
+        self.neighbours(stmt.body, stmt.var, name)
         inner = self.open((stmt.var,))
         for store in stores:
             kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
@@ -246,6 +246,17 @@ class KernelWriter(Blocks[C]):
         block.nest(inner)
         for line in after:
             block.add(line)
+
+    def neighbours(self, body: Sequence[Stmt], var: Expr, name: C) -> None:
+        """Loads all neighbours along a variable of this name, before a loop over it."""
+        lanes, s = int(extent(var)), LoopBuilder()
+        self.names[var], self.alignment = name, _VECTOR
+        for load in expressions(body):
+            if load.op == "load" and var in load.depends:
+                kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
+                at = self.index(s.substitute(load.args[0], {var: s.const(0, dtypes.int64)}))
+                self.blocks[-1].add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
+                self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
 
     def barrier(self, body: Sequence[Stmt]) -> None:
         """Waits for the other threads of the block, where they may read what these statements store, or store over what
@@ -273,7 +284,8 @@ class KernelWriter(Blocks[C]):
     def enclose(self, heads: Sequence[str], inner: Block) -> None:
         block = self.blocks[-1]
         for k, head in enumerate(heads):
-            block.add(_INDENT * k + head)
+            for line in head.splitlines():
+                block.add(_INDENT * k + line)
         block.lines.extend(inner.lines)
         for k in reversed(range(len(heads))):
             block.add(_INDENT * k + "}")
@@ -282,47 +294,76 @@ class KernelWriter(Blocks[C]):
         """Reductions over the same variables, in one loop."""
         first = joined[0]
         totals = [self.new("s", stmt.value.dtype) for stmt in joined]
-        heads, inner = self.nested(first.vars, first.kind)
-        for stmt, total in zip(joined, totals, strict=True):
-            inner.add(f"{total} = {self.combined(stmt.op, total, self.expression(stmt.value))};")
-        self.close(inner)
+        heads, inner = self.over(joined, lambda: self.combine(joined, totals))
         block = self.blocks[-1]
         for stmt, total in zip(joined, totals, strict=True):
             start = literal(identity(stmt.op, total.dtype), total.dtype)
             block.add(f"{c_type(total.dtype)} {total} = {start};")
         self.enclose(heads, inner)
         for stmt, total in zip(joined, totals, strict=True):
-            if first.kind == "thread":
+            if first.kind in _SHARED[Reduce]:
                 block.add(f"{total} = {self.functions.block_reduction(stmt.op, total.dtype)}({total});")
             self.define(stmt.result, total)
 
+    def over(self, joined: Sequence[Reduce], combine: Callable[[], None]) -> tuple[list[str], Block]:
+        """(the heads of the loops over the variables of reductions, the block inside of them)."""
+        first = joined[0]
+        shared = first.kind == "vector"
+        heads, inner = self.nested(first.vars[:-1] if shared else first.vars, "thread" if shared else first.kind)
+        if shared:
+            heads[-1] = f"#pragma unroll {_TURNS}\n{heads[-1]}"
+            self.along_neighbours(joined, combine)
+        else:
+            combine()
+        self.close(inner)
+        return heads, inner
+
+    def combine(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
+        for stmt, total in zip(joined, totals, strict=True):
+            value = self.combined(stmt.op, total, self.expression(stmt.value))
+            self.blocks[-1].add(f"{total} = {value};")
+
+    def along_neighbours(self, joined: Sequence[Reduce], combine: Callable[[], None]) -> None:
+        """The loop over the last variable, before which all along it is loaded."""
+        var, name, block = joined[0].vars[-1], self.new("r", dtypes.int64), self.blocks[-1]
+        if self.wide:
+            self.neighbours(joined, var, name)
+        self.names[var] = name
+        inner = self.open((var,))
+        combine()
+        self.close(inner)
+        block.add("#pragma unroll")
+        block.add(f"for (int {name} = 0; {name} < {extent(var)}; ++{name}) {{")
+        block.nest(inner)
+
     def combined(self, op: str, a: C, b: C) -> C:
-        made: C = BY_PARTS[op](self.s, a, b) if a.dtype.kind == "c" else getattr(self.s, COMBINE[op])(a, b)
-        return made
+        return combination(self.s, op, a.dtype)(a, b)
 
     def position(self, stmt: Reduce) -> None:
         """The row-major position of the first extreme; nan counts as the extreme."""
-        dtype, symbol = stmt.value.dtype, ">" if stmt.op == "argmax" else "<"
+        dtype = stmt.value.dtype
         at, best = self.new("s", dtypes.int64), self.new("best", dtype)
-        heads, inner = self.nested(stmt.vars, "serial")
+        heads, inner = self.over([stmt], lambda: self.compare(stmt, at, best))
+        block = self.blocks[-1]
+        block.add(f"long long {at} = 0;")
+        block.add(f"{c_type(dtype)} {best} = {literal(identity(stmt.op[3:], dtype), dtype)};")
+        self.enclose(heads, inner)
+        if stmt.kind in _SHARED[Reduce]:
+            block.add(f"{at} = {self.functions.block_position(stmt.op, dtype)}({best}, {at});")
+        self.define(stmt.result, at)
+
+    def compare(self, stmt: Reduce, at: C, best: C) -> None:
+        """Takes the element at hand for the best, where it is better."""
+        dtype, inner = stmt.value.dtype, self.blocks[-1]
         value, name = self.expression(stmt.value), self.new("v", dtype)
         inner.add(f"const {c_type(dtype)} {name} = {value};")
         position = str(self.names[stmt.vars[0]])
         for var in stmt.vars[1:]:
             position = f"({position}) * {extent(var)} + {self.names[var]}"
-        better = f"{name} {symbol} {best}"
-        if dtype.kind == "f":
-            better = f"({better} || {name} != {name}) && {best} == {best}"
-        inner.add(f"if ({better}) {{")
+        inner.add(f"if ({better(stmt.op, dtype, str(name), str(best))}) {{")
         inner.add(f"{_INDENT}{best} = {name};")
         inner.add(f"{_INDENT}{at} = {position};")
         inner.add("}")
-        self.close(inner)
-        block = self.blocks[-1]
-        block.add(f"long long {at} = 0;")
-        block.add(f"{c_type(dtype)} {best} = {literal(identity(stmt.op[3:], dtype), dtype)};")
-        self.enclose(heads, inner)
-        self.define(stmt.result, at)
 
     def scan(self, stmt: Scan) -> None:
         dtype, name, size = stmt.value.dtype, self.new("r", dtypes.int64), extent(stmt.var)
