@@ -88,10 +88,7 @@ class Expressions:
         return value if isinstance(value, Expr) else self.s.const(value, node.dtype)
 
     def flat(self, index: Index, shape: tuple[int, ...]) -> Expr:
-        position: Any = None
-        for k, n in zip(index, shape, strict=True):
-            position = k if position is None else self.s.add(self.s.mul(position, n), k)
-        return position if isinstance(position, Expr) else self.s.const(position or 0, dtypes.int64)
+        return ravel(self.s, index, shape)
 
     def loop_vars(self, shape: tuple[int, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index, loop variables): an axis of size 1 has index 0 and no loop."""
@@ -110,6 +107,14 @@ class Load:
 
     def __call__(self, index: Index) -> Expr:
         return self.lowering.at(self.node, tuple(index))
+
+
+def ravel(s: LoopBuilder, index: Index, shape: tuple[int, ...]) -> Expr:
+    """The row-major position of an index."""
+    position: Any = None
+    for k, n in zip(index, shape, strict=True):
+        position = k if position is None else s.add(s.mul(position, n), k)
+    return position if isinstance(position, Expr) else s.const(position or 0, dtypes.int64)
 
 
 def unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:

@@ -24,7 +24,7 @@ from .. import cost
 from ..fusion.group import Group
 from ..kernels.library import Schedule
 from .concat import in_pieces, lower_pieces
-from .expressions import Index
+from .expressions import Index, ravel, unravel
 from .lower import GroupLowering
 
 PartOf = Callable[[int, int, int], int]  # see `Capabilities`
@@ -83,7 +83,9 @@ def split_of(group: Group, part_of: PartOf) -> Split | None:
     last = max(k for k in axes if shape[k] > 1)
     beside = math.prod(shape[last + 1 :])  # elements of a row that is reduced with others of its kind
     length, kept = math.prod(extents), math.prod(shape) // math.prod(extents)
-    phases = _phases(shape[last], beside) if beside > 1 else 1
+    positions = any(root.op is not None and root.op.combine.startswith("arg") for root in group.roots)
+    # The first of equal elements is in the first block that has one, unless blocks have phases.
+    phases = _phases(shape[last], beside) if beside > 1 and not positions else 1
     part = part_of(length // phases, kept * phases, beside * phases)
     return _cut(extents, part, axes.index(last), phases) if part else None
 
@@ -91,9 +93,8 @@ def split_of(group: Group, part_of: PartOf) -> Split | None:
 def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
     """Whether the root can be computed from partial results: a reduction that combines them, or one that only reads
     results."""
-    assert root.op is not None
     if reduced_axes(root):
-        return not root.op.combine.startswith("arg")
+        return True
     return root.shape != space[0] and root.kind != "reduction"
 
 
@@ -137,7 +138,7 @@ class _Blocks(LoopBuilder):
         self.split = split
         self.block: Index | None = None  # of the block that makes partial results
         self.partials: list[Callable[[Index], Expr] | None] = []  # value of a partial result at a block, by reduction
-        self.made: dict[int, Reduce] = {}  # reductions of this kernel that make partial results
+        self.made: dict[int, Expr] = {}  # partial results that this kernel makes, by reduction
         self._count = 0
         self._waiting: set[Expr] = set()
 
@@ -145,7 +146,7 @@ class _Blocks(LoopBuilder):
         number, self._count = self._count, self._count + 1
         partial = self.partials[number] if number < len(self.partials) else None
         if partial is not None:
-            return super().reduce(op, self.split.blocks, partial)
+            return self._of_positions(op, extents, body, partial) if op.startswith("arg") else self._of_blocks(op, partial)
         assert self.block is not None
         split, (*before, block, phase) = self.split, self.block
         sizes = _with_phases(extents, split.last, split.phases)
@@ -161,15 +162,32 @@ class _Blocks(LoopBuilder):
         if size % split.rows:
             inside = self.lt(row, size)
             value = self.under(inside, lambda: at(self.bounded(row, size)))
-            value = self.select(inside, value, identity(op, value.dtype))
+            value = self.select(inside, value, identity(op.removeprefix("arg"), value.dtype))
         else:
             value = at(row)
         result = self.reduction_result(op, value, variables)
         if not value.depends & self._waiting:
-            self.made[number] = Reduce(result, op, variables, value)
-            self.pending.append(self.made[number])
+            self.pending.append(Reduce(result, op, variables, value))
+            self.made[number] = result
+            if op.startswith("arg"):
+                first = ravel(self, (*before, self.mul(block, split.rows)), sizes[: split.axis + 1])
+                self.made[number] = self.add(self.mul(first, math.prod(sizes[split.axis + 1 :])), result)
         self._waiting.add(result)
         return result
+
+    def _of_blocks(self, op: str, partial: Callable[[Index], Expr]) -> Expr:
+        return super().reduce(op, self.split.blocks, partial)
+
+    def _of_positions(
+        self, op: str, extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Expr], partial: Callable[[Index], Expr]
+    ) -> Expr:
+        """The position of the extreme, from those of each block: their elements are computed once more."""
+        size = math.prod(extents)
+
+        def element(block: Index) -> Expr:
+            return body(unravel(self, self.bounded(partial(block), size), extents))
+
+        return partial(unravel(self, self._of_blocks(op, element), self.split.blocks))
 
 
 @record(frozen=False)
@@ -218,9 +236,9 @@ def _partial_kernel(
     stores = []
     for number, made in builder.made.items():
         shape = (*split.blocks, *(extent(k) if k.op == "var" else 1 for k in stage.index))
-        node = partials[number] = input_node(Aval(shape, made.value.dtype), "partial")
+        node = partials[number] = input_node(Aval(shape, made.dtype), "partial")
         at = lowering.flat((*builder.block, *stage.index), shape)
-        stores.append(Store(lowering.buffer(node, "out"), at, made.result))
+        stores.append(Store(lowering.buffer(node, "out"), at, made))
     return _kernel(stage, (*block_vars, *stage.vars), stores, schedule)
 
 

@@ -45,7 +45,9 @@ _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
 _VECTOR = 16  # bytes
-_TURNS = 4  # loads of a thread that are under way at once, where it combines vectors
+# Loads of a thread that are under way at once, where it combines vectors, and where it combines elements. Left to itself
+# the compiler takes 95 registers for some sums of columns, which leaves room for two blocks of a multiprocessor.
+_TURNS, _TERMS = 4, 8
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -314,6 +316,8 @@ class KernelWriter(Blocks[C]):
             heads[-1] = f"#pragma unroll {_TURNS}\n{heads[-1]}"
             self.along_neighbours(joined, combine)
         else:
+            if self.rows and not self.uniform:
+                heads[-1] = f"#pragma unroll {_TERMS}\n{heads[-1]}"
             combine()
         self.close(inner)
         return heads, inner
