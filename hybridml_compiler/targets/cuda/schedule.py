@@ -35,6 +35,7 @@ from ...loops.ir import (
     Store,
     expressions,
     extent,
+    loads,
     nested,
     perfect_nest,
     steps,
@@ -53,6 +54,7 @@ _MOST_SQUARES = 4  # of them, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024
+_LEAST_SCAN = 256  # elements; shorter ones are one thread's
 
 
 def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
@@ -168,6 +170,8 @@ def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
     shared = [_one_loop(s, stmt) if isinstance(stmt, For) else (stmt, stmt) for stmt in inside]
     kernel = kernel.rescheduled(body=_inside(kernel, [stmt for stmt, _ in shared]))
     rows = [*_rows(stmt for _, stmt in shared)]
+    if any(isinstance(stmt, Scan) for stmt in inside):
+        return _scanned(kernel, inside, rows)
     found = {_lanes(kernel, var, body) if int(extent(var)) >= _LEAST_ROW * _BYTES // 4 else 1 for var, body in rows}
     lanes = min(found, default=1)
     if len(found) > 1 or lanes < 2:
@@ -191,8 +195,19 @@ def _rows(inside: Iterable[Stmt]) -> Iterator[tuple[Expr, Sequence[Stmt]]]:
                 yield var, body
             case Reduce(_, _, variables, _, _):
                 yield variables[-1], step
-            case Scan():
-                raise CompileError("the threads of a block do not share a scan")
+            case Scan(_, _, _, var, _):
+                yield var, [Store(step[0].buffer, step[0].index, step[0].value)]
+
+
+def _scanned(kernel: Kernel, inside: Sequence[Stmt], rows: Sequence[tuple[Expr, Sequence[Stmt]]]) -> Kernel:
+    """The kernel with scans that the threads of a block share, each a run of as many neighbours as it loads at once."""
+    lanes = min(_lanes(kernel, var, body) for var, body in rows) if len(rows) == 1 else 1
+    found = [replace(stmt, kind="thread") if isinstance(stmt, Scan) else stmt for stmt in inside]
+    kernel = kernel.rescheduled(body=_inside(kernel, found), lanes=lanes)
+    for var, body in rows:
+        if not any(isinstance(stmt, Scan) and stmt.var is var for stmt in found):
+            kernel = bind(kernel, var, "thread")
+    return kernel
 
 
 def _one_loop(s: LoopBuilder, stmt: For) -> tuple[Stmt, For]:
@@ -249,9 +264,17 @@ def _has_rows(kernel: Kernel) -> bool:
     """Whether the threads of a block find work beside each other in an iteration of the outer loops."""
     _, inside = perfect_nest(kernel.body)
     reductions = [stmt for stmt in inside if isinstance(stmt, Reduce)]
+    if any(isinstance(stmt, Scan) for stmt in inside):
+        return all(_is_long(stmt) for stmt in inside if isinstance(stmt, Scan))
     if kernel.scratch or any(_is_row(stmt) for stmt in reductions):
         return True
     return len(kernel.body) > 1 and any(isinstance(stmt, For) for stmt in kernel.body)
+
+
+def _is_long(stmt: Scan) -> bool:
+    """Whether a scan is along neighbours in memory, and long enough for the threads of a block."""
+    moving = [stmt.index, *(load.args[0] for load in loads(stmt.value) if stmt.var in load.depends)]
+    return int(extent(stmt.var)) >= _LEAST_SCAN and all(coefficient(index, stmt.var) == 1 for index in moving)
 
 
 def _is_row(stmt: Reduce) -> bool:

@@ -130,7 +130,7 @@ class DeviceFunctions:
         full = f"block_{op}_{dtypes.short(dtype)}"
         if full not in self._texts:
             kind, combine = c_type(dtype), combination(CBuilder(self), op, dtype)
-            combined = combine(C("value", dtype), C(_below("value", dtype), dtype))
+            combined = combine(C("value", dtype), C(_lane("down", "value", dtype, "step"), dtype))
             following = combine(C("value", dtype), C("parts[warp]", dtype))
             self._texts[full] = (
                 f"static __device__ __forceinline__ {kind} {full}({kind} value) {{\n"
@@ -142,6 +142,36 @@ class DeviceFunctions:
                 f"  for (int warp = 1; warp < blockDim.x / {WARP}; ++warp) value = {following};\n"
                 "  __syncthreads();  // the parts are free for the next reduction\n"
                 "  return value;\n"
+                "}\n"
+            )
+        return full
+
+    def block_scan(self, op: str, dtype: np.dtype) -> str:
+        """The name of the function that gives each thread of a block the combination of the total before, and of the
+        values of the threads below; the total then has those of all."""
+        full = f"scan_{op}_{dtypes.short(dtype)}"
+        if full not in self._texts:
+            kind, combine = c_type(dtype), combination(CBuilder(self), op, dtype)
+            value, part, before = (C(name, dtype) for name in ("value", "parts[each]", "before"))
+            self._texts[full] = (
+                f"static __device__ __forceinline__ {kind} {full}({kind} value, {kind}& total) {{\n"
+                f"  __shared__ {kind} parts[{WARP}];\n"
+                f"  const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};\n"
+                f"  for (int step = 1; step < {WARP}; step *= 2) {{\n"
+                f"    const {kind} other = {_lane('up', 'value', dtype, 'step')};\n"
+                f"    if (lane >= step) value = {combine(C('other', dtype), value)};\n"
+                "  }\n"
+                f"  if (lane == {WARP - 1}) parts[warp] = value;\n"
+                "  __syncthreads();\n"
+                f"  {kind} before = total;\n"
+                f"  for (int each = 0; each < blockDim.x / {WARP}; ++each) {{\n"
+                f"    if (each < warp) before = {combine(before, part)};\n"
+                f"    total = {combine(C('total', dtype), part)};\n"
+                "  }\n"
+                f"  const {kind} other = {_lane('up', 'value', dtype, '1')};\n"
+                f"  if (lane > 0) before = {combine(before, C('other', dtype))};\n"
+                "  __syncthreads();  // the parts are free for the next turn\n"
+                "  return before;\n"
                 "}\n"
             )
         return full
@@ -159,8 +189,8 @@ class DeviceFunctions:
                 f"  __shared__ {kind} parts[{WARP}];\n"
                 f"  __shared__ long long places[{WARP}];\n"
                 f"  for (int step = {WARP // 2}; step > 0; step /= 2) {{\n"
-                f"    const {kind} value = {_below('best', dtype)};\n"
-                f"    const long long place = {_below('at', dtypes.int64)};\n"
+                f"    const {kind} value = {_lane('down', 'best', dtype, 'step')};\n"
+                f"    const long long place = {_lane('down', 'at', dtypes.int64, 'step')};\n"
                 f"    {take}\n"
                 "  }\n"
                 f"  if (threadIdx.x % {WARP} == 0) parts[threadIdx.x / {WARP}] = best, places[threadIdx.x / {WARP}] = at;\n"
@@ -192,14 +222,14 @@ def better(op: str, dtype: np.dtype, value: str, best: str) -> str:
     return f"({wins} || {value} != {value}) && {best} == {best}" if dtype.kind == "f" else wins
 
 
-def _below(value: str, dtype: np.dtype) -> str:
-    """The value of the lane `step` places below."""
+def _lane(where: str, value: str, dtype: np.dtype, distance: str) -> str:
+    """The value of the lane that is so many places down or up the warp."""
     if dtype.kind == "c":
-        parts = ", ".join(_below(f"{value}.{part}", dtypes.real_of(dtype)) for part in "xy")
+        parts = ", ".join(_lane(where, f"{value}.{part}", dtypes.real_of(dtype), distance) for part in "xy")
         return f"make_{c_type(dtype)}({parts})"
     if dtype.itemsize >= 4:
-        return f"__shfl_down_sync(0xffffffffu, {value}, step)"
-    return f"({c_type(dtype)})__shfl_down_sync(0xffffffffu, (int){value}, step)"
+        return f"__shfl_{where}_sync(0xffffffffu, {value}, {distance})"
+    return f"({c_type(dtype)})__shfl_{where}_sync(0xffffffffu, (int){value}, {distance})"
 
 
 # ---- instructions as functions, over a builder

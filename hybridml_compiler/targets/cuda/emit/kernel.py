@@ -29,18 +29,20 @@ from ....loops.ir import (
     extent,
     statements,
     steps,
+    variables,
 )
 from ....loops.text import Block, Blocks
 from ....record import record
 from ....walk import postorder
 from .functions import WARP, DeviceFunctions, better, combination
+from .scans import scan_of_block
 from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
 from .types import c_type, literal
 
 ENTRY = "kernel"
 # Kinds that the threads of a block share. Of a reduction in vectors, outside of loops of threads, they share the last
 # variable but one, and each combines neighbours along the last, which it loads at once.
-_SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Reduce: ("thread", "vector")}
+_SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Scan: ("thread",), Reduce: ("thread", "vector")}
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
@@ -85,7 +87,11 @@ def emit(kernel: Kernel, *, wide: bool = True) -> Source:
 
 
 def _shares_rows(kernel: Kernel) -> bool:
-    return any(isinstance(stmt, For | Reduce) and stmt.kind in _SHARED[type(stmt)] for stmt in statements(kernel.body))
+    return any(_is_shared(stmt) for stmt in statements(kernel.body))
+
+
+def _is_shared(stmt: Stmt) -> bool:
+    return not isinstance(stmt, Store) and stmt.kind in _SHARED[type(stmt)]
 
 
 def _shared_of(stmt: Reduce) -> Expr:
@@ -148,8 +154,10 @@ class KernelWriter(Blocks[C]):
             return _BLOCK if self.kernel.range is not None else 1
         longest = 1
         for stmt in statements(self.kernel.body):
-            if isinstance(stmt, For | Reduce) and stmt.kind in _SHARED[type(stmt)]:
-                longest = max(longest, int(extent(stmt.var if isinstance(stmt, For) else _shared_of(stmt))))
+            if _is_shared(stmt):
+                shared = _shared_of(stmt) if isinstance(stmt, Reduce) else variables(stmt)[0]
+                each = self.kernel.lanes if isinstance(stmt, Scan) else 1
+                longest = max(longest, int(extent(shared)) // each)
         threads = WARP
         while threads < min(longest, _ROW):
             threads *= 2
@@ -176,7 +184,7 @@ class KernelWriter(Blocks[C]):
                 case For():
                     self.loop(step[0])
                 case Scan():
-                    self.scan(step[0])
+                    (scan_of_block if step[0].kind == "thread" else KernelWriter.scan)(self, step[0])
 
     def stores(self, stmts: Sequence[Store]) -> None:
         block, made = self.blocks[-1], []
