@@ -175,7 +175,9 @@ def misplaced(body: Sequence[Stmt], around: Sequence[For] = ()) -> Iterator[tupl
             elif len(body) > 1:
                 yield stmt, f"the {stmt.kind} loop over {var} has statements beside it"
         for loop in around:
-            if loop.kind not in _AROUND[stmt.kind] or (not isinstance(stmt, For) and stmt.kind == loop.kind == "thread"):
+            if loop.kind not in _AROUND[stmt.kind] or (
+                not isinstance(stmt, For) and stmt.kind == loop.kind == "thread"
+            ):
                 yield stmt, f"a {stmt.kind} {what} over {var} inside of the {loop.kind} loop over {loop.var}"
         if isinstance(stmt, For):
             yield from misplaced(stmt.body, (*around, stmt))

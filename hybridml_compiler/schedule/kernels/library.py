@@ -60,6 +60,7 @@ class Capabilities:
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
     # the passes of Fourier transforms of such an array; None where it has no kernels for them
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
+    halves: bool = False  # do calls that read bfloat16 as it is stored do so with float16?
     # Is it worth a kernel to run so many rows of that length one by one (see grouping.py)?
     worth_rows: Callable[[int, int], bool] = cost.worth_rows
     # How many elements of a long reduction have a partial result (see lowering/split.py)?

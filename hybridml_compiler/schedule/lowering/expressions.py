@@ -14,7 +14,7 @@ from ...graph.facts import moved
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.index import affine_coefficient, opaque_leaves
-from ...loops.ir import Buffer, Expr, Role
+from ...loops.ir import Buffer, Expr, Role, loads
 from ...record import replace
 from ...sizes.dims import is_dim, same
 
@@ -162,11 +162,10 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     probe = Expressions(in_memory, {}, [node])
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
-    while load.op in ("cast", "bitcast", "shl"):  # operands of `widens`
-        load = load.args[0]
-    if load.op != "load" or len(load.args) != 1:
+    found = loads(load)  # one, and what `widens` makes of it
+    if len(found) != 1 or len(found[0].args) != 1:
         return None
-    position = load.args[0]
+    position = found[0].args[0]
     if opaque_leaves(position):
         return None
     strides = tuple(0 if k.op == "const" else affine_coefficient(position, k) for k in index)

@@ -146,7 +146,9 @@ class _Blocks(LoopBuilder):
         number, self._count = self._count, self._count + 1
         partial = self.partials[number] if number < len(self.partials) else None
         if partial is not None:
-            return self._of_positions(op, extents, body, partial) if op.startswith("arg") else self._of_blocks(op, partial)
+            return (
+                self._of_positions(op, extents, body, partial) if op.startswith("arg") else self._of_blocks(op, partial)
+            )
         assert self.block is not None
         split, (*before, block, phase) = self.split, self.block
         sizes = _with_phases(extents, split.last, split.phases)
@@ -179,7 +181,11 @@ class _Blocks(LoopBuilder):
         return super().reduce(op, self.split.blocks, partial)
 
     def _of_positions(
-        self, op: str, extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Expr], partial: Callable[[Index], Expr]
+        self,
+        op: str,
+        extents: Sequence[int],
+        body: Callable[[tuple[Expr, ...]], Expr],
+        partial: Callable[[Index], Expr],
     ) -> Expr:
         """The position of the extreme, from those of each block: their elements are computed once more."""
         size = math.prod(extents)

@@ -77,6 +77,7 @@ class CudaTarget(KernelTarget):
             schedule=schedule,
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
+            halves=True,
             worth_rows=worth_rows,
             part_of=part_of,
             runs_control=True,
