@@ -32,8 +32,8 @@ _CANONICAL: dict[Any, np.dtype] = {d: d for d in _SHORT}
 
 # bfloat16 and float16 are ways to store: 8 bits of precision in the range of float32, and 11 up to 65504. Rows compute
 # in float32 and round their results (the front end puts the casts around them, see `hybridml.core.dispatch`), products
-# read bfloat16 in place, and float16 where the target has them (`Capabilities.halves`). bfloat16's type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind
-# of such a type is "V".
+# read bfloat16 in place, and float16 where the target can (`Capabilities.halves`). The type of bfloat16 comes from
+# ml_dtypes, which is imported when it is first named. NumPy's kind of such a type is "V".
 _BFLOAT16 = "bfloat16"
 
 

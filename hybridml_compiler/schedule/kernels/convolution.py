@@ -168,9 +168,9 @@ MIN_FEATURES = 8
 def reads_narrow(node: Node) -> bool:
     """Whether its operands are read as they are stored, through casts, which depends on the convolution alone.
 
-    In bfloat16 and float16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over pixels,
-    and no two of these are adjacent in memory. That is computed in float32, and so are small groups. Where the number
-    of images comes with the call, operands are cast first.
+    In bfloat16 or float16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over
+    pixels, and no two of these are adjacent in memory. That is computed in float32, and so are small groups. Where the
+    number of images comes with the call, operands are cast first.
     """
     if any(n.aval.symbolic for n in node.inputs):
         return False

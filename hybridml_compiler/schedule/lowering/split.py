@@ -191,7 +191,7 @@ class _Blocks(LoopBuilder):
         size = math.prod(extents)
 
         def element(block: Index) -> Expr:
-            return body(unravel(self, self.bounded(partial(block), size), extents))
+            return body(unravel(self, self.bounded(partial(block), size), tuple(extents)))
 
         return partial(unravel(self, self._of_blocks(op, element), self.split.blocks))
 

@@ -1,4 +1,4 @@
-"""Reductions in squares of threads: neighbours in memory are neighbouring threads', and so are some of what is combined.
+"""Reductions in squares of threads: neighbours in memory are those of neighbouring threads, rows of which share a sum.
 
    for j < 4096 { s = reduce add over r < 512 of x[r*4096 + j]; y[j] = s }                    sums of columns
 -> for b < 128 block {
@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ... import dtypes
 from ...loops.builder import LoopBuilder, identity
 from ...loops.dependence import independent
 from ...loops.index import coefficient
@@ -122,17 +123,20 @@ class _Writer:
 
     def __init__(self, s: LoopBuilder, kernel: Kernel, square: Square) -> None:
         self.s, self.source, self.square = s, kernel, square
+        self.along: Expr | None = None  # the loop over columns, of which the first of a block is number `start`
+        self.start: Expr = s.const(0, dtypes.int64)
         self.scratch: list[Buffer] = []
         self.found: dict[Expr, Expr] = {}  # results by those of the source, for all threads
         self.totals: dict[Expr, Buffer] = {}  # of columns, where a later loop of threads reads them
 
     def kernel(self, loops: Sequence[For], reductions: Sequence[Reduce], stores: Sequence[Store]) -> Kernel:
         outer = [loop.var for loop in loops]
-        self.along = self.first = None if self.square.rows else outer.pop()
-        if self.along is not None:
+        if not self.square.rows:
+            self.along = outer.pop()
             blocks = int(extent(self.along)) // self.square.width
-            self.first = self.s.var("i", blocks) if blocks > 1 else None
-            outer += [self.first] * (blocks > 1)
+            if blocks > 1:
+                outer.append(self.s.var("i", blocks))
+                self.start = self.s.mul(outer[-1], self.square.width)
         made: list[Stmt] = []
         groups = [[stmt for stmt in step if isinstance(stmt, Reduce)] for step in steps(reductions)]
         for k, group in enumerate(groups):
@@ -208,8 +212,7 @@ class _Writer:
         where = dict(self.found)
         where |= {result: self.s.load(total, column) for result, total in self.totals.items()}
         if self.along is not None:
-            start = self.s.mul(self.first, self.square.width) if self.first is not None else 0
-            where[self.along] = self.s.add(start, column)
+            where[self.along] = self.s.add(self.start, column)
         return where
 
     def _store(self, stmt: Store, where: dict[Expr, Expr]) -> Store:

@@ -204,7 +204,7 @@ def _scanned(kernel: Kernel, inside: Sequence[Stmt], rows: Sequence[tuple[Expr, 
     lanes = min(_lanes(kernel, var, body) for var, body in rows) if len(rows) == 1 else 1
     found = [replace(stmt, kind="thread") if isinstance(stmt, Scan) else stmt for stmt in inside]
     kernel = kernel.rescheduled(body=_inside(kernel, found), lanes=lanes)
-    for var, body in rows:
+    for var, _ in rows:
         if not any(isinstance(stmt, Scan) and stmt.var is var for stmt in found):
             kernel = bind(kernel, var, "thread")
     return kernel

@@ -35,20 +35,20 @@ from ....loops.text import Block, Blocks
 from ....record import record
 from ....walk import postorder
 from .functions import WARP, DeviceFunctions, better, combination
-from .scans import scan_of_block
 from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
+from .scans import scan_of_block
 from .types import c_type, literal
 
 ENTRY = "kernel"
-# Kinds that the threads of a block share. Of a reduction in vectors, outside of loops of threads, they share the last
-# variable but one, and each combines neighbours along the last, which it loads at once.
+# Kinds that the threads of a block share. Of a reduction in vectors they share the last variable but one, and each
+# combines neighbours along the last, which it loads at once.
 _SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Scan: ("thread",), Reduce: ("thread", "vector")}
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
 _VECTOR = 16  # bytes
-# Loads of a thread that are under way at once, where it combines vectors, and where it combines elements. Left to itself
-# the compiler takes 95 registers for some sums of columns, which leaves room for two blocks of a multiprocessor.
+# Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
+# the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
 _TURNS, _TERMS = 4, 8
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
@@ -242,7 +242,8 @@ class KernelWriter(Blocks[C]):
         stores = [x for x in stmt.body if isinstance(x, Store)]
         assert len(stores) == len(stmt.body)
         after = []
-        self.neighbours(stmt.body, stmt.var, name)
+        self.names[stmt.var] = name
+        self.neighbours(stmt.body, stmt.var, first[stmt.var], lanes, name)
         inner = self.open((stmt.var,))
         for store in stores:
             kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
@@ -257,14 +258,14 @@ class KernelWriter(Blocks[C]):
         for line in after:
             block.add(line)
 
-    def neighbours(self, body: Sequence[Stmt], var: Expr, name: C) -> None:
-        """Loads all neighbours along a variable of this name, before a loop over it."""
-        lanes, s = int(extent(var)), LoopBuilder()
-        self.names[var], self.alignment = name, _VECTOR
+    def neighbours(self, body: Sequence[Stmt], var: Expr, first: Expr, lanes: int, name: C) -> None:
+        """Loads so many neighbours along a variable, from `first` on, before a loop over them whose counter has this
+        name."""
+        s, self.alignment = LoopBuilder(), _VECTOR
         for load in expressions(body):
             if load.op == "load" and var in load.depends:
                 kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
-                at = self.index(s.substitute(load.args[0], {var: s.const(0, dtypes.int64)}))
+                at = self.index(s.substitute(load.args[0], {var: first}))
                 self.blocks[-1].add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
                 self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
 
@@ -338,9 +339,9 @@ class KernelWriter(Blocks[C]):
     def along_neighbours(self, joined: Sequence[Reduce], combine: Callable[[], None]) -> None:
         """The loop over the last variable, before which all along it is loaded."""
         var, name, block = joined[0].vars[-1], self.new("r", dtypes.int64), self.blocks[-1]
-        if self.wide:
-            self.neighbours(joined, var, name)
         self.names[var] = name
+        if self.wide:
+            self.neighbours(joined, var, LoopBuilder().const(0, dtypes.int64), int(extent(var)), name)
         inner = self.open((var,))
         combine()
         self.close(inner)
