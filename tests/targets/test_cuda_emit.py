@@ -17,6 +17,7 @@ from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.emit.kernel import emit, unsupported
 from hybridml_compiler.targets.cuda.emit.types import literal
 from hybridml_compiler.targets.cuda.schedule import schedule
+from hybridml_compiler.targets.cuda.vectors import in_vectors
 from tests.support.cuda import SIM, needs_nvrtc, same_bits, sources
 
 ROWS = np.zeros((8, 96), np.float32)
@@ -139,7 +140,7 @@ def test_golden(name: str, text: str, golden: Callable[[str, str], None]) -> Non
     ],
 )  # fmt: skip
 def test_schedules(text: str, kinds: list[str]) -> None:
-    printed = print_kernel(scheduled(text))
+    printed = print_kernel(in_vectors(scheduled(text)))
     assert re.findall(r" (parallel|block|thread|vector)\b", printed) == kinds, printed
 
 

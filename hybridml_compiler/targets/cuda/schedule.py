@@ -17,12 +17,11 @@ What cannot be shown to keep the result (see loops/transforms.py) stays serial, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
 
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
 from ...loops.dependence import independent
-from ...loops.index import affine_terms, coefficient
+from ...loops.index import coefficient
 from ...loops.ir import (
     Buffer,
     Expr,
@@ -33,22 +32,19 @@ from ...loops.ir import (
     Scan,
     Stmt,
     Store,
-    expressions,
     extent,
     loads,
     nested,
     perfect_nest,
-    steps,
 )
 from ...loops.merge import join_reductions, merge_loops
 from ...loops.transforms import bind, collapse, renamed, split, vectorize
 from ...record import replace
 from .reductions import is_contiguous, tiled
+from .vectors import VECTOR, inside_of, lanes_of, with_inside
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
-_BYTES = 16
 _LEAST_VECTORS = 1 << 12
-_MOST_VALUES = 60  # of the body of such a loop, which is written once for each element
 _SIDE = 32  # of a square that a block transposes
 _MOST_SQUARES = 4  # of them, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
@@ -84,10 +80,10 @@ def _threads(s: LoopBuilder, kernel: Kernel) -> Kernel:
 def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
     """The kernel with its innermost loop in vectors; None unless these are in memory as they are in the loop."""
     loops, body = perfect_nest(kernel.body)
-    if not loops:
+    if not loops or not all(isinstance(stmt, Store) for stmt in body):
         return None
     var = loops[-1].var
-    lanes = _lanes(kernel, var, body)
+    lanes = lanes_of(kernel, var, body)
     if math.prod(int(extent(loop.var)) for loop in loops) < lanes * _LEAST_VECTORS or lanes < 2:
         return None
     try:
@@ -95,20 +91,6 @@ def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
         return vectorize(kernel, inner, lanes)
     except CompileError:  # an element needs the result of another
         return None
-
-
-def _lanes(kernel: Kernel, var: Expr, body: Sequence[Stmt]) -> int:
-    """How many neighbours along a variable a thread loads, and stores, as 16 bytes; 1 where it takes one by one."""
-    stores = [stmt for stmt in body if isinstance(stmt, Store)]
-    if len(stores) + sum(isinstance(stmt, Reduce) for stmt in body) < len(body):
-        return 1
-    read = [e for e in expressions(body) if e.op == "load" and var in e.depends]
-    moving = [(x.buffer, x.index) for x in stores] + [(e.attr, e.args[0]) for e in read]
-    lanes = _BYTES // max((buffer.dtype.itemsize for buffer, _ in moving), default=_BYTES)
-    if int(extent(var)) % lanes or any(e.args[1:] for e in read) or len(kernel.expressions) > _MOST_VALUES:
-        return 1
-    aligned = all(coefficient(index, var) == 1 and _is_aligned(index, var, lanes) for _, index in moving)
-    return lanes if aligned else 1
 
 
 def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
@@ -123,7 +105,7 @@ def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
     down = next((x.var for x in loops[:-1] for e in read if _goes_down(e, along, x.var)), None)
     moved = [e for e in read if down is not None and _goes_down(e, along, down)]
     sizes = {loop.var: int(extent(loop.var)) for loop in loops}
-    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < _BYTES * _LEAST_VECTORS // 4:
+    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < VECTOR * _LEAST_VECTORS // 4:
         return None
     if sizes[along] % _SIDE or sizes[down] % _SIDE or any(coefficient(x.index, along) != 1 for x in stores):
         return None
@@ -157,57 +139,19 @@ def _goes_down(load: Expr, along: Expr, down: Expr) -> bool:
     return coefficient(load.args[0], down) == 1 and (coefficient(load.args[0], along) or 0) > 1
 
 
-def _is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
-    """Whether an index is a multiple of `lanes` where the variable is."""
-    found, constant = affine_terms(index)
-    return not constant % lanes and not any(n % lanes for part, n in found.items() if part is not var)
-
-
 def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """A block for each iteration of the outer loops, whose threads share the loops and the reductions inside."""
     kernel = _outer(s, kernel, "block")
-    inside = perfect_nest(kernel.body)[1] if kernel.range is not None else kernel.body
-    shared = [_one_loop(s, stmt) if isinstance(stmt, For) else (stmt, stmt) for stmt in inside]
-    kernel = kernel.rescheduled(body=_inside(kernel, [stmt for stmt, _ in shared]))
-    rows = [*_rows(stmt for _, stmt in shared)]
-    if any(isinstance(stmt, Scan) for stmt in inside):
-        return _scanned(kernel, inside, rows)
-    found = {_lanes(kernel, var, body) if int(extent(var)) >= _LEAST_ROW * _BYTES // 4 else 1 for var, body in rows}
-    lanes = min(found, default=1)
-    if len(found) > 1 or lanes < 2:
-        for var, _ in rows:
-            kernel = bind(kernel, var, "thread")
-        return kernel
-    for var, body in rows:
-        if isinstance(body[0], Reduce):
-            kernel = _in_lanes(s, kernel, var, lanes)
-        else:
-            kernel, outer, inner = split(s, kernel, var, lanes)
-            kernel = vectorize(bind(kernel, outer, "thread"), inner, lanes)
-    return kernel
-
-
-def _rows(inside: Iterable[Stmt]) -> Iterator[tuple[Expr, Sequence[Stmt]]]:
-    """The variables that the threads of a block share, each with what is computed along it."""
-    for step in steps([*inside]):
-        match step[0]:
-            case For(var, body, _):
-                yield var, body
+    shared = [_one_loop(s, stmt) if isinstance(stmt, For) else (stmt, stmt) for stmt in inside_of(kernel)]
+    kernel = kernel.rescheduled(body=with_inside(kernel, [stmt for stmt, _ in shared]))
+    for _, stmt in shared:
+        match stmt:
+            case For(var, _, _):
+                kernel = bind(kernel, var, "thread")
             case Reduce(_, _, variables, _, _):
-                yield variables[-1], step
-            case Scan(_, _, _, var, _):
-                yield var, [Store(step[0].buffer, step[0].index, step[0].value)]
-
-
-def _scanned(kernel: Kernel, inside: Sequence[Stmt], rows: Sequence[tuple[Expr, Sequence[Stmt]]]) -> Kernel:
-    """The kernel with scans that the threads of a block share, each a run of as many neighbours as it loads at once."""
-    lanes = min(_lanes(kernel, var, body) for var, body in rows) if len(rows) == 1 else 1
-    found = [replace(stmt, kind="thread") if isinstance(stmt, Scan) else stmt for stmt in inside]
-    kernel = kernel.rescheduled(body=_inside(kernel, found), lanes=lanes)
-    for var, _ in rows:
-        if not any(isinstance(stmt, Scan) and stmt.var is var for stmt in found):
-            kernel = bind(kernel, var, "thread")
-    return kernel
+                kernel = bind(kernel, variables[-1], "thread")
+    scans = [replace(x, kind="thread") if isinstance(x, Scan) else x for x in inside_of(kernel)]
+    return kernel.rescheduled(body=with_inside(kernel, scans))
 
 
 def _one_loop(s: LoopBuilder, stmt: For) -> tuple[Stmt, For]:
@@ -223,26 +167,6 @@ def _one_loop(s: LoopBuilder, stmt: For) -> tuple[Stmt, For]:
         where[loop.var], position = s.mod(position, size), s.floordiv(position, size)
     made = For(var, renamed(s, inside, where))
     return made, made
-
-
-def _inside(kernel: Kernel, inside: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """The outermost loop of the kernel, if it is of blocks, with another body."""
-    return tuple(inside) if kernel.range is None else (replace(kernel.body[0], body=tuple(inside)),)
-
-
-def _in_lanes(s: LoopBuilder, kernel: Kernel, var: Expr, lanes: int) -> Kernel:
-    """The kernel with the reductions whose last variable this is in vectors, which the threads of a block share."""
-    outer, inner = s.var("r", int(extent(var)) // lanes), s.var("r", lanes)
-    where = {var: s.add(s.mul(outer, lanes), inner)}
-
-    def changed(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, Reduce) or stmt.vars[-1] is not var:
-            return stmt
-        value = s.substitute(stmt.value, where)
-        return replace(stmt, vars=(*stmt.vars[:-1], outer, inner), value=value, kind="vector")
-
-    inside = kernel.body if kernel.range is None else perfect_nest(kernel.body)[1]
-    return replace(kernel, body=_inside(kernel, [changed(stmt) for stmt in inside]), lanes=lanes)
 
 
 def _outer(s: LoopBuilder, kernel: Kernel, kind: LoopKind) -> Kernel:

@@ -34,6 +34,7 @@ from ....loops.ir import (
 from ....loops.text import Block, Blocks
 from ....record import record
 from ....walk import postorder
+from ..vectors import VECTOR, in_vectors
 from .functions import WARP, DeviceFunctions, better, combination
 from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
 from .scans import scan_of_block
@@ -46,7 +47,6 @@ _SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Scan: ("thread",)
 _INDENT = "  "
 _BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
-_VECTOR = 16  # bytes
 # Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
 # the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
 _TURNS, _TERMS = 4, 8
@@ -83,7 +83,7 @@ def unsupported(kernel: Kernel) -> str:
 
 def emit(kernel: Kernel, *, wide: bool = True) -> Source:
     """The kernel's source; unless it is `wide`, every access is of one element, wherever operands begin."""
-    return KernelWriter(kernel, wide=wide).source()
+    return KernelWriter(in_vectors(kernel), wide=wide).source()
 
 
 def _shares_rows(kernel: Kernel) -> bool:
@@ -118,7 +118,7 @@ class KernelWriter(Blocks[C]):
         kernel = self.kernel
         block = self.open(())
         for buffer in kernel.scratch:
-            block.add(f"__shared__ __align__({_VECTOR}) {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
+            block.add(f"__shared__ __align__({VECTOR}) {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
         self.body(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
@@ -261,7 +261,7 @@ class KernelWriter(Blocks[C]):
     def neighbours(self, body: Sequence[Stmt], var: Expr, first: Expr, lanes: int, name: C) -> None:
         """Loads so many neighbours along a variable, from `first` on, before a loop over them whose counter has this
         name."""
-        s, self.alignment = LoopBuilder(), _VECTOR
+        s, self.alignment = LoopBuilder(), VECTOR
         for load in expressions(body):
             if load.op == "load" and var in load.depends:
                 kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
