@@ -186,7 +186,7 @@ class _Planner:
             return [*before, self._call(group, call, left, right)]
         kernels = self.alike.lowered(
             group,
-            lambda: lower_group(group, self.in_memory, self.donated, self.target.schedule, self.target.part_of),
+            lambda: lower_group(group, self.in_memory, self.donated, self.target),
         )
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 

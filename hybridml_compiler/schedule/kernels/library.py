@@ -65,6 +65,7 @@ class Capabilities:
     worth_rows: Callable[[int, int], bool] = cost.worth_rows
     # How many elements of a long reduction have a partial result (see lowering/split.py)?
     part_of: Callable[[int, int, int], int] = cost.part_of
+    splits_positions: bool = False  # Are those of extremes found in parts, too?
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
     # Does it run these launches for one element of a batch after the other (see batch_fusion.py)?
     runs_chain: Callable[[Sequence[KernelSpec]], bool] = lambda _: True

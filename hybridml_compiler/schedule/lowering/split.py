@@ -22,12 +22,10 @@ from ...record import record
 from ...sizes.dims import is_symbolic
 from .. import cost
 from ..fusion.group import Group
-from ..kernels.library import Schedule
+from ..kernels.library import Capabilities, Schedule
 from .concat import in_pieces, lower_pieces
 from .expressions import Index, ravel, unravel
 from .lower import GroupLowering
-
-PartOf = Callable[[int, int, int], int]  # see `Capabilities`
 
 
 @record
@@ -47,16 +45,13 @@ class Split:
 
 
 def lower_group(
-    group: Group,
-    in_memory: Callable[[Node], bool],
-    overwrites: Mapping[Node, Node],
-    schedule: Schedule,
-    part_of: PartOf,
+    group: Group, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node], target: Capabilities
 ) -> list[tuple[Kernel, tuple[Node, ...]]]:
     """The kernels of a group in order, each with the nodes whose memory it is given."""
+    schedule = target.schedule
     if in_pieces(group, overwrites):
         return list(lower_pieces(group, in_memory, schedule))
-    split = split_of(group, part_of)
+    split = split_of(group, target)
     if split is None:
         lowering = GroupLowering(group, in_memory, overwrites)
         return [(kernel, tuple(lowering.operands)) for kernel in lowering.kernels(schedule)]
@@ -71,8 +66,8 @@ def lower_group(
 # ---- whether, and where
 
 
-def split_of(group: Group, part_of: PartOf) -> Split | None:
-    """The blocks into which the reductions of a group are cut, of so many elements; None where one loop is as good."""
+def split_of(group: Group, target: Capabilities) -> Split | None:
+    """The blocks into which the reductions of a group are cut, as the target has it; None where one loop is as good."""
     space = group.space
     if group.kind != "reduction" or space is None or not all(_may_wait(root, space) for root in group.roots):
         return None
@@ -83,19 +78,23 @@ def split_of(group: Group, part_of: PartOf) -> Split | None:
     last = max(k for k in axes if shape[k] > 1)
     beside = math.prod(shape[last + 1 :])  # elements of a row that is reduced with others of its kind
     length, kept = math.prod(extents), math.prod(shape) // math.prod(extents)
-    positions = any(root.op is not None and root.op.combine.startswith("arg") for root in group.roots)
+    positions = any(map(_is_position, group.roots))
+    if positions and not target.splits_positions:
+        return None
     # The first of equal elements is in the first block that has one, unless blocks have phases.
     phases = _phases(shape[last], beside) if beside > 1 and not positions else 1
-    part = part_of(length // phases, kept * phases, beside * phases)
+    part = target.part_of(length // phases, kept * phases, beside * phases)
     return _cut(extents, part, axes.index(last), phases) if part else None
 
 
 def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
     """Whether the root can be computed from partial results: a reduction that combines them, or one that only reads
     results."""
-    if reduced_axes(root):
-        return True
-    return root.shape != space[0] and root.kind != "reduction"
+    return bool(reduced_axes(root)) or (root.shape != space[0] and root.kind != "reduction")
+
+
+def _is_position(root: Node) -> bool:
+    return root.op is not None and bool(reduced_axes(root)) and root.op.combine.startswith("arg")
 
 
 def _cut(extents: Sequence[int], most: int, last: int, phases: int) -> Split | None:

@@ -80,6 +80,7 @@ class CudaTarget(KernelTarget):
             halves=True,
             worth_rows=worth_rows,
             part_of=part_of,
+            splits_positions=True,
             runs_control=True,
             runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
         )
