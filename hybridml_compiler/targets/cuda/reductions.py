@@ -13,7 +13,7 @@
 
 A long reduction was cut into parts before (schedule/lowering/split.py), as many as `part_of` asks for: enough blocks
 for all multiprocessors. What adds up to what depends on the shape alone, not on the device, so sums have the same bits
-on every GPU. docs/notes/gpu_reductions.md has the arithmetic behind these numbers; no GPU has measured them.
+on every GPU. [Note: GPU reductions] has the arithmetic behind these numbers; no GPU has measured them.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class _Writer:
         made.append(For(column, tuple(inside), "thread"))
 
     def _columns(self, column: Expr) -> dict[Expr, Expr]:
-        """What the variables and results of the source are in the column of a thread."""
+        """The variables and results of the source, as they are in the column of a thread."""
         where = dict(self.found)
         where |= {result: self.s.load(total, column) for result, total in self.totals.items()}
         if self.along is not None:

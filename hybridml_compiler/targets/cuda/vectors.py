@@ -59,7 +59,7 @@ def _is_long(var: Expr, body: Sequence[Stmt]) -> bool:
 
 
 def lanes_of(kernel: Kernel, var: Expr, body: Sequence[Stmt]) -> int:
-    """How many neighbours along a variable a thread loads, and stores, as 16 bytes; 1 where it takes one by one."""
+    """The number of neighbours along a variable that a thread loads and stores at once; 1 where it takes each alone."""
     read = [e for e in expressions(body) if e.op == "load" and var in e.depends]
     moving = [(x.buffer, x.index) for x in body if isinstance(x, Store | Scan)]
     moving += [(e.attr, e.args[0]) for e in read]
@@ -91,7 +91,7 @@ def _reduced(s: LoopBuilder, kernel: Kernel, var: Expr, lanes: int) -> Kernel:
 
 
 def inside_of(kernel: Kernel) -> Sequence[Stmt]:
-    """What is inside of the loop of blocks, or all of the kernel."""
+    """The statements inside of the loop of blocks, or all of the kernel."""
     return perfect_nest(kernel.body)[1] if kernel.range is not None else kernel.body
 
 

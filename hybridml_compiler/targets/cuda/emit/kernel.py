@@ -1,21 +1,16 @@
 """A loop nest as a kernel of CUDA C.
 
 A loop of kind `parallel` is shared by all threads of the grid, one of kind `block` by its blocks; inside of that, loops
-and reductions of kind `thread` are shared by the threads of a block, and all else is computed by each of them. A value
-is computed in the outermost loop that knows its variables.
+and reductions of kind `thread` are shared by the threads of a block, and all else is computed by each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from .... import dtypes
 from ....loops.builder import LoopBuilder, identity, scan_start
 from ....loops.ir import (
-    INFIX,
-    Buffer,
     Expr,
     For,
     Kernel,
@@ -24,28 +19,25 @@ from ....loops.ir import (
     Scan,
     Stmt,
     Store,
-    changing,
-    expressions,
     extent,
     statements,
     steps,
     variables,
 )
-from ....loops.text import Block, Blocks
+from ....loops.text import Block
 from ....record import record
-from ....walk import postorder
 from ..vectors import VECTOR, in_vectors
-from .functions import WARP, DeviceFunctions, better, combination
-from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
+from .functions import WARP, DeviceFunctions, better
+from .scalars import ATOM, C
 from .scans import scan_of_block
 from .types import c_type, literal
+from .values import ValueWriter
 
 ENTRY = "kernel"
 # Kinds that the threads of a block share. Of a reduction in vectors they share the last variable but one, and each
 # combines neighbours along the last, which it loads at once.
 _SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Scan: ("thread",), Reduce: ("thread", "vector")}
 _INDENT = "  "
-_BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
 # Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
 # the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
@@ -99,20 +91,13 @@ def _shared_of(stmt: Reduce) -> Expr:
     return stmt.vars[-2 if stmt.kind == "vector" else -1]
 
 
-class KernelWriter(Blocks[C]):
+class KernelWriter(ValueWriter):
     """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
 
     def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
-        super().__init__(kernel)
-        self.wide, self.alignment = wide, 1
-        self.functions = DeviceFunctions() if functions is None else functions
-        self.s = CBuilder(self.functions)
-        self.changing = changing(kernel.body)
+        super().__init__(kernel, functions, wide=wide)
         self.rows = _shares_rows(kernel)
         self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
-        stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
-        loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
-        self.exchanged = stored & loaded  # buffers by which iterations may hand on values
 
     def source(self) -> Source:
         kernel = self.kernel
@@ -162,9 +147,6 @@ class KernelWriter(Blocks[C]):
         while threads < min(longest, _ROW):
             threads *= 2
         return threads
-
-    def new(self, kind: str, dtype: np.dtype) -> C:
-        return C(self.number(kind), dtype)
 
     # ---- statements
 
@@ -258,27 +240,6 @@ class KernelWriter(Blocks[C]):
         for line in after:
             block.add(line)
 
-    def neighbours(self, body: Sequence[Stmt], var: Expr, first: Expr, lanes: int, name: C) -> None:
-        """Loads so many neighbours along a variable, from `first` on, before a loop over them whose counter has this
-        name."""
-        s, self.alignment = LoopBuilder(), VECTOR
-        for load in expressions(body):
-            if load.op == "load" and var in load.depends:
-                kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
-                at = self.index(s.substitute(load.args[0], {var: first}))
-                self.blocks[-1].add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
-                self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
-
-    def barrier(self, body: Sequence[Stmt]) -> None:
-        """Waits for the other threads of the block, where they may read what these statements store, or store over what
-        they read. A reduction has waited for them already."""
-        touched = {stmt.buffer.name for stmt in statements(body) if isinstance(stmt, Store | Scan)}
-        touched |= {expr.attr.name for expr in expressions(body) if expr.op == "load"}
-        lines = self.blocks[-1].lines
-        waited = not lines or lines[-1].strip() == _BARRIER or " = block_" in lines[-1]
-        if touched & self.exchanged and not waited:
-            self.blocks[-1].add(_BARRIER)
-
     def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], Block]:
         """The heads of loops over the variables, the last one of this kind, and the block inside of them."""
         heads = []
@@ -349,9 +310,6 @@ class KernelWriter(Blocks[C]):
         block.add(f"for (int {name} = 0; {name} < {extent(var)}; ++{name}) {{")
         block.nest(inner)
 
-    def combined(self, op: str, a: C, b: C) -> C:
-        return combination(self.s, op, a.dtype)(a, b)
-
     def position(self, stmt: Reduce) -> None:
         """The row-major position of the first extreme; nan counts as the extreme."""
         dtype = stmt.value.dtype
@@ -392,71 +350,3 @@ class KernelWriter(Blocks[C]):
         backward = f"long long {name} = {size} - 1; {name} >= 0; --{name}"
         block.add(f"for ({backward if stmt.reverse else forward}) {{")
         block.nest(inner)
-
-    # ---- expressions
-
-    def expression(self, expr: Expr) -> C:
-        """An operand of a statement; parts that have a name and are not yet defined are defined first."""
-        for part in postorder([expr], lambda part: () if part in self.names else part.args):
-            if part in self.named and part not in self.names:
-                depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
-                if part in self.changing:
-                    depth = len(self.blocks) - 1
-                value, name = self.show(part), self.new("t", part.dtype)
-                self.names[part] = name
-                self.blocks[depth].add(f"const {c_type(part.dtype)} {name} = {value};")
-                self.blocks[depth].names.append(part)
-        return self.show(expr)
-
-    def show(self, expr: Expr) -> C:
-        if expr in self.names:
-            return self.names[expr]
-        match expr.op:
-            case "const":
-                return self.s.const(expr.attr, expr.dtype)
-            case "load":
-                return self.load(expr.attr, expr)
-            case "cast" | "bitcast":
-                made: C = getattr(self.s, expr.op)(self.show(expr.args[0]), expr.dtype)
-                return made
-            case "table":
-                index = self.show(expr.args[0])
-                inside = C(call(self.functions.helper("clamp"), index, str(len(expr.attr))), dtypes.int64)
-                return self.s.table(expr.attr, inside, expr.dtype)
-            case "index":
-                index, counts = self.show(expr.args[0]), self.show(expr.args[1]) if expr.args[1:] else "true"
-                check = call(self.functions.helper("checked"), index, counts, str(expr.attr[0]), "status")
-                return C(check, dtypes.int64)
-        plain = self.plain(expr)
-        if plain is not None:
-            return plain
-        found: C = getattr(self.s, expr.op)(*map(self.show, expr.args))
-        return found
-
-    def plain(self, expr: Expr) -> C | None:
-        """Index arithmetic, which does not wrap; None for other instructions."""
-        if expr.op not in ("add", "sub", "mul", "floordiv", "mod") or expr.dtype is not dtypes.int64:
-            return None
-        x, y = expr.args
-        if expr.low is None or x.low is None or y.low is None:
-            return None
-        if expr.op in ("floordiv", "mod"):
-            if y.op != "const" or y.attr < 1 or x.low < 0:
-                return None
-            symbol, level = "/%"[expr.op == "mod"], PRODUCT
-        else:
-            symbol, level = INFIX[expr.op][0], PRODUCT if expr.op == "mul" else SUM
-        a, b = (str(e.attr) if e.op == "const" and e.attr >= 0 else None for e in (x, y))
-        left = a if a is not None and b is None else self.show(x).at(level)
-        right = b if b is not None and a is None else self.show(y).at(level + 1)
-        return C(f"{left} {symbol} {right}", expr.dtype, level)
-
-    def load(self, buffer: Buffer, expr: Expr) -> C:
-        index, *mask = expr.args
-        element = C(f"{buffer.name}[{self.index(index)}]", buffer.dtype)
-        if not mask:
-            return element
-        return self.s.select(self.show(mask[0]), element, self.s.const(0, buffer.dtype))
-
-    def index(self, expr: Expr) -> str:
-        return str(expr.attr) if expr.op == "const" else str(self.expression(expr))

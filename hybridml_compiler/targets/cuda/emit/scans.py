@@ -11,19 +11,15 @@ A sum is added up in another order than one element after the other; the order d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import dtypes
 from ....loops.builder import LoopBuilder, scan_start
 from ....loops.ir import Expr, Scan, extent
 from .scalars import C
 from .types import c_type, literal
-
-if TYPE_CHECKING:
-    from .kernel import KernelWriter
+from .values import ValueWriter
 
 
-def scan_of_block(w: KernelWriter, stmt: Scan) -> None:
+def scan_of_block(w: ValueWriter, stmt: Scan) -> None:
     """Writes the scan, whose runs are as long as the kernel has lanes."""
     w.barrier((stmt,))
     dtype, size, lanes = stmt.value.dtype, int(extent(stmt.var)), w.kernel.lanes
@@ -49,7 +45,7 @@ def scan_of_block(w: KernelWriter, stmt: Scan) -> None:
     w.barrier((stmt,))
 
 
-def _steps(w: KernelWriter, stmt: Scan, first: Expr, before: C, part: str, k: C) -> None:
+def _steps(w: ValueWriter, stmt: Scan, first: Expr, before: C, part: str, k: C) -> None:
     """The running combination of the run that begins at `first`, whose elements are loaded before."""
     lanes, outer = w.kernel.lanes, w.blocks[-1]
     block = w.open(())
@@ -68,7 +64,7 @@ def _steps(w: KernelWriter, stmt: Scan, first: Expr, before: C, part: str, k: C)
     outer.nest(block)
 
 
-def _stores(w: KernelWriter, stmt: Scan, first: Expr, value: C, k: C) -> None:
+def _stores(w: ValueWriter, stmt: Scan, first: Expr, value: C, k: C) -> None:
     """The stores of the run that begins at `first`, of a value for each k."""
     lanes, outer = w.kernel.lanes, w.blocks[-1]
     block = w.open(())
