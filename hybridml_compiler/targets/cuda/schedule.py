@@ -10,7 +10,7 @@
    for i < 65536 { y[i] = x[i] + 1 }                                 of many more:
 -> for i < 16384 parallel { for j < 4 vector { y[i*4 + j] = x[i*4 + j] + 1 } }
 
-Reductions of columns and of short rows are those of squares of threads (reductions.py). Of a few elements, or of columns
+Reductions of columns and of short rows are shared by squares of threads (reductions.py). Of few elements, or of columns
 whose number has no fitting divisor, each is one thread's, beside those of its neighbours. Rows come in vectors at the
 end (vectors.py).
 What cannot be shown to keep the result (see loops/transforms.py) stays serial, in one thread.
