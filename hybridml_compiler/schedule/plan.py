@@ -185,7 +185,8 @@ class _Planner:
             left, right = operands
             return [*before, self._call(group, call, left, right)]
         kernels = self.alike.lowered(
-            group, lambda: lower_group(group, self.in_memory, self.donated, self.target.schedule)
+            group,
+            lambda: lower_group(group, self.in_memory, self.donated, self.target),
         )
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 

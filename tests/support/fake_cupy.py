@@ -19,7 +19,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 from tests.support.fake_cupy_rows import Libraries
 
-DATA_TYPES = {0: dtypes.float32, 1: dtypes.float64, 14: dtypes.canonical("bfloat16")}  # cudaDataType
+DATA_TYPES = {0: dtypes.float32, 1: dtypes.float64, 2: dtypes.float16, 14: dtypes.canonical("bfloat16")}  # cudaDataType
 
 
 class CUDARuntimeError(RuntimeError):

@@ -187,8 +187,11 @@ def test_products(
         for run in (hm.matmul, f, f, f):
             assert_close(run(x.to(there.name), y.to(there.name)).cpu(), run(x, y))
     assert there.blas is None or (len(there.blas.computes) > 0) == (least == 0)
-    half = [x.to(hm.bfloat16) for x in (a, b)]
-    assert_close((half[0].to(there.name) @ half[1].to(there.name)).cpu().float(), (half[0] @ half[1]).float())
+    for narrow in (hm.bfloat16, hm.float16):
+        x, y = (z.to(narrow) for z in (a, b))
+        assert_close((x.to(there.name) @ y.to(there.name)).cpu().float(), (x @ y).float())
+        f = hm.trace(lambda x, y: x.float() @ y.float())  # read as they are stored
+        assert_close(f(x.to(there.name), y.to(there.name)).cpu(), f(x, y))
 
 
 def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,10 +193,10 @@ def constant_of(code: KernelCode, device: CudaDevice, array: np.ndarray) -> Poin
 
 
 def multiplies(call: Any) -> bool:
-    """Whether `gemm` computes a call: a product in float32 or float64, of operands in it, or both in bfloat16."""
+    """Whether `gemm` computes a call: one in float32 or float64, of operands in it, or both in one narrow type."""
     if not isinstance(call, Product) or call.dtype.kind != "f" or call.symbolic or call.computed:
         return False
-    return call.stored is None or all(x is dtypes.canonical("bfloat16") for x in call.stored)
+    return call.stored is None or (dtypes.is_narrow(call.stored[0]) and call.stored[0] is call.stored[1])
 
 
 def gemms(call: Product, part: int = 0, parts: int = 1) -> list[Gemm]:

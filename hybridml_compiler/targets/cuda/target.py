@@ -35,6 +35,7 @@ from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
 from .machine import multiplies
+from .reductions import part_of, worth_rows
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 
@@ -97,6 +98,10 @@ class CudaTarget(KernelTarget):
             schedule=schedule,
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
+            halves=True,
+            worth_rows=worth_rows,
+            part_of=part_of,
+            splits_positions=True,
             runs_control=True,
             runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
             merges=can_merge,
