@@ -165,8 +165,11 @@ from .core.context import no_grad as no_grad
 from .core.context import set_grad_enabled as set_grad_enabled
 from .core.pytree import tree_leaves as tree_leaves
 from .core.pytree import tree_map as tree_map
+from .core.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from .core.tensor import Device as Device
 from .core.tensor import Tensor as Tensor
+from .extend.kernel import kernel as kernel
+from .extend.op import op as op
 from .functional.activations import gelu as gelu
 from .functional.basics import embedding as embedding
 from .functional.convolution import conv1d as conv1d

@@ -13,6 +13,7 @@ from .device import Device
 _GPU = "cuda"
 _DEVICES: dict[str, Callable[[], Device]] = {
     "reference": lambda: import_module(f"{__package__}.reference.target").DEVICE,
+    "meta": lambda: import_module(f"{__package__}.meta.target").TARGET.device,
     "cuda:sim": lambda: import_module(f"{__package__}.cuda.target").TARGET.device,
 }
 
