@@ -184,8 +184,8 @@ class Module:
         def launch(grid: tuple[int], block: tuple[int], args: tuple[int, ...], shared_mem: int, stream: Stream) -> None:
             self.runtime.calls.append("launch")
             lowest = min(self.runtime.allocated)
-            given = [self.runtime.view(x) if x >= lowest else x for x in args]
-            stream.do(lambda: self.simulator.launch(name, *grid, *block, given))
+            given = [self.runtime.view(x) if type(x) is int and x >= lowest else x for x in args]
+            stream.do(lambda: self.simulator.launch(name, grid, block, given))
 
         return launch
 

@@ -126,7 +126,7 @@ def test_operands_that_begin_anywhere() -> None:
     for buffer, place in zip(wide.source.operands, memory, strict=True):
         if buffer.role == "in":
             place[:] = (x if buffer.size == x.size else y).view(np.uint8)
-    narrow.function.launch("kernel", narrow.source.total, narrow.source.block, [*memory, 0, narrow.source.total])
+    narrow.function[0].launch("kernel", narrow.source.total, narrow.source.block, [*memory, 0, narrow.source.total])
     made_there = [place.view("f4") for b, place in zip(wide.source.operands, memory, strict=True) if b.role != "in"]
     for a in made_there:
         assert any(a.size == b.size and (a == b).all() for b in found)

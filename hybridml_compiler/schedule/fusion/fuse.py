@@ -159,6 +159,8 @@ def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: f
         by = (
             "a routine or NumPy"
             if node.op.routine is not None
+            else "code of its own or NumPy"
+            if node.op.native is not None or node.op.cuda is not None
             else "kernels or NumPy"
             if node.op.transforms
             else "NumPy"

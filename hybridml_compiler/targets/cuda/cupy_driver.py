@@ -19,7 +19,7 @@ from ...once import lazy, once
 from . import cupy_rows, nvrtc
 from .cublas import Cublas, library
 from .cupy_rows import CuPy
-from .driver import Gemm, Pointer, Properties
+from .driver import Argument, Extent, Gemm, Pointer, Properties
 from .emit.kernel import ENTRY
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
@@ -113,17 +113,19 @@ class CupyDriver:
 
     # ---- launches
 
-    def load(self, source: str) -> Any:
-        code = nvrtc.compile(source, *self.form(self.properties.capability)).code
+    def load(self, source: str, entry: str = ENTRY) -> Any:
+        is_ptx = nvrtc.is_ptx(source)
+        code = source.encode() if is_ptx else nvrtc.compile(source, *self.form(self.properties.capability)).code
         self._enter()
         module = self.cupy.cuda.Module()
         module.load(code)
-        return module.get_function(ENTRY)
+        return module.get_function(entry)
 
-    def launch(self, function: Any, grid: int, block: int, arguments: Sequence[Pointer | int], stream: Any) -> None:
+    def launch(self, function: Any, grid: Extent, block: Extent, arguments: Sequence[Argument], stream: Any) -> None:
         self._enter()
+        grid, block = (size if isinstance(size, tuple) else (size,) for size in (grid, block))
         numbers = tuple([_at(x) if isinstance(x, Pointer) else x for x in arguments])  # 64 bits each
-        function((grid,), (block,), numbers, 0, stream)
+        function(grid, block, numbers, 0, stream)
 
     @lazy
     def _products(self) -> Cublas:

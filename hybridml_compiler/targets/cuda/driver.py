@@ -15,12 +15,14 @@ import numpy as np
 
 from ...graph import ir
 from ...record import record
+from .emit.kernel import ENTRY
 
 Raw = Any  # memory as the driver has it: an address, or bytes of the host
 Stream = Any
 Event = Any
 Function = Any
 Graph = Any
+Extent = int | tuple[int, ...]
 
 
 @record
@@ -53,6 +55,9 @@ class Pointer:
         first = min(part.start or 0, self.nbytes)
         last = self.nbytes if part.stop is None else min(part.stop, self.nbytes)
         return Pointer(self.block, self.offset + first, max(last - first, 0))
+
+
+Argument = Pointer | int | np.generic
 
 
 @record
@@ -121,13 +126,14 @@ class Driver(Protocol):
 
     # ---- launches
 
-    def load(self, source: str) -> Function:
-        """The function `kernel` of a source of CUDA C, compiled and loaded."""
+    def load(self, source: str, entry: str = ENTRY) -> Function:
+        """A function of a source of CUDA C, or of PTX, compiled and loaded."""
 
     def launch(
-        self, function: Function, grid: int, block: int, arguments: Sequence[Pointer | int], stream: Stream
+        self, function: Function, grid: Extent, block: Extent, arguments: Sequence[Argument], stream: Stream
     ) -> None:
-        """Launches so many blocks of so many threads; numbers are passed as 64-bit integers."""
+        """Launches so many blocks of so many threads, along one axis or up to three. Python's integers are passed in
+        64 bits, numbers of NumPy in their own."""
 
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream, home: Stream) -> None:
         """A matrix product by the library, which works in memory of the stream `home`: that on which it is done in the

@@ -33,6 +33,7 @@ from .driver import Pointer, Stream
 from .fallback import Interpreted
 from .machine import DeviceMachine, RecordingMachine, sets_status
 from .pool import NUMBER
+from .user_kernels import has_kernel
 
 # Sets of addresses of a program: training steps come by 3 to 14, depending on what the loop keeps.
 _MOST_GRAPHS = 64
@@ -104,6 +105,8 @@ class CudaExecutable(KernelExecutable):
             case Loop() | Choice():
                 parts = (self.computed_by(launch.spec) for plan in spec.plans for launch in plan.launches)
                 return next(filter(None, parts), "")
+            case HostCall() if has_kernel(graph_of(spec.text)):
+                return ""
             case HostCall():
                 why = reason(graph_of(spec.text), self.device.driver.lacks)
                 return f"{HOST}: {why}" if why else LIBRARY

@@ -20,6 +20,7 @@ from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
+from . import user_kernels
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Gemm, Operand, Pointer, Stream
@@ -82,6 +83,13 @@ class DeviceMachine:
         self._launch(code, given, lo, hi)
         return True
 
+    def loaded(self, source: str, entry: str) -> Any:
+        """The function of a user's source."""
+        kept: dict[tuple[str, str], Any] = self.device.__dict__.setdefault("user_kernels", {})
+        if (source, entry) not in kept:
+            kept[source, entry] = self.driver.load(source, entry)
+        return kept[source, entry]
+
     def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
         """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""
         source = code.source
@@ -121,6 +129,9 @@ class DeviceMachine:
             self.driver.gemm(gemm, left, right, out, self.stream, self.home)
 
     def operation(self, graph: Graph, memories: Sequence[Pointer]) -> bool:
+        if user_kernels.has_kernel(graph):
+            user_kernels.launch(self, graph, memories)
+            return True
         return not reason(graph, self.driver.lacks) and self.driver.operation(graph, memories, self.stream, self.new)
 
     def on_host(

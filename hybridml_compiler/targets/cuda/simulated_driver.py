@@ -16,7 +16,8 @@ from ...errors import DeviceError
 from ...graph.ir import Graph
 from ..numpy_call import run_call
 from . import nvrtc
-from .driver import Gemm, Operand, Pointer, Properties
+from .driver import Argument, Extent, Gemm, Operand, Pointer, Properties
+from .emit.kernel import ENTRY
 from .sim.simulator import Simulator
 
 _ALIGNMENT = 256  # bytes, as CUDA's
@@ -56,7 +57,7 @@ class SimulatedDriver:
     def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
         self.name = name
         self.properties = Properties("simulated GPU", nvrtc.VIRTUAL, memory, 1)
-        self.entry, self._others = "kernel", SimulatedStream()
+        self._others = SimulatedStream()
 
     # ---- memory
 
@@ -91,14 +92,20 @@ class SimulatedDriver:
 
     # ---- launches
 
-    def load(self, source: str) -> Simulator:
-        return Simulator(nvrtc.compile(source, "ptx").code.decode())
+    def load(self, source: str, entry: str = ENTRY) -> tuple[Simulator, str]:
+        text = source if nvrtc.is_ptx(source) else nvrtc.compile(source, "ptx").code.decode()
+        return Simulator(text), entry
 
     def launch(
-        self, function: Simulator, grid: int, block: int, arguments: Sequence[Pointer | int], stream: SimulatedStream
+        self,
+        function: tuple[Simulator, str],
+        grid: Extent,
+        block: Extent,
+        arguments: Sequence[Argument],
+        stream: SimulatedStream,
     ) -> None:
-        given = [_at(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
-        stream.do(lambda: function.launch(self.entry, grid, block, given))
+        (simulator, entry), given = function, [_at(a) if isinstance(a, Pointer) else a for a in arguments]
+        stream.do(lambda: simulator.launch(entry, grid, block, given))
 
     def gemm(
         self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream
