@@ -68,7 +68,7 @@ _FUNCTIONS = {
     "debug_nans": "hybridml.inspect.nans",
     "doctor": "hybridml.inspect.diagnosis",
     "eager": "hybridml.inspect.stances",
-    "eval_shape": "hybridml.tracing.shapes",
+    "eval_shape": "hybridml.inspect.shapes",
     "explain": "hybridml.inspect.explanation",
     "get_num_threads": "hybridml_compiler.targets.cpu.runtime.threads",
     "is_deterministic": "hybridml_compiler.config",

@@ -8,6 +8,9 @@ columns.py          names, inputs and parameters of rows, from signatures
 row_of_function.py  rows whose meaning is a Python function, and the checks of what it returns
 scalar_body.py      the source of a function of scalars, and what it means for all elements at once
 scalar_graph.py     such a function as a graph, and that as the columns of a row
+looped.py           functions of scalars whose loops numba compiles
+cuda_code.py        code for a GPU as the column of a row: CUDA C, kernels of CuPy and numba.cuda
+cuda_kernel.py      operations that are kernels of a GPU alone
 numba_code.py       native functions by numba, in the form that programs call
 code_digest.py      digests of functions, by which programs are kept
 """

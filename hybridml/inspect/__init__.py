@@ -12,6 +12,7 @@ fetch.py         any value inside a traced function, computed from others
 stances.py       how calls of traced functions are done inside a block
 deadlines.py     `deadline`: a block whose work ends at a time
 nans.py          `debug_nans`: the operation, line and element where a NaN is made
+shapes.py        `eval_shape`: the types of a result, without computing it
 summary.py       `summary`: the layers of a model, their shapes and parameters
 diagnosis.py     `doctor`: what works on this machine, and why the rest does not
 """

@@ -8,5 +8,6 @@ chrome.py    both as a file for Perfetto
 profile.py   the profile that a user holds: tables, HTML
 kernels.py   names and floating-point operations of launches
 drawing.py   the kernels of a program as SVG
+lowered.py   `fn.lower`: a program for types alone, and what it costs in time and memory
 page.py      a traced function as an HTML page
 """

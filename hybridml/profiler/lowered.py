@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.sizes.dims import hint
 
+from ..core.pytree import tree_map
 from ..display.reports import size
 from ..inspect.explained import KernelCost
 from ..inspect.explanation import executables_of, kernels_of
-from ..tracing.shapes import captured
+from ..inspect.shapes import captured, placeholder
 from ..tracing.specialize.path_tree import without_values
 from .timeline import buffers_of
 
@@ -117,8 +118,8 @@ class Lowered:
     """
 
     def __init__(self, fn: TracedFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._fn, self._given = fn, (args, kwargs)
-        self._path, self.out_info = captured("lower", vars(fn)["__wrapped__"], args, kwargs)
+        self._fn, self._given = fn, tree_map(placeholder, (args, kwargs))
+        self._path, self.out_info = captured("lower", vars(fn)["__wrapped__"], *self._given)
 
     def as_text(self) -> str:
         """The graph as it was captured, as text."""

@@ -157,12 +157,10 @@ class Introspection:
         >>> compiled.memory_analysis().argument_size_in_bytes, compiled.cost_analysis()["kernels"]
         (4096, 1.0)
         """
-        from ..core.pytree import tree_map
         from ..profiler.lowered import Lowered
-        from .shapes import placeholder
 
         traced: Any = self
-        return Lowered(traced, *tree_map(placeholder, (args, kwargs)))
+        return Lowered(traced, args, kwargs)
 
     @property
     def llvm(self) -> str:

@@ -15,13 +15,13 @@ from hybridml_compiler.errors import TraceError
 from ..core.pytree import tree_map
 from ..core.shape_dtype import ShapeDtypeStruct
 from ..core.tensor import Tensor, wrap
-from .capture.line_observer import Observer
-from .decorator import trace
-from .function import TracedFunction
-from .run.compiled_path import CompiledPath
-from .specialize.errors import RunEagerly
-from .specialize.path_tree import Arrays, without_values
-from .specialize.signature import Signature
+from ..tracing.capture.line_observer import Observer
+from ..tracing.decorator import trace
+from ..tracing.function import TracedFunction
+from ..tracing.run.compiled_path import CompiledPath
+from ..tracing.specialize.errors import RunEagerly
+from ..tracing.specialize.path_tree import Arrays, without_values
+from ..tracing.specialize.signature import Signature
 
 _NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python has no name for
 
