@@ -18,7 +18,8 @@ from ...record import replace
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities
-from .batch_fusion import Task, is_aligned, touched_by
+from .batch_fusion import is_aligned
+from .steps import Task, touched_by
 from .epilogue import Fused
 
 

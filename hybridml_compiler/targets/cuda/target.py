@@ -13,8 +13,8 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...record import record, replace
-from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
+from ...schedule.fusion.tile_fusion import TileFusion
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
 from ...schedule.kernels.gemm import Product
@@ -24,8 +24,8 @@ from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from .availability import checked_driver
-from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import emit_call, is_left_to_library
+from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
 from .driver import Driver
 from .emit.kernel import Source, emit, unsupported
@@ -77,7 +77,7 @@ class CudaTarget(KernelTarget):
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             runs_control=True,
-            runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
+            runs_tiles=lambda spec: emit_tiles(spec) is not None,
         )
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
@@ -87,8 +87,8 @@ class CudaTarget(KernelTarget):
         return self._kernel(lambda wide: emit(kernel, wide=wide))
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | None:
-        if isinstance(spec, BatchFusion):
-            return self._attention(spec)
+        if isinstance(spec, TileFusion):
+            return None if emit_tiles(spec) is None else self._kernel(lambda wide: self._tiles(spec, wide))
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution):
             return None
@@ -96,16 +96,10 @@ class CudaTarget(KernelTarget):
             return None
         return self._kernel(lambda wide: emit_call(spec, wide=wide))
 
-    def _attention(self, spec: BatchFusion) -> CudaKernel | None:
-        if emit_attention(spec) is None:
-            return None
-
-        def emitted(wide: bool) -> Source:
-            made = emit_attention(spec, wide=wide)
-            assert made is not None
-            return made
-
-        return self._kernel(emitted)
+    def _tiles(self, spec: TileFusion, wide: bool) -> Source:
+        made = emit_tiles(spec, wide=wide)
+        assert made is not None, "narrower accesses need no other tiles"
+        return made
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:

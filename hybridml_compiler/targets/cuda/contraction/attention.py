@@ -2,7 +2,7 @@
 
     scores = q @ k.T -> elementwise -> weights = f(scores, max of a row) -> (weights @ v, sum of a row) -> elementwise
 
-It is read off a chain of launches (schedule/fusion/batch_fusion.py): a product, a loop nest over rows, a product. A
+It is read off a chain of launches (schedule/fusion/tile_fusion.py): a product, a loop nest over rows, a product. A
 block has some rows, and goes twice over the keys: for the maxima, then for weights, their sums and the result. So every
 element is computed as the launches would compute it, rounding included, whatever masks and factors are among them.
 """
@@ -17,8 +17,8 @@ from .... import config, dtypes
 from ....loops.index import affine_terms
 from ....loops.ir import Buffer, Expr, For, Kernel, KernelSpec, Reduce, Role, Store, expressions, perfect_nest
 from ....record import record
-from ....schedule.fusion.batch_fusion import BatchFusion
 from ....schedule.fusion.epilogue import Fused
+from ....schedule.fusion.tile_fusion import TileFusion
 from ....schedule.kernels.gemm import Product
 from ..emit.functions import DeviceFunctions
 from ..emit.kernel import ENTRY, KernelWriter
@@ -76,7 +76,7 @@ class _Unfit(Exception):
     """The launches are no attention that a kernel is written for."""
 
 
-def emit_attention(chain: BatchFusion, *, wide: bool = True) -> CallSource | None:
+def emit_attention(chain: TileFusion, *, wide: bool = True) -> CallSource | None:
     """The source of a chain; None where it is none of two products, or a block has no room for its tiles."""
     if not is_attention(chain.specs):
         return None
@@ -94,11 +94,11 @@ def _demand(holds: bool) -> None:
 
 
 class _Writer:
-    def __init__(self, chain: BatchFusion, rows: int, wide: bool) -> None:
+    def __init__(self, chain: TileFusion, rows: int, wide: bool) -> None:
         first, nest, last = chain.specs
         assert isinstance(nest, Kernel)
         self.first, self.nest, self.last = first, nest, last
-        self.given = max(max(stage.operands) for stage in chain.stages) + 1 - len(chain.scratch)
+        self.given = chain.operands
         self.numbers = [stage.operands for stage in chain.stages]
         one, two = (spec.call if isinstance(spec, Fused) else spec for spec in (first, last))
         assert isinstance(one, Product) and isinstance(two, Product)

@@ -1,0 +1,491 @@
+"""Products of matrices that products make, as one kernel, which has tiles of the matrices in shared memory alone.
+
+    p = f(q @ k.mT);  s = p * (g @ v.mT - d);  dq, dk, dv = s @ k, s.mT @ q, p.mT @ g
+
+These are the gradients of attention, as of Dao, "FlashAttention-2" (2023), without its atomic additions: a block has
+some rows of the matrices and goes over their columns, or some columns, and goes over the rows. For each tile it makes
+the matrices that it needs, element by element as the launches would that it stands for, rounding included, and adds
+their products to sums in registers. So every sum has an order, which the shapes fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .... import config, dtypes
+from ....loops.index import affine_terms
+from ....loops.ir import Buffer, Expr, Kernel, Role, Store, expressions, perfect_nest
+from ....once import lazy
+from ....record import record
+from ....schedule.fusion.epilogue import Fused
+from ....schedule.fusion.tile_fusion import TileFusion
+from ....schedule.kernels.gemm import Product
+from ..emit.functions import DeviceFunctions
+from ..emit.kernel import ENTRY, KernelWriter
+from ..emit.scalars import C
+from ..emit.types import c_type
+from .attention import emit_attention
+from .contraction import Addresses, Contraction, Digit, contraction_of
+from .kernel import COMMIT, WAIT, CallSource, finish_function, matrix_of
+from .multiply import Multiplication, multiplication
+from .operands import COPY, HALF, Operand, load_function, operand
+from .tiles import SHARED_BYTES, Tile, tensor_type
+
+_MOST = 128  # features of the operands, of which a block has all
+_DEPTH = 16  # they are filled up to a multiple of this with zeros
+_FILL = 32  # columns that tiles of a result are filled up to a multiple of
+_SIZES = ((64, 64), (64, 32), (32, 32), (16, 32))  # lines that a block has, and that it goes over at a time
+
+
+def emit_tiles(fusion: TileFusion, *, wide: bool = True) -> CallSource | None:
+    """The source of a fusion; None where no kernel is written for it, or a block has no room for its tiles."""
+    attention = emit_attention(fusion, wide=wide)
+    if attention is not None:
+        return attention
+    form = _form_of(fusion)
+    if form is None:
+        return None
+    writers = (_Writer(form, lines, others, wide) for lines, others in _SIZES)
+    fitting = next((writer for writer in writers if writer.shared_bytes <= SHARED_BYTES), None)
+    return None if fitting is None else fitting.source()
+
+
+# ---- what a fusion has to be
+
+
+@record
+class _Maker:
+    """A product of rows and columns, and the matrices that are computed from it, by number, element by element."""
+
+    form: Contraction
+    operands: tuple[int, ...]
+    nest: Kernel | None
+    matrices: Mapping[int, Store | None]  # None: the product itself
+    reads: tuple[int, ...]  # matrices that were made before
+
+
+@record
+class _Reader:
+    """A product whose left operand is a matrix, or where `turned` a transposed one, and what follows it."""
+
+    call: Product
+    nest: Kernel | None
+    operands: tuple[int, ...]
+    turned: bool
+
+    @property
+    def form(self) -> Contraction:
+        return contraction_of(self.call)
+
+    @property
+    def matrix(self) -> int:
+        return self.operands[0]
+
+
+@record
+class _Form:
+    """Makers and readers of `count` matrices of some rows and columns; those in memory are numbers below `given`."""
+
+    makers: tuple[_Maker, ...]
+    readers: tuple[_Reader, ...]
+    given: int
+    rows: int
+    columns: int
+    tensor: str
+
+    @lazy
+    def dtypes(self) -> dict[int, np.dtype]:
+        """The type of each matrix."""
+        return {
+            number: maker.form.dtype if store is None else store.value.dtype
+            for maker in self.makers
+            for number, store in maker.matrices.items()
+        }
+
+
+class _Unfit(Exception):
+    """The launches are none that a kernel is written for."""
+
+
+def _demand(holds: bool) -> None:
+    if not holds:
+        raise _Unfit
+
+
+def _form_of(fusion: TileFusion) -> _Form | None:
+    """The launches as makers and readers. A single maker is better left alone: its matrix costs a launch little more to
+    write and read than to make twice."""
+    try:
+        return _classified(fusion)
+    except _Unfit:
+        return None
+
+
+def _classified(fusion: TileFusion) -> _Form:
+    makers: list[_Maker] = []
+    readers: list[_Reader] = []
+    given, made = fusion.operands, dict[int, int]()
+    for stage in fusion.stages:
+        call = stage.spec.call if isinstance(stage.spec, Fused) else stage.spec
+        _demand(isinstance(call, Product) and not stage.spec.checked and not call.computed)
+        assert isinstance(call, Product)
+        _demand(call.dtype is dtypes.float32 and stage.operands[1] < given)
+        if stage.operands[0] >= given:
+            _demand(stage.operands[0] in made and max(stage.operands[1:]) < given and call.n <= _MOST)
+            readers.append(_Reader(call, stage.spec.nest, stage.operands, call.a.column != 1))
+        else:
+            _demand(call.k <= _MOST)
+            makers.append(_maker(call, stage.spec.nest, stage.operands, given, made))
+            made |= dict.fromkeys(makers[-1].matrices, len(makers))
+    _demand(len(makers) > 1 and len(readers) > 0)
+    first = makers[0].form
+    for maker in makers:
+        _demand((maker.form.matrices, maker.form.m, maker.form.n) == (first.matrices, first.m, first.n))
+    forms = [x.form for x in (*makers, *readers)]
+    tensors = {tensor_type(form, tf32=config.read().tf32) for form in forms}
+    _demand(len(tensors) == 1)
+    form = _Form(tuple(makers), tuple(readers), given, first.m, first.n, tensors.pop())
+    for reader in readers:
+        own = reader.form
+        size = (form.columns, form.rows) if reader.turned else (form.rows, form.columns)
+        strides = (1, form.columns) if reader.turned else (form.columns, 1)
+        batch = () if first.matrices == 1 else (Digit(first.matrices, form.rows * form.columns),)
+        _demand((own.matrices, own.m, own.k) == (first.matrices, *size))
+        _demand((reader.call.a.row, reader.call.a.column) == strides and own.a.offset == 0 and own.a.batch == batch)
+        _demand(form.dtypes[reader.matrix] is own.stored[0] and (bool(form.tensor) or own.stored[0] is own.dtype))
+    return form
+
+
+def _maker(call: Product, nest: Kernel | None, operands: tuple[int, ...], given: int, made: Mapping[int, int]) -> _Maker:
+    form, first = contraction_of(call), operands[2]
+    if nest is None:
+        _demand(first >= given)
+        return _Maker(form, operands, None, {first: None}, ())
+    numbers = dict(zip((x.name for x in nest.operands), operands[2:], strict=True))
+    loops, body = perfect_nest(nest.body)
+    stores = [stmt for stmt in body if isinstance(stmt, Store)]
+    _demand(len(loops) == 2 and len(stores) == len(body) and not nest.scratch)
+    matrices: dict[int, Store | None] = {numbers[stmt.buffer.name]: stmt for stmt in stores}
+    if first not in matrices and not call.passing:
+        matrices[first] = None
+    _demand(min(matrices) >= given)
+    place = {loops[0].var: form.n, loops[1].var: 1}
+    loads = [e for e in expressions(body) if e.op == "load" and numbers[e.attr.name] >= given]
+    reads = dict.fromkeys(numbers[e.attr.name] for e in loads if numbers[e.attr.name] != first)
+    _demand(all(number in made for number in reads) and not any(number in made for number in matrices))
+    for at in (*(e.args[0] for e in loads), *(stmt.index for stmt in stores)):
+        _demand(affine_terms(at) == (place, 0))
+    return _Maker(form, operands, nest, matrices, tuple(reads))
+
+
+# ---- the kernel
+
+
+@record
+class _Section:
+    """The tiles of the blocks that have rows, or where `turned` columns, and how they are multiplied."""
+
+    turned: bool
+    lines: int  # of the matrices in all: their rows, or columns
+    others: int
+    blocks: int  # in all
+    makers: tuple[tuple[int, _Maker], ...]
+    readers: tuple[_Reader, ...]
+    own: tuple[Operand, ...]  # of each maker
+    passed: tuple[Operand, ...]
+    right: tuple[Operand, ...]  # of each reader
+    to_make: tuple[Multiplication, ...]
+    to_read: tuple[Multiplication, ...]
+    results: tuple[Tile, ...]
+
+    @property
+    def sides(self) -> tuple[Operand, ...]:
+        return (*self.own, *self.passed, *self.right)
+
+
+class _Writer:
+    def __init__(self, form: _Form, lines: int, others: int, wide: bool) -> None:
+        self.form, self.lines, self.others, self.wide = form, lines, others, wide
+        self.functions = DeviceFunctions()
+        down, across = (lines // 16, 1) if form.tensor else (lines // 4, 16)
+        self.tile = Tile(lines, others, _DEPTH, down, across, form.tensor)
+        self.each = self.tile.threads // lines  # threads of a line
+        turns = dict.fromkeys(reader.turned for reader in form.readers)
+        self.sections = [self._section(turned) for turned in turns]
+        self.numbers = {number: k for k, number in enumerate(form.dtypes)}
+
+    # ---- tiles
+
+    def _value(self, stored: np.dtype) -> np.dtype:
+        return stored if self.form.tensor else dtypes.float32
+
+    def _operand(self, name: str, where: Addresses, stored: np.dtype, rows: int, steps: int) -> Operand:
+        return operand(name, where, stored, self._value(stored), rows, steps, self.form.tensor, self.wide)
+
+    def _matrix(self, number: int) -> Operand:
+        """The tile of a matrix, as multiplications read it."""
+        tensor, dtype = self.form.tensor, self.form.dtypes[number]
+        pitch = (self.others if tensor else self.lines) + 16 // dtype.itemsize
+        where = Addresses(0, (), (), ())
+        return Operand(f"m{number}", where, dtype, dtype, bool(tensor), 1, self.lines, self.others, pitch, not tensor)
+
+    def _section(self, turned: bool) -> _Section:
+        form, tile = self.form, self.tile
+        readers = tuple(reader for reader in form.readers if reader.turned == turned)
+        needed = {reader.matrix for reader in readers}
+        makers: list[tuple[int, _Maker]] = []
+        for k, maker in reversed([*enumerate(form.makers)]):
+            if needed.intersection(maker.matrices):
+                needed.update(maker.reads)
+                makers.insert(0, (k, maker))
+        own, passed, right, to_make, to_read, results = [], [], [], [], [], []
+        ending = "t" * turned
+        for k, maker in makers:
+            product = maker.form
+            sides = [(product.a, product.stored[0]), (product.b, product.stored[1])]
+            (a, a_stored), (b, b_stored) = sides[::-1] if turned else sides
+            depth = -(-product.k // _DEPTH) * _DEPTH
+            own.append(self._operand(f"own{k}{ending}", a, a_stored, self.lines, depth))
+            passed.append(self._operand(f"passed{k}{ending}", b, b_stored, self.others, depth))
+            scores = Tile(tile.rows, tile.columns, depth, tile.down, tile.across, tile.tensor)
+            to_make.append(multiplication(dtypes.float32, scores, own[-1], passed[-1]))
+        for reader in readers:
+            columns = -(-reader.form.n // _FILL) * _FILL
+            right.append(
+                self._operand(f"right{form.readers.index(reader)}", reader.form.b, reader.form.stored[1], columns,
+                              self.others)  # fmt: skip
+            )
+            results.append(Tile(tile.rows, columns, self.others, tile.down, tile.across, tile.tensor))
+            to_read.append(multiplication(dtypes.float32, results[-1], self._matrix(reader.matrix), right[-1]))
+        length, others = (form.columns, form.rows) if turned else (form.rows, form.columns)
+        blocks = form.makers[0].form.matrices * -(-length // self.lines)
+        return _Section(turned, length, others, blocks, tuple(makers), readers, tuple(own), tuple(passed), tuple(right),
+                        tuple(to_make), tuple(to_read), tuple(results))  # fmt: skip
+
+    def _places(self, section: _Section) -> tuple[dict[str, int], int]:
+        """(where each tile of a section begins in shared memory, bytes of all)."""
+        places, end = {}, 0
+        for side in section.own:
+            places[side.name] = end
+            end += side.nbytes
+        places |= dict.fromkeys((side.name for side in (*section.passed, *section.right)), end)
+        end += max(side.nbytes for side in (*section.passed, *section.right))
+        places["scores"] = end
+        end += self.lines * (self.others + section.to_make[0].pad) * 4
+        for number in self._made(section):
+            places[f"m{number}"] = end
+            end += self._matrix(number).nbytes
+        sums = (self.lines * (tile.columns + m.pad) * 4 for tile, m in zip(section.results, section.to_read, strict=True))
+        return places, max(end, *sums)
+
+    def _made(self, section: _Section) -> list[int]:
+        """The matrices whose tiles a section has."""
+        read = {reader.matrix for reader in section.readers}
+        read.update(number for _, maker in section.makers for number in maker.reads)
+        return [number for _, maker in section.makers for number in maker.matrices if number in read]
+
+    @property
+    def shared_bytes(self) -> int:
+        return max(self._places(section)[1] for section in self.sections)
+
+    # ---- functions of elements
+
+    def _pointer(self, number: int) -> str:
+        return f"p{number}" if number in self._buffers else "0"
+
+    def _pointers(self, numbers: Sequence[int]) -> str:
+        return "".join(f", {self._pointer(number)}" for number in numbers)
+
+    def _make_function(self, k: int, maker: _Maker) -> str:
+        """`make0(value, matrices that it reads, places of those that it makes, row, column, buffers)`."""
+        nest = maker.nest
+        given = ["float value"]
+        given += [f"{c_type(self.form.dtypes[number])} m{number}" for number in maker.reads]
+        given += [f"{c_type(self.form.dtypes[number])}* to{number}" for number in maker.matrices]
+        given += ["long long row", "long long column"]
+        names: dict[Expr, C] = {}
+        if nest is not None:
+            given += [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in nest.operands]
+            numbers = dict(zip((x.name for x in nest.operands), maker.operands[2:], strict=True))
+            loops, body = perfect_nest(nest.body)
+            names |= {x.var: C(name, dtypes.int64) for x, name in zip(loops, ("row", "column"), strict=True)}
+            for e in expressions(body):
+                if e.op == "load" and e.attr.name == nest.operands[0].name:
+                    names[e] = C("value", e.dtype)
+                elif e.op == "load" and numbers[e.attr.name] >= self.form.given:
+                    names[e] = C(f"m{numbers[e.attr.name]}", e.dtype)
+        lines = []
+        for number, store in maker.matrices.items():
+            if nest is None or store is None:
+                lines.append(f"  *to{number} = value;")
+                continue
+            more, value = KernelWriter(nest, self.functions).value(names, store.value)
+            lines += ["  {", *(f"  {line}" for line in more), f"    *to{number} = {value};", "  }"]
+        return "\n".join([f"static __device__ __forceinline__ void make{k}({', '.join(given)}) {{", *lines, "}\n"])
+
+    @lazy
+    def _buffers(self) -> dict[int, Buffer]:
+        """The operands that the kernel reads or writes, by number."""
+        found: dict[int, Buffer] = {}
+
+        def add(number: int, dtype: np.dtype, size: int, *, out: bool) -> None:
+            if number < self.form.given:
+                before = found.get(number)
+                role: Role = "inout" if out or (before is not None and before.role != "in") else "in"
+                found[number] = Buffer(f"p{number}", dtype, max(size, 0 if before is None else int(before.size)), role)
+
+        for part in (*self.form.makers, *self.form.readers):
+            for number, stored, size in zip(part.operands, part.form.stored, part.form.sizes, strict=False):
+                add(number, stored, size, out=False)
+            call = part.call if isinstance(part, _Reader) else None
+            if part.nest is None and call is not None:
+                add(part.operands[2], call.dtype, call.result[0] * call.result[1], out=True)
+            for k, (number, x) in enumerate(zip(part.operands[2:], part.nest.operands if part.nest else (), strict=False)):
+                if k or (call is not None and not call.passing):
+                    add(number, x.dtype, int(x.size), out=x.role != "in" or not k)
+        return found
+
+    # ---- text
+
+    def source(self) -> CallSource:
+        form, threads = self.form, self.tile.threads
+        sides = [side for section in self.sections for side in section.sides]
+        copies = {f"copy_{side.width * side.stored.itemsize}" for side in sides if side.is_asynchronous}
+        multiplies = {text: None for section in self.sections for m in (*section.to_make, *section.to_read)
+                      for text in m.functions}  # fmt: skip
+        makes = [self._make_function(k, maker) for k, maker in enumerate(form.makers)]
+        finishes = [
+            finish_function(f"finish{k}", reader.call, reader.nest, self.functions)[0]
+            for k, reader in enumerate(form.readers)
+        ]
+        texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)] * bool(copies)
+        texts += [HALF] * any(s.stored is dtypes.float16 and s.value is not s.stored for s in sides)
+        texts += [*(load_function(side, threads) for side in sides), *multiplies, self.functions.text()]
+        buffers = [self._buffers.get(k, Buffer(f"p{k}", dtypes.uint8, 1, "in")) for k in range(form.given)]
+        parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
+        body = [f"__shared__ __align__(16) unsigned char shared[{self.shared_bytes}];"]
+        body += ["for (long long tile = lo + blockIdx.x; tile < hi; tile += gridDim.x) {"]
+        start = 0
+        for section in self.sections:
+            last = section is self.sections[-1]
+            end = start + section.blocks
+            condition = "" if last else f"if (tile < {end}) "
+            body.append(f"  {'else ' if start else ''}{condition}{{")
+            body += [f"    {line}" for line in self._section_lines(section, start, bool(copies))]
+            body.append("  }")
+            start = end
+        body.append("}")
+        what = f"{len(form.readers)} products of {len(form.dtypes)} matrices {form.rows}x{form.columns}"
+        head = [
+            f"// {what}, made in tiles of {self.lines}x{self.others}",
+            f'extern "C" __global__ void __launch_bounds__({threads}, 1)',
+            f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
+        ]
+        entry = "\n".join([*head, *(f"  {line}" for line in body), "}\n"])
+        text = "\n".join(part for part in [*texts, *makes, *finishes, entry] if part)
+        alignment = max(side.width * side.stored.itemsize for side in sides)
+        return CallSource(text, False, threads, 1, alignment, tuple(buffers), start)
+
+    def _section_lines(self, section: _Section, start: int, copies: bool) -> list[str]:
+        form, tile = self.form, self.tile
+        blocks = -(-section.lines // self.lines)
+        places, _ = self._places(section)
+        matrices = [self._matrix(number) for number in self._made(section)]
+        tiles = [(side.name, c_type(side.value), side.pitch) for side in (*section.sides, *matrices)]
+        tiles.append(("scores", "float", self.others + section.to_make[0].pad))
+        arrive = ["commit();", "wait();"] * copies + ["__syncthreads();"]
+        row, column = ("other + at", "first + line") if section.turned else ("first + line", "other + at")
+        lines = [
+            *(f"{kind} (*const {name}_tile)[{pitch}] = ({kind} (*)[{pitch}])(shared + {places[name]});"
+              for name, kind, pitch in tiles),
+            f"const long long place = tile{f' - {start}' if start else ''}, matrix = place / {blocks};",
+            f"const int first = (int)(place % {blocks}) * {self.lines};",
+            f"const int line = threadIdx.x / {self.each}, part = threadIdx.x % {self.each};",
+        ]  # fmt: skip
+        for (_, maker), own, passed in zip(section.makers, section.own, section.passed, strict=True):
+            numbers = maker.operands[1::-1] if section.turned else maker.operands[:2]
+            lines += [matrix_of(side, f"p{n}") for side, n in zip((own, passed), numbers, strict=True)]
+        for reader, right in zip(section.readers, section.right, strict=True):
+            lines.append(matrix_of(right, f"p{reader.operands[1]}"))
+        lines += section.to_make[0].setup
+        for k, made in enumerate(section.to_read):
+            lines += _renamed([*([] if tile.tensor else made.setup), *made.sums], _result_names(k))
+        lines += [f"load_{side.name}({side.name}_tile, {side.name}_matrix, first, 0);" for side in section.own]
+        lines += ["#pragma unroll 1", f"for (int other = 0; other < {section.others}; other += {self.others}) {{"]
+        for (k, maker), own, passed, made in zip(
+            section.makers, section.own, section.passed, section.to_make, strict=True
+        ):
+            names = {"a_tiles[stage]": f"{own.name}_tile", "b_tiles[stage]": f"{passed.name}_tile", "sums": "scores",
+                     "FIRST": "0", "LAST": str(made.fragments)}  # fmt: skip
+            lines += [
+                "  {",
+                f"    load_{passed.name}({passed.name}_tile, {passed.name}_matrix, other, 0);",
+                *(f"    {text}" for text in arrive),
+                *(f"    {text}" for text in _renamed([*made.sums, *made.step, *made.keep], names)),
+                "    __syncthreads();",
+                "  }",
+                *(f"  {text}" for text in self._element_lines(k, maker, section, row, column)),
+            ]
+        for k, (reader, right, made) in enumerate(zip(section.readers, section.right, section.to_read, strict=True)):
+            names = {"a_tiles[stage]": f"m{reader.matrix}_tile", "b_tiles[stage]": f"{right.name}_tile"}
+            lines += [
+                f"  load_{right.name}({right.name}_tile, {right.name}_matrix, 0, other);",
+                *(f"  {text}" for text in arrive),
+                *(f"  {text}" for text in _renamed(made.step, names | _result_names(k))),
+                "  __syncthreads();",
+            ]
+        lines.append("}")
+        for k, (reader, made, result) in enumerate(
+            zip(section.readers, section.to_read, section.results, strict=True)
+        ):
+            number = form.readers.index(reader)
+            names = {"FIRST": "0", "LAST": str(made.fragments)} | _result_names(k)
+            pitch = result.columns + made.pad
+            lines += [
+                "{",
+                f"  float (*result{k}_tile)[{pitch}] = (float (*)[{pitch}])shared;",
+                *(f"  {text}" for text in _renamed(made.keep, names)),
+                "  __syncthreads();",
+                f"  for (int index = threadIdx.x; index < {self.lines * result.columns}; index += {tile.threads}) {{",
+                f"    const int line = index / {result.columns}, at = index % {result.columns}, i = first + line;",
+                f"    if (i < {section.lines} && at < {reader.form.n})",
+                f"      finish{number}(result{k}_tile[line][at], matrix, i, at{self._pointers(reader.operands[2:])});",
+                "  }",
+                "  __syncthreads();  // shared memory is free for what follows",
+                "}",
+            ]
+        return lines
+
+    def _element_lines(self, k: int, maker: _Maker, section: _Section, row: str, column: str) -> list[str]:
+        """The elements of a tile of the matrices, each computed by one thread; what is outside of them is zero."""
+        at = {number: f"m{number}_tile[at][line]" if self._matrix(number).by_depth else f"m{number}_tile[line][at]"
+              for number in (*maker.reads, *maker.matrices)}  # fmt: skip
+        tiled = set(self._made(section))
+        given = ["scores_tile[line][at]", *(at[n] for n in maker.reads), *(f"&made{n}" for n in maker.matrices)]
+        given += [f"matrix * {self.form.rows} + {row}", column]
+        pointers = self._pointers(maker.operands[2:] if maker.nest is not None else ())
+        declared = [f"  {c_type(self.form.dtypes[n])} made{n} = 0;" for n in maker.matrices]
+        return [
+            f"for (int at = part; at < {self.others}; at += {self.each}) {{",
+            *declared,
+            f"  if (first + line < {section.lines} && other + at < {section.others})",
+            f"    make{k}({', '.join(given)}{pointers});",
+            *(f"  {at[n]} = made{n};" for n in maker.matrices if n in tiled),
+            "}",
+        ]
+
+
+def _result_names(k: int) -> dict[str, str]:
+    return {"thread_": f"result{k}_", "sums": f"result{k}"}
+
+
+def _renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The lines of a multiplication with other names of its tiles, sums and places."""
+    made = []
+    for line in lines:
+        for old, new in names.items():
+            line = line.replace(old, new)
+        made.append(line)
+    return made
