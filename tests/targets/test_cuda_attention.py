@@ -39,6 +39,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "added mask": (attention, [*operands((2,), 70, 90, 16, 16), some(70, 90)]),
     "a row that sees nothing": (attention, [*operands((1,), 40, 32, 16, 16), hm.arange(40)[:, None] > hm.arange(32)]),
     "many features": (attention, operands((1, 1), 40, 50, 128, 128)),
+    "heads of 80": (attention, operands((1, 1), 40, 50, 80, 80)),
     "one of all": (lambda x: attention(x, x, x), [some(2, 50, 32)]),
     "slices": (lambda x: attention(x[..., :16], x[..., 16:32], x[..., 32:]), [some(2, 50, 48)]),
 }

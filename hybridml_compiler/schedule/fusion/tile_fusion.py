@@ -63,7 +63,8 @@ def form_tiles(tasks: Sequence[Task], kept: Container[Node], target: Capabilitie
             continue
         matrices = _matrices(node, tasks, touched, large)
         members = sorted({task for matrix in matrices for task in touched[matrix]})
-        step = Step(members, scratch=dict.fromkeys(matrices, 0), tiled=True)
+        inside = [n for n in touched if n not in kept and touched[n].keys() <= set(members)]
+        step = Step(members, scratch=dict.fromkeys(inside, 0), tiled=True)
         if any(partition.steps[task].tiled for task in members) or partition.is_circular(step):
             continue
         if target.runs_tiles is not None and target.runs_tiles(tiles_of(step, tasks)):

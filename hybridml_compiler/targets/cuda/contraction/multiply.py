@@ -6,6 +6,7 @@ of either axis, and of m16n8k8 (tf32), of which each lane loads its own elements
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,7 +41,7 @@ def multiplication(dtype: np.dtype, tile: Tile, a: Operand, b: Operand) -> Multi
 
 def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     (rows, columns), kind = tile.own, c_type(dtype)
-    high, wide = min(_GROUP, rows), min(_GROUP, columns)
+    high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
     else:

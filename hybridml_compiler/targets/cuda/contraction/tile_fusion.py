@@ -133,7 +133,8 @@ def _classified(fusion: TileFusion) -> _Form:
         assert isinstance(call, Product)
         _demand(call.dtype is dtypes.float32 and stage.operands[1] < given)
         if stage.operands[0] >= given:
-            _demand(stage.operands[0] in made and max(stage.operands[1:]) < given and call.n <= _MOST)
+            _demand(stage.operands[0] in made and call.n <= _MOST)
+            _demand(all(number < given for number in stage.operands[2 + call.passing :]))
             readers.append(_Reader(call, stage.spec.nest, stage.operands, call.a.column != 1))
         else:
             _demand(call.k <= _MOST)
