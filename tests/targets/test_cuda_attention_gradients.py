@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,9 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.launch import Plan
-from hybridml_compiler.targets.cuda import nvrtc
-from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
-from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from hybridml_compiler.targets.cuda.target import CudaCode
 from tests.support.closeness import assert_close
-from tests.support.cuda import SIM, compiled, launch, needs_nvrtc
+from tests.support.cuda import SIM, compiled, needs_nvrtc
 
 pytestmark = needs_nvrtc
 attention = hm.functional.scaled_dot_product_attention

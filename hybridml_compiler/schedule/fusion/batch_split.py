@@ -19,8 +19,8 @@ from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities
 from .batch_fusion import is_aligned
-from .steps import Task, touched_by
 from .epilogue import Fused
+from .steps import Task, touched_by
 
 
 def in_parts(

@@ -23,12 +23,14 @@ _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instructi
 
 @record
 class Multiplication:
-    """Lines of a kernel. `keep` stores the fragments FIRST to LAST of the sums to `sums_tile`."""
+    """Lines of a kernel. `keep` stores the fragments FIRST to LAST of the sums to `sums_tile`, `scale` multiplies rows
+    of the sums by their factors."""
 
     functions: Sequence[str]
     setup: Sequence[str]
     sums: Sequence[str]
     step: Sequence[str]
+    scale: Sequence[str]
     keep: Sequence[str]
     fragments: int  # groups of rows of the sums of a thread or warp
     pad: int  # columns between rows of sums in shared memory that spread them over its banks
@@ -66,6 +68,13 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
             "    #pragma unroll",
             f"    for (int j = 0; j < {columns}; ++j) sums[i][j] = {product};",
             "}",
+        ],
+        [
+            "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i)",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; ++j)",
+            f"    sums[i][j] *= factors[i / {high} * {high * tile.down} + thread_row + i % {high}];",
         ],
         [
             "#pragma unroll",
@@ -131,6 +140,15 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
             "    #pragma unroll",
             f"    for (int j = 0; j < {columns}; ++j) multiply(sums[i][j], x[i], y[j]);",
             "}",
+        ],
+        [
+            "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i)",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; ++j)",
+            "    #pragma unroll",
+            "    for (int c = 0; c < 4; ++c)",
+            f"      sums[i][j][c] *= factors[i * {16 * tile.down} + warp_row + lane / 4 + c / 2 * 8];",
         ],
         [
             "#pragma unroll",

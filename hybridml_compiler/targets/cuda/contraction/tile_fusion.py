@@ -126,7 +126,7 @@ def _form_of(fusion: TileFusion) -> _Form | None:
 def _classified(fusion: TileFusion) -> _Form:
     makers: list[_Maker] = []
     readers: list[_Reader] = []
-    given, made = fusion.operands, dict[int, int]()
+    given, made = fusion.operands, set[int]()
     for stage in fusion.stages:
         call = stage.spec.call if isinstance(stage.spec, Fused) else stage.spec
         _demand(isinstance(call, Product) and not stage.spec.checked and not call.computed)
@@ -139,7 +139,7 @@ def _classified(fusion: TileFusion) -> _Form:
         else:
             _demand(call.k <= _MOST)
             makers.append(_maker(call, stage.spec.nest, stage.operands, given, made))
-            made |= dict.fromkeys(makers[-1].matrices, len(makers))
+            made.update(makers[-1].matrices)
     _demand(len(makers) > 1 and len(readers) > 0)
     first = makers[0].form
     for maker in makers:
@@ -159,7 +159,9 @@ def _classified(fusion: TileFusion) -> _Form:
     return form
 
 
-def _maker(call: Product, nest: Kernel | None, operands: tuple[int, ...], given: int, made: Mapping[int, int]) -> _Maker:
+def _maker(
+    call: Product, nest: Kernel | None, operands: tuple[int, ...], given: int, made: Mapping[int, int]
+) -> _Maker:
     form, first = contraction_of(call), operands[2]
     if nest is None:
         _demand(first >= given)
@@ -254,10 +256,8 @@ class _Writer:
             to_make.append(multiplication(dtypes.float32, scores, own[-1], passed[-1]))
         for reader in readers:
             columns = -(-reader.form.n // _FILL) * _FILL
-            right.append(
-                self._operand(f"right{form.readers.index(reader)}", reader.form.b, reader.form.stored[1], columns,
-                              self.others)  # fmt: skip
-            )
+            name, (_, stored) = f"right{form.readers.index(reader)}", reader.form.stored
+            right.append(self._operand(name, reader.form.b, stored, columns, self.others))
             results.append(Tile(tile.rows, columns, self.others, tile.down, tile.across, tile.tensor))
             to_read.append(multiplication(dtypes.float32, results[-1], self._matrix(reader.matrix), right[-1]))
         length, others = (form.columns, form.rows) if turned else (form.rows, form.columns)
@@ -278,7 +278,9 @@ class _Writer:
         for number in self._made(section):
             places[f"m{number}"] = end
             end += self._matrix(number).nbytes
-        sums = (self.lines * (tile.columns + m.pad) * 4 for tile, m in zip(section.results, section.to_read, strict=True))
+        sums = (
+            self.lines * (tile.columns + m.pad) * 4 for tile, m in zip(section.results, section.to_read, strict=True)
+        )
         return places, max(end, *sums)
 
     def _made(self, section: _Section) -> list[int]:
@@ -343,7 +345,9 @@ class _Writer:
             call = part.call if isinstance(part, _Reader) else None
             if part.nest is None and call is not None:
                 add(part.operands[2], call.dtype, call.result[0] * call.result[1], out=True)
-            for k, (number, x) in enumerate(zip(part.operands[2:], part.nest.operands if part.nest else (), strict=False)):
+            for k, (number, x) in enumerate(
+                zip(part.operands[2:], part.nest.operands if part.nest else (), strict=False)
+            ):
                 if k or (call is not None and not call.passing):
                     add(number, x.dtype, int(x.size), out=x.role != "in" or not k)
         return found
@@ -438,9 +442,7 @@ class _Writer:
                 "  __syncthreads();",
             ]
         lines.append("}")
-        for k, (reader, made, result) in enumerate(
-            zip(section.readers, section.to_read, section.results, strict=True)
-        ):
+        for k, (reader, made, result) in enumerate(zip(section.readers, section.to_read, section.results, strict=True)):
             number = form.readers.index(reader)
             names = {"FIRST": "0", "LAST": str(made.fragments)} | _result_names(k)
             pitch = result.columns + made.pad
