@@ -22,6 +22,7 @@ from ....record import record
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.fusion.tile_fusion import TileFusion
 from ....schedule.kernels.gemm import Product
+from ....walk import postorder
 from ..emit.functions import DeviceFunctions
 from ..emit.kernel import ENTRY, KernelWriter
 from ..emit.scalars import C
@@ -64,6 +65,7 @@ class _Maker:
     nest: Kernel | None
     matrices: Mapping[int, Store | None]  # None: the product itself
     reads: tuple[int, ...]  # matrices that were made before
+    of_rows: tuple[Expr, ...]  # what is the same for all elements of a row, and computed once for it
 
 
 @record
@@ -165,7 +167,7 @@ def _maker(
     form, first = contraction_of(call), operands[2]
     if nest is None:
         _demand(first >= given)
-        return _Maker(form, operands, None, {first: None}, ())
+        return _Maker(form, operands, None, {first: None}, (), ())
     numbers = dict(zip((x.name for x in nest.operands), operands[2:], strict=True))
     loops, body = perfect_nest(nest.body)
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
@@ -180,7 +182,21 @@ def _maker(
     _demand(all(number in made for number in reads) and not any(number in made for number in matrices))
     for at in (*(e.args[0] for e in loads), *(stmt.index for stmt in stores)):
         _demand(affine_terms(at) == (place, 0))
-    return _Maker(form, operands, nest, matrices, tuple(reads))
+    return _Maker(form, operands, nest, matrices, tuple(reads), _of_rows(stores, loops[0].var))
+
+
+def _of_rows(stores: Sequence[Store], row: Expr) -> tuple[Expr, ...]:
+    """The largest parts of the values that are read or computed from memory, by the row alone."""
+    found: dict[Expr, None] = {}
+
+    def parts(part: Expr) -> tuple[Expr, ...]:
+        if part.depends == {row} and any(e.op == "load" for e in postorder([part], lambda e: e.args)):
+            found[part] = None
+            return ()
+        return part.args
+
+    postorder([stmt.value for stmt in stores], parts)
+    return tuple(found)
 
 
 # ---- the kernel
@@ -278,6 +294,9 @@ class _Writer:
         for number in self._made(section):
             places[f"m{number}"] = end
             end += self._matrix(number).nbytes
+        for name, dtype in self._row_values(section):
+            places[name] = end
+            end += (self.others if section.turned else self.lines) * dtype.itemsize
         sums = (
             self.lines * (tile.columns + m.pad) * 4 for tile, m in zip(section.results, section.to_read, strict=True)
         )
@@ -288,6 +307,10 @@ class _Writer:
         read = {reader.matrix for reader in section.readers}
         read.update(number for _, maker in section.makers for number in maker.reads)
         return [number for _, maker in section.makers for number in maker.matrices if number in read]
+
+    def _row_values(self, section: _Section) -> list[tuple[str, np.dtype]]:
+        """Names and types of the values of rows that a section has in shared memory."""
+        return [(f"row{k}_{n}", e.dtype) for k, maker in section.makers for n, e in enumerate(maker.of_rows)]
 
     @property
     def shared_bytes(self) -> int:
@@ -301,14 +324,29 @@ class _Writer:
     def _pointers(self, numbers: Sequence[int]) -> str:
         return "".join(f", {self._pointer(number)}" for number in numbers)
 
-    def _make_function(self, k: int, maker: _Maker) -> str:
-        """`make0(value, matrices that it reads, places of those that it makes, row, column, buffers)`."""
+    def _row_function(self, k: int, maker: _Maker) -> str:
+        """`rows0(places of the values of a row, row, buffers)`."""
         nest = maker.nest
-        given = ["float value"]
+        if nest is None or not maker.of_rows:
+            return ""
+        given = [*(f"{c_type(e.dtype)}* row{n}" for n, e in enumerate(maker.of_rows)), "long long row"]
+        given += [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in nest.operands]
+        names = {perfect_nest(nest.body)[0][0].var: C("row", dtypes.int64)}
+        lines = []
+        for n, e in enumerate(maker.of_rows):
+            more, value = KernelWriter(nest, self.functions).value(names, e)
+            lines += ["  {", *(f"  {line}" for line in more), f"    *row{n} = {value};", "  }"]
+        return "\n".join([f"static __device__ __forceinline__ void rows{k}({', '.join(given)}) {{", *lines, "}\n"])
+
+    def _make_function(self, k: int, maker: _Maker) -> str:
+        """`make0(value, values of its row, matrices that it reads, places of those that it makes, row, column,
+        buffers)`."""
+        nest = maker.nest
+        given = ["float value", *(f"{c_type(e.dtype)} row{n}" for n, e in enumerate(maker.of_rows))]
         given += [f"{c_type(self.form.dtypes[number])} m{number}" for number in maker.reads]
         given += [f"{c_type(self.form.dtypes[number])}* to{number}" for number in maker.matrices]
         given += ["long long row", "long long column"]
-        names: dict[Expr, C] = {}
+        names: dict[Expr, C] = {e: C(f"row{n}", e.dtype) for n, e in enumerate(maker.of_rows)}
         if nest is not None:
             given += [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in nest.operands]
             numbers = dict(zip((x.name for x in nest.operands), maker.operands[2:], strict=True))
@@ -360,7 +398,8 @@ class _Writer:
         copies = {f"copy_{side.width * side.stored.itemsize}" for side in sides if side.is_asynchronous}
         multiplies = {text: None for section in self.sections for m in (*section.to_make, *section.to_read)
                       for text in m.functions}  # fmt: skip
-        makes = [self._make_function(k, maker) for k, maker in enumerate(form.makers)]
+        makes = [make(k, maker) for k, maker in enumerate(form.makers)
+                 for make in (self._row_function, self._make_function)]  # fmt: skip
         finishes = [
             finish_function(f"finish{k}", reader.call, reader.nest, self.functions)[0]
             for k, reader in enumerate(form.readers)
@@ -405,6 +444,8 @@ class _Writer:
         lines = [
             *(f"{kind} (*const {name}_tile)[{pitch}] = ({kind} (*)[{pitch}])(shared + {places[name]});"
               for name, kind, pitch in tiles),
+            *(f"{c_type(dtype)}* const {name} = ({c_type(dtype)}*)(shared + {places[name]});"
+              for name, dtype in self._row_values(section)),
             f"const long long place = tile{f' - {start}' if start else ''}, matrix = place / {blocks};",
             f"const int first = (int)(place % {blocks}) * {self.lines};",
             f"const int line = threadIdx.x / {self.each}, part = threadIdx.x % {self.each};",
@@ -418,7 +459,10 @@ class _Writer:
         for k, made in enumerate(section.to_read):
             lines += _renamed([*([] if tile.tensor else made.setup), *made.sums], _result_names(k))
         lines += [f"load_{side.name}({side.name}_tile, {side.name}_matrix, first, 0);" for side in section.own]
+        row_values = [line for k, maker in section.makers for line in self._row_lines(k, maker, section)]
+        lines += [] if section.turned else row_values
         lines += ["#pragma unroll 1", f"for (int other = 0; other < {section.others}; other += {self.others}) {{"]
+        lines += [f"  {line}" for line in row_values if section.turned]
         for (k, maker), own, passed, made in zip(
             section.makers, section.own, section.passed, section.to_make, strict=True
         ):
@@ -461,12 +505,26 @@ class _Writer:
             ]
         return lines
 
+    def _row_lines(self, k: int, maker: _Maker, section: _Section) -> list[str]:
+        """The values of the rows of a block, or of those that it comes to."""
+        if not maker.of_rows:
+            return []
+        first, count = ("other", self.others) if section.turned else ("first", self.lines)
+        places = ", ".join(f"&row{k}_{n}[at]" for n in range(len(maker.of_rows)))
+        place = f"matrix * {self.form.rows} + {first} + at"
+        return [
+            f"for (int at = threadIdx.x; at < {count}; at += {self.tile.threads})",
+            f"  if ({first} + at < {self.form.rows}) rows{k}({places}, {place}{self._pointers(maker.operands[2:])});",
+        ]
+
     def _element_lines(self, k: int, maker: _Maker, section: _Section, row: str, column: str) -> list[str]:
         """The elements of a tile of the matrices, each computed by one thread; what is outside of them is zero."""
         at = {number: f"m{number}_tile[at][line]" if self._matrix(number).by_depth else f"m{number}_tile[line][at]"
               for number in (*maker.reads, *maker.matrices)}  # fmt: skip
         tiled = set(self._made(section))
-        given = ["scores_tile[line][at]", *(at[n] for n in maker.reads), *(f"&made{n}" for n in maker.matrices)]
+        own = "at" if section.turned else "line"
+        given = ["scores_tile[line][at]", *(f"row{k}_{n}[{own}]" for n in range(len(maker.of_rows)))]
+        given += [*(at[n] for n in maker.reads), *(f"&made{n}" for n in maker.matrices)]
         given += [f"matrix * {self.form.rows} + {row}", column]
         pointers = self._pointers(maker.operands[2:] if maker.nest is not None else ())
         declared = [f"  {c_type(self.form.dtypes[n])} made{n} = 0;" for n in maker.matrices]
