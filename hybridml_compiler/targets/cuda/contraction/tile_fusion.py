@@ -228,7 +228,8 @@ class _Writer:
     def __init__(self, form: _Form, lines: int, others: int, wide: bool) -> None:
         self.form, self.lines, self.others, self.wide = form, lines, others, wide
         self.functions = DeviceFunctions()
-        down, across = (lines // 16, 1) if form.tensor else (lines // 4, 16)
+        # At least 128 threads: of fewer, each would have more sums than registers.
+        down, across = (lines // 16, max(64 // lines, 1)) if form.tensor else (max(lines // 4, 8), 16)
         self.tile = Tile(lines, others, _DEPTH, down, across, form.tensor)
         self.each = self.tile.threads // lines  # threads of a line
         turns = dict.fromkeys(reader.turned for reader in form.readers)
@@ -457,7 +458,7 @@ class _Writer:
             lines.append(matrix_of(right, f"p{reader.operands[1]}"))
         lines += section.to_make[0].setup
         for k, made in enumerate(section.to_read):
-            lines += _renamed([*([] if tile.tensor else made.setup), *made.sums], _result_names(k))
+            lines += _renamed([made.setup[-1], *made.sums], _result_names(k))
         lines += [f"load_{side.name}({side.name}_tile, {side.name}_matrix, first, 0);" for side in section.own]
         row_values = [line for k, maker in section.makers for line in self._row_lines(k, maker, section)]
         lines += [] if section.turned else row_values
@@ -539,7 +540,7 @@ class _Writer:
 
 
 def _result_names(k: int) -> dict[str, str]:
-    return {"thread_": f"result{k}_", "sums": f"result{k}"}
+    return {"thread_": f"result{k}_", "warp_": f"result{k}_", "sums": f"result{k}"}
 
 
 def _renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
