@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
     "heads of 128": (attention, operands((1,), 40, 33, 128, 128)),
     "no batch": (attention, operands((), 33, 40, 16, 16)),
     "grouped": (grouped, [some(4, 40, 16), some(2, 33, 16, seed=1), some(2, 33, 16, seed=2), some(4, 40, 16, seed=3)]),
-    "two blocks": (attention, operands((1,), 70, 50, 20, 24)),
+    "two blocks": (attention, operands((2,), 70, 50, 20, 24)),
     "causal blocks": (causal, operands((1,), 70, 70, 16, 16)),
     "parts": (causal, operands((1,), 256, 256, 16, 16)),
 }
@@ -116,7 +116,7 @@ def ran(name: str, dtype: str = "float32") -> tuple[list[Any], list[Plan], dict[
 def expected(name: str, dtype: str = "float32", computed: str = "float32") -> list[Any]:
     """The results on the CPU, of arguments that were rounded to `dtype`."""
     function, given = gradients(CASES[name][0]), arguments(name, dtype)
-    return [x.detach() for x in function(*(x.astype(computed) if x.dtype.kind == "f" else x for x in given))]
+    return [x.detach() for x in function(*(x if x.dtype == hm.bool else x.astype(computed) for x in given))]
 
 
 def check_memory(name: str, plans: list[Plan], codes: dict[str, Any]) -> None:
@@ -161,7 +161,8 @@ def test_on_tensor_cores(name: str) -> None:
     exact, rounded = expected(name, "bfloat16"), expected(name, "bfloat16", "bfloat16")
     for a, b, e in zip(found, rounded, exact, strict=True):
         a, b, e = (x.astype("float32").numpy() for x in (a, b, e))
-        np.testing.assert_allclose(a, e, rtol=0, atol=1.5 * np.abs(b - e).max() + 2.0**-8 * np.abs(e).max())
+        assert np.square(a - e).mean() <= 1.5 * np.square(b - e).mean()
+        assert np.abs(a - e).max() <= 2 * np.abs(b - e).max()
 
 
 @pytest.mark.parametrize("name", ["causal", pytest.param("heads of 128", marks=pytest.mark.slow)])
@@ -263,14 +264,13 @@ def caught(name: str, dtype: str, change: Callable[[str], str]) -> bool:
 
 MUTANTS = [
     # masks of edges
-    ("float32", "other + at < 50", "other + at <= 50"),
+    ("float32", "other + at < 70", "other + at <= 70"),
     ("float32", "first + line < 70", "first + line <= 70"),
     ("float32", "other < 50; other += 32", "other < 32; other += 32"),
-    ("float32", "if (i < 70 && at < 24)", "if (i <= 70 && at < 24)"),
+    ("float32", "if (i < 70 && at < 20)", "if (i <= 70 && at < 20)"),
     ("float32", "if (i < 50 && at < 20)", "if (i < 50 && at <= 20)"),
     # places of blocks, matrices and rows
-    ("float32", "matrix * 70 + other + at, first + line", "matrix * 70 + first + line, other + at"),
-    ("float32", "matrix * 70 + first + line, other + at", "matrix * 70 + first + line, at"),
+    ("float32", "matrix * 70 + first + at", "first + at"),
     ("float32", "tile < 2", "tile < 1"),
     ("float32", "place = tile - 2", "place = tile"),
     ("float32", "place % 2) * 64", "place % 2) * 32"),
@@ -282,11 +282,10 @@ MUTANTS = [
     ("float32", "right2_tile, right2_matrix, 0, other", "right2_tile, right2_matrix, 0, 0"),
     ("float32", "passed1_tile, passed1_matrix, other, 0", "passed1_tile, passed1_matrix, 0, 0"),
     ("float32", "result1[i][j] = fmaf(x[i], y[j], result1[i][j])", "result1[i][j] = fmaf(x[i], y[j], result0[i][j])"),
-    ("float32", "finish2(result1_tile", "finish2(result0_tile"),
-    ("float32", "made11 = 0;", "made11 = 1;"),
+    ("float32", "finish2(result1_tile[line][at]", "finish2(result1_tile[line][at ^ 1]"),
     ("float32", "m10_tile[at][line], &made11", "m10_tile[at][line ^ 1], &made11"),
     # layouts of fragments, and masks, on tensor cores
-    ("bfloat16", "row % 70 >= column", "row % 70 > column"),
+    ("bfloat16", "row >= column", "row > column"),
     ("bfloat16", "lane % 16][k + lane / 16 * 8]", "lane % 16][k + lane / 8 % 2 * 8]"),
     ("bfloat16", ".x4.trans", ".x4"),
     ("bfloat16", "multiply(result0[i][j], x[i], y[j])", "multiply(result0[i][j], x[i], y[j ^ 1])"),
