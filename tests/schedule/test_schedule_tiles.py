@@ -9,7 +9,7 @@ import pytest
 
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
-from hybridml_compiler.loops.ir import Kernel
+from hybridml_compiler.loops.ir import Kernel, KernelSpec
 from hybridml_compiler.record import replace
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.tile_fusion import TileFusion
@@ -33,7 +33,7 @@ def small() -> Iterator[None]:
         yield
 
 
-def check(built: Graph, runs: Callable[[TileFusion], bool] = lambda _: True) -> tuple[Plan, list[TileFusion]]:
+def check(built: Graph, runs: Callable[[KernelSpec], bool] = lambda _: True) -> tuple[Plan, list[TileFusion]]:
     """(the plan of a target that runs these fusions, its fusions); results are those of the graph's interpreter."""
     plan = make_plan(built, {}, replace(TARGET.capabilities, runs_tiles=runs))
     rng = np.random.default_rng(0)
@@ -69,9 +69,9 @@ def test_matrices_between_products_have_no_memory() -> None:
 
 def test_the_target_decides() -> None:
     given, _, s = operands()
-    asked: list[TileFusion] = []
+    asked: list[KernelSpec] = []
 
-    def refuses(fusion: TileFusion) -> bool:
+    def refuses(fusion: KernelSpec) -> bool:
         asked.append(fusion)
         return False
 

@@ -7,12 +7,11 @@ whether such a call reads an operand in place, so that it needs no copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ...aval import Aval
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, KernelSpec
 from ...loops.transforms import parallelized
 from ...once import lazy
 from ...ops.fourier import AxisTransform
@@ -22,9 +21,6 @@ from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
 from .gemm import Product
 from .transform_steps import Steps
-
-if TYPE_CHECKING:
-    from ..fusion.tile_fusion import TileFusion
 
 InMemory = Callable[[Node], bool]
 Call = Product | Convolution
@@ -64,8 +60,8 @@ class Capabilities:
     # the passes of Fourier transforms of such an array; None where it has no kernels for them
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
-    # Does it run these launches as one, tile by tile (see tile_fusion.py)? None: it runs chains (see batch_fusion.py).
-    runs_tiles: Callable[[TileFusion], bool] | None = None
+    # Does it run a fusion tile by tile (see tile_fusion.py)? None: it runs chains (see batch_fusion.py).
+    runs_tiles: Callable[[KernelSpec], bool] | None = None
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy

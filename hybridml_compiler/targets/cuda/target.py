@@ -77,7 +77,7 @@ class CudaTarget(KernelTarget):
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             runs_control=True,
-            runs_tiles=lambda spec: emit_tiles(spec) is not None,
+            runs_tiles=lambda spec: isinstance(spec, TileFusion) and emit_tiles(spec) is not None,
         )
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:

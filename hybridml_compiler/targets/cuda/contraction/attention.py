@@ -27,12 +27,11 @@ from ..emit.scalars import C
 from ..emit.types import c_type, literal
 from .contraction import Digit, contraction_of
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
-from .multiply import multiplication
+from .multiply import multiplication, renamed
 from .operands import COPY, Operand, load_function, operand
 from .softmax_rows import rows_of
-from .tiles import SHARED_BYTES, Tile, tensor_type
+from .tiles import MOST_FEATURES, SHARED_BYTES, Tile, tensor_type
 
-_MOST = 128  # features of queries and values, of which a block has all
 _DEPTH = 16  # features of queries are filled up to a multiple of this with zeros
 _FILL = 32  # columns that tiles of the result are filled up to a multiple of
 
@@ -44,7 +43,7 @@ def is_attention(specs: Sequence[KernelSpec]) -> bool:
         return False
     calls = [spec.call if isinstance(spec, Fused) else spec for spec in (first, last)]
     products = [call for call in calls if isinstance(call, Product) and call.dtype is dtypes.float32]
-    return len(products) == 2 and products[0].k <= _MOST and products[1].n <= _MOST
+    return len(products) == 2 and products[0].k <= MOST_FEATURES and products[1].n <= MOST_FEATURES
 
 
 class _Unfit(Exception):
@@ -311,7 +310,7 @@ class _Writer:
         nests = [(0, 2, self.first.nest), (1, 0, self.nest), (2, 2, self.last.nest)]
         for stage, skip, nest in nests:
             for number, x in zip(self.numbers[stage][skip:], () if nest is None else nest.operands, strict=False):
-                result = nest is self.last.nest and x is nest.operands[0]
+                result = nest is not None and nest is self.last.nest and x is nest.operands[0]
                 add(number, x.dtype, int(x.size), out=result or x.role != "in")
         if self.last.nest is None:
             add(self.numbers[2][2], dtypes.float32, self.two.result[0] * self.two.result[1], out=True)
@@ -337,7 +336,7 @@ class _Writer:
                  "FIRST": "0", "LAST": str(self.to_scores.fragments)}  # fmt: skip
         then = {"a_tiles[stage]": "w_tile", "b_tiles[stage]": "v_tile", "thread_": "result_",
                 "FIRST": "0", "LAST": str(self.to_result.fragments)}  # fmt: skip
-        scores = _renamed([*self.to_scores.sums, *self.to_scores.step, *self.to_scores.keep], first)
+        scores = renamed([*self.to_scores.sums, *self.to_scores.step, *self.to_scores.keep], first)
         inside = f"key + at < {one.n}"
         place = "w_tile[at][line]" if self.w.by_depth else "w_tile[line][at]"
         kind = c_type(self.rows.weight.value.dtype)
@@ -390,7 +389,7 @@ class _Writer:
             f"    {place} = w;",
             "  }",
             *(f"  {text}" for text in arrive),
-            *(f"  {text}" for text in _renamed([*self.to_result.scale, *self.to_result.step], then)),
+            *(f"  {text}" for text in renamed([*self.to_result.scale, *self.to_result.step], then)),
             "  __syncthreads();",
             "}",
             *across("total"),
@@ -399,7 +398,7 @@ class _Writer:
             f"if (exists && part == 0) {end_row}",
             "if (part == 0) factors[line] = seen;",
             "__syncthreads();",
-            *_renamed([*self.to_result.scale, *self.to_result.keep], then),
+            *renamed([*self.to_result.scale, *self.to_result.keep], then),
             "__syncthreads();",
             f"for (int index = threadIdx.x; index < {tile.rows * result.columns}; index += {tile.threads}) {{",
             f"  const int line = index / {result.columns}, at = index % {result.columns};",
@@ -413,18 +412,8 @@ class _Writer:
             f"__shared__ float factors[{tile.rows}];  // by which what was added up is multiplied",
             *tiles,
             *self.to_scores.setup,
-            *([] if tile.tensor else _renamed(self.to_result.setup, then)),
+            *([] if tile.tensor else renamed(self.to_result.setup, then)),
             "for (long long tile = lo + blockIdx.x; tile < hi; tile += gridDim.x) {",
             *(f"  {text}" for text in lines),
             "}",
         ]
-
-
-def _renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The lines of a multiplication with other names of its tiles, sums and places."""
-    made = []
-    for line in lines:
-        for old, new in names.items():
-            line = line.replace(old, new)
-        made.append(line)
-    return made

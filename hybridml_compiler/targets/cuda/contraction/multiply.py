@@ -7,7 +7,7 @@ of either axis, and of m16n8k8 (tf32), of which each lane loads its own elements
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -201,3 +201,13 @@ def _own_elements(tile: Tile, a: Operand, b: Operand, rows: int, columns: int) -
         "  #pragma unroll",
         f"  for (int e = 0; e < 2; ++e) y[j][e] = tf32(b_tiles[stage]{y});",
     ]
+
+
+def renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The lines of a multiplication with other names of its tiles, sums and places."""
+    made = []
+    for line in lines:
+        for old, new in names.items():
+            line = line.replace(old, new)
+        made.append(line)
+    return made

@@ -24,7 +24,7 @@ _NARROW = (dtypes.canonical("bfloat16"), dtypes.float16)
 
 @record
 class Rows:
-    """What the loop nest takes the maximum of, its weights, what it adds up, and what it stores for each row."""
+    """The parts of the loop nest: its maximum, its weights, what it adds up, and what it stores for each row."""
 
     row: Expr
     most: Reduce
@@ -43,11 +43,11 @@ def rows_of(kernel: Kernel) -> Rows | None:
     stores = tuple(stmt for stmt in body if isinstance(stmt, Store))
     if len(loops) != 1 or [x.op for x in reductions] != ["max", "add"] or len(inner) != 1 or kernel.scratch:
         return None
-    if any(len(x.vars) != 1 for x in reductions) or len(inner[0].body) != 1 or not isinstance(inner[0].body[0], Store):
+    (most, total), weight = reductions, inner[0].body[0]
+    if any(len(x.vars) != 1 for x in reductions) or len(inner[0].body) != 1 or not isinstance(weight, Store):
         return None
-    if not isinstance(body[0], Reduce) or body[0].op != "max":
+    if body[0] is not most:
         return None
-    (most, total), (weight,) = reductions, inner[0].body
     rate = _rate(most, inner[0].var, weight, total)
     return None if rate is None else Rows(loops[0].var, most, inner[0].var, weight, total, stores, rate)
 
@@ -113,8 +113,11 @@ class _Forms:
             others = [e for e in expr.args if e.op != "const"]
             found = self.terms(others[0], leaves) if len(constants) == len(others) == 1 else None
             return None if found is None else {leaf: factor * constants[0].attr for leaf, factor in found.items()}
-        parts = [self.terms(e, leaves) for e in expr.args]
-        if any(part is None for part in parts):
-            return None
-        signs = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}[expr.op]
-        return {leaf: sum(s * (p or {})[leaf] for s, p in zip(signs, parts, strict=True)) for leaf in leaves}
+        total = dict.fromkeys(leaves, 0.0)
+        for k, part in enumerate(expr.args):
+            found = self.terms(part, leaves)
+            if found is None:
+                return None
+            sign = -1 if expr.op == "neg" or (expr.op == "sub" and k) else 1
+            total = {leaf: total[leaf] + sign * found[leaf] for leaf in leaves}
+        return total

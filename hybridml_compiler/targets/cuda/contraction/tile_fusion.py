@@ -10,32 +10,28 @@ their products to sums in registers. So every sum has an order, which the shapes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from .... import config, dtypes
-from ....loops.index import affine_terms
-from ....loops.ir import Buffer, Expr, Kernel, Role, Store, expressions, perfect_nest
+from .... import dtypes
+from ....loops.ir import Buffer, Expr, Role, expressions, perfect_nest
 from ....once import lazy
 from ....record import record
-from ....schedule.fusion.epilogue import Fused
 from ....schedule.fusion.tile_fusion import TileFusion
-from ....schedule.kernels.gemm import Product
-from ....walk import postorder
 from ..emit.functions import DeviceFunctions
 from ..emit.kernel import ENTRY, KernelWriter
 from ..emit.scalars import C
 from ..emit.types import c_type
 from .attention import emit_attention
-from .contraction import Addresses, Contraction, Digit, contraction_of
+from .contraction import Addresses
 from .kernel import COMMIT, WAIT, CallSource, finish_function, matrix_of
-from .multiply import Multiplication, multiplication
+from .multiply import Multiplication, multiplication, renamed
 from .operands import COPY, HALF, Operand, load_function, operand
-from .tiles import SHARED_BYTES, Tile, tensor_type
+from .tile_form import Form, Maker, Reader, form_of
+from .tiles import SHARED_BYTES, Tile
 
-_MOST = 128  # features of the operands, of which a block has all
-_DEPTH = 16  # they are filled up to a multiple of this with zeros
+_DEPTH = 16  # features of operands are filled up to a multiple of this with zeros
 _FILL = 32  # columns that tiles of a result are filled up to a multiple of
 _SIZES = ((64, 64), (64, 32), (32, 32), (16, 32))  # lines that a block has, and that it goes over at a time
 
@@ -45,158 +41,12 @@ def emit_tiles(fusion: TileFusion, *, wide: bool = True) -> CallSource | None:
     attention = emit_attention(fusion, wide=wide)
     if attention is not None:
         return attention
-    form = _form_of(fusion)
+    form = form_of(fusion)
     if form is None:
         return None
     writers = (_Writer(form, lines, others, wide) for lines, others in _SIZES)
     fitting = next((writer for writer in writers if writer.shared_bytes <= SHARED_BYTES), None)
     return None if fitting is None else fitting.source()
-
-
-# ---- what a fusion has to be
-
-
-@record
-class _Maker:
-    """A product of rows and columns, and the matrices that are computed from it, by number, element by element."""
-
-    form: Contraction
-    operands: tuple[int, ...]
-    nest: Kernel | None
-    matrices: Mapping[int, Store | None]  # None: the product itself
-    reads: tuple[int, ...]  # matrices that were made before
-    of_rows: tuple[Expr, ...]  # what is the same for all elements of a row, and computed once for it
-
-
-@record
-class _Reader:
-    """A product whose left operand is a matrix, or where `turned` a transposed one, and what follows it."""
-
-    call: Product
-    nest: Kernel | None
-    operands: tuple[int, ...]
-    turned: bool
-
-    @property
-    def form(self) -> Contraction:
-        return contraction_of(self.call)
-
-    @property
-    def matrix(self) -> int:
-        return self.operands[0]
-
-
-@record
-class _Form:
-    """Makers and readers of `count` matrices of some rows and columns; those in memory are numbers below `given`."""
-
-    makers: tuple[_Maker, ...]
-    readers: tuple[_Reader, ...]
-    given: int
-    rows: int
-    columns: int
-    tensor: str
-
-    @lazy
-    def dtypes(self) -> dict[int, np.dtype]:
-        """The type of each matrix."""
-        return {
-            number: maker.form.dtype if store is None else store.value.dtype
-            for maker in self.makers
-            for number, store in maker.matrices.items()
-        }
-
-
-class _Unfit(Exception):
-    """The launches are none that a kernel is written for."""
-
-
-def _demand(holds: bool) -> None:
-    if not holds:
-        raise _Unfit
-
-
-def _form_of(fusion: TileFusion) -> _Form | None:
-    """The launches as makers and readers. A single maker is better left alone: its matrix costs a launch little more to
-    write and read than to make twice."""
-    try:
-        return _classified(fusion)
-    except _Unfit:
-        return None
-
-
-def _classified(fusion: TileFusion) -> _Form:
-    makers: list[_Maker] = []
-    readers: list[_Reader] = []
-    given, made = fusion.operands, set[int]()
-    for stage in fusion.stages:
-        call = stage.spec.call if isinstance(stage.spec, Fused) else stage.spec
-        _demand(isinstance(call, Product) and not stage.spec.checked and not call.computed)
-        assert isinstance(call, Product)
-        _demand(call.dtype is dtypes.float32 and stage.operands[1] < given)
-        if stage.operands[0] >= given:
-            _demand(stage.operands[0] in made and call.n <= _MOST)
-            _demand(all(number < given for number in stage.operands[2 + call.passing :]))
-            readers.append(_Reader(call, stage.spec.nest, stage.operands, call.a.column != 1))
-        else:
-            _demand(call.k <= _MOST)
-            makers.append(_maker(call, stage.spec.nest, stage.operands, given, made))
-            made.update(makers[-1].matrices)
-    _demand(len(makers) > 1 and len(readers) > 0)
-    first = makers[0].form
-    for maker in makers:
-        _demand((maker.form.matrices, maker.form.m, maker.form.n) == (first.matrices, first.m, first.n))
-    forms = [x.form for x in (*makers, *readers)]
-    tensors = {tensor_type(form, tf32=config.read().tf32) for form in forms}
-    _demand(len(tensors) == 1)
-    form = _Form(tuple(makers), tuple(readers), given, first.m, first.n, tensors.pop())
-    for reader in readers:
-        own = reader.form
-        size = (form.columns, form.rows) if reader.turned else (form.rows, form.columns)
-        strides = (1, form.columns) if reader.turned else (form.columns, 1)
-        batch = () if first.matrices == 1 else (Digit(first.matrices, form.rows * form.columns),)
-        _demand((own.matrices, own.m, own.k) == (first.matrices, *size))
-        _demand((reader.call.a.row, reader.call.a.column) == strides and own.a.offset == 0 and own.a.batch == batch)
-        _demand(form.dtypes[reader.matrix] is own.stored[0] and (bool(form.tensor) or own.stored[0] is own.dtype))
-    return form
-
-
-def _maker(
-    call: Product, nest: Kernel | None, operands: tuple[int, ...], given: int, made: Mapping[int, int]
-) -> _Maker:
-    form, first = contraction_of(call), operands[2]
-    if nest is None:
-        _demand(first >= given)
-        return _Maker(form, operands, None, {first: None}, (), ())
-    numbers = dict(zip((x.name for x in nest.operands), operands[2:], strict=True))
-    loops, body = perfect_nest(nest.body)
-    stores = [stmt for stmt in body if isinstance(stmt, Store)]
-    _demand(len(loops) == 2 and len(stores) == len(body) and not nest.scratch)
-    matrices: dict[int, Store | None] = {numbers[stmt.buffer.name]: stmt for stmt in stores}
-    if first not in matrices and not call.passing:
-        matrices[first] = None
-    _demand(min(matrices) >= given)
-    place = {loops[0].var: form.n, loops[1].var: 1}
-    loads = [e for e in expressions(body) if e.op == "load" and numbers[e.attr.name] >= given]
-    reads = dict.fromkeys(numbers[e.attr.name] for e in loads if numbers[e.attr.name] != first)
-    _demand(all(number in made for number in reads) and not any(number in made for number in matrices))
-    for at in (*(e.args[0] for e in loads), *(stmt.index for stmt in stores)):
-        _demand(affine_terms(at) == (place, 0))
-    return _Maker(form, operands, nest, matrices, tuple(reads), _of_rows(stores, loops[0].var))
-
-
-def _of_rows(stores: Sequence[Store], row: Expr) -> tuple[Expr, ...]:
-    """The largest parts of the values that are read or computed from memory, by the row alone."""
-    found: dict[Expr, None] = {}
-
-    def parts(part: Expr) -> tuple[Expr, ...]:
-        if part.depends == {row} and any(e.op == "load" for e in postorder([part], lambda e: e.args)):
-            found[part] = None
-            return ()
-        return part.args
-
-    postorder([stmt.value for stmt in stores], parts)
-    return tuple(found)
 
 
 # ---- the kernel
@@ -210,8 +60,8 @@ class _Section:
     lines: int  # of the matrices in all: their rows, or columns
     others: int
     blocks: int  # in all
-    makers: tuple[tuple[int, _Maker], ...]
-    readers: tuple[_Reader, ...]
+    makers: tuple[tuple[int, Maker], ...]
+    readers: tuple[Reader, ...]
     own: tuple[Operand, ...]  # of each maker
     passed: tuple[Operand, ...]
     right: tuple[Operand, ...]  # of each reader
@@ -225,7 +75,7 @@ class _Section:
 
 
 class _Writer:
-    def __init__(self, form: _Form, lines: int, others: int, wide: bool) -> None:
+    def __init__(self, form: Form, lines: int, others: int, wide: bool) -> None:
         self.form, self.lines, self.others, self.wide = form, lines, others, wide
         self.functions = DeviceFunctions()
         # At least 128 threads: of fewer, each would have more sums than registers.
@@ -255,7 +105,7 @@ class _Writer:
         form, tile = self.form, self.tile
         readers = tuple(reader for reader in form.readers if reader.turned == turned)
         needed = {reader.matrix for reader in readers}
-        makers: list[tuple[int, _Maker]] = []
+        makers: list[tuple[int, Maker]] = []
         for k, maker in reversed([*enumerate(form.makers)]):
             if needed.intersection(maker.matrices):
                 needed.update(maker.reads)
@@ -325,7 +175,7 @@ class _Writer:
     def _pointers(self, numbers: Sequence[int]) -> str:
         return "".join(f", {self._pointer(number)}" for number in numbers)
 
-    def _row_function(self, k: int, maker: _Maker) -> str:
+    def _row_function(self, k: int, maker: Maker) -> str:
         """`rows0(places of the values of a row, row, buffers)`."""
         nest = maker.nest
         if nest is None or not maker.of_rows:
@@ -339,7 +189,7 @@ class _Writer:
             lines += ["  {", *(f"  {line}" for line in more), f"    *row{n} = {value};", "  }"]
         return "\n".join([f"static __device__ __forceinline__ void rows{k}({', '.join(given)}) {{", *lines, "}\n"])
 
-    def _make_function(self, k: int, maker: _Maker) -> str:
+    def _make_function(self, k: int, maker: Maker) -> str:
         """`make0(value, values of its row, matrices that it reads, places of those that it makes, row, column,
         buffers)`."""
         nest = maker.nest
@@ -378,10 +228,11 @@ class _Writer:
                 role: Role = "inout" if out or (before is not None and before.role != "in") else "in"
                 found[number] = Buffer(f"p{number}", dtype, max(size, 0 if before is None else int(before.size)), role)
 
-        for part in (*self.form.makers, *self.form.readers):
+        parts: list[Maker | Reader] = [*self.form.makers, *self.form.readers]
+        for part in parts:
             for number, stored, size in zip(part.operands, part.form.stored, part.form.sizes, strict=False):
                 add(number, stored, size, out=False)
-            call = part.call if isinstance(part, _Reader) else None
+            call = part.call if isinstance(part, Reader) else None
             if part.nest is None and call is not None:
                 add(part.operands[2], call.dtype, call.result[0] * call.result[1], out=True)
             for k, (number, x) in enumerate(
@@ -458,7 +309,7 @@ class _Writer:
             lines.append(matrix_of(right, f"p{reader.operands[1]}"))
         lines += section.to_make[0].setup
         for k, made in enumerate(section.to_read):
-            lines += _renamed([made.setup[-1], *made.sums], _result_names(k))
+            lines += renamed([made.setup[-1], *made.sums], _result_names(k))
         lines += [f"load_{side.name}({side.name}_tile, {side.name}_matrix, first, 0);" for side in section.own]
         row_values = [line for k, maker in section.makers for line in self._row_lines(k, maker, section)]
         lines += [] if section.turned else row_values
@@ -473,7 +324,7 @@ class _Writer:
                 "  {",
                 f"    load_{passed.name}({passed.name}_tile, {passed.name}_matrix, other, 0);",
                 *(f"    {text}" for text in arrive),
-                *(f"    {text}" for text in _renamed([*made.sums, *made.step, *made.keep], names)),
+                *(f"    {text}" for text in renamed([*made.sums, *made.step, *made.keep], names)),
                 "    __syncthreads();",
                 "  }",
                 *(f"  {text}" for text in self._element_lines(k, maker, section, row, column)),
@@ -483,7 +334,7 @@ class _Writer:
             lines += [
                 f"  load_{right.name}({right.name}_tile, {right.name}_matrix, 0, other);",
                 *(f"  {text}" for text in arrive),
-                *(f"  {text}" for text in _renamed(made.step, names | _result_names(k))),
+                *(f"  {text}" for text in renamed(made.step, names | _result_names(k))),
                 "  __syncthreads();",
             ]
         lines.append("}")
@@ -494,7 +345,7 @@ class _Writer:
             lines += [
                 "{",
                 f"  float (*result{k}_tile)[{pitch}] = (float (*)[{pitch}])shared;",
-                *(f"  {text}" for text in _renamed(made.keep, names)),
+                *(f"  {text}" for text in renamed(made.keep, names)),
                 "  __syncthreads();",
                 f"  for (int index = threadIdx.x; index < {self.lines * result.columns}; index += {tile.threads}) {{",
                 f"    const int line = index / {result.columns}, at = index % {result.columns}, i = first + line;",
@@ -506,7 +357,7 @@ class _Writer:
             ]
         return lines
 
-    def _row_lines(self, k: int, maker: _Maker, section: _Section) -> list[str]:
+    def _row_lines(self, k: int, maker: Maker, section: _Section) -> list[str]:
         """The values of the rows of a block, or of those that it comes to."""
         if not maker.of_rows:
             return []
@@ -518,7 +369,7 @@ class _Writer:
             f"  if ({first} + at < {self.form.rows}) rows{k}({places}, {place}{self._pointers(maker.operands[2:])});",
         ]
 
-    def _element_lines(self, k: int, maker: _Maker, section: _Section, row: str, column: str) -> list[str]:
+    def _element_lines(self, k: int, maker: Maker, section: _Section, row: str, column: str) -> list[str]:
         """The elements of a tile of the matrices, each computed by one thread; what is outside of them is zero."""
         at = {number: f"m{number}_tile[at][line]" if self._matrix(number).by_depth else f"m{number}_tile[line][at]"
               for number in (*maker.reads, *maker.matrices)}  # fmt: skip
@@ -541,13 +392,3 @@ class _Writer:
 
 def _result_names(k: int) -> dict[str, str]:
     return {"thread_": f"result{k}_", "warp_": f"result{k}_", "sums": f"result{k}"}
-
-
-def _renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The lines of a multiplication with other names of its tiles, sums and places."""
-    made = []
-    for line in lines:
-        for old, new in names.items():
-            line = line.replace(old, new)
-        made.append(line)
-    return made
