@@ -56,7 +56,8 @@ BUDGETS = {
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
     "hybridml_compiler/schedule": Budget(
         5480,
-        "matrices that are made tile by tile (120); convolutions of any number of images, of narrow operands, minimum cuts, fusion of batches; plans that "
+        "matrices that are made tile by tile (120); "
+        "convolutions of any number of images, of narrow operands, minimum cuts, fusion of batches; plans that "
         "the next program knows; Fourier "
         "transforms",
         "the choice of lanes, which is the target's",
@@ -64,7 +65,8 @@ BUDGETS = {
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
     "hybridml_compiler/targets": Budget(
         24460,
-        "gradients of attention (600); CUDA C of loop nests, NVRTC and a simulator of its PTX (2,700 lines), of products and convolutions and "
+        "gradients of attention (600); "
+        "CUDA C of loop nests, NVRTC and a simulator of its PTX (2,700 lines), of products and convolutions and "
         "attention with tensor cores (1,300), a driver "
         "protocol, a pool, graphs and what a machine lacks (1,500); "
         "points where a call can be stopped, convolutions of any number of images; convolutions of narrow "
