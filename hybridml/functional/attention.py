@@ -127,10 +127,10 @@ class _Attention(Function):
             scores = _masked(scores, mask, block.first)
             highest = scores.max(axis=-1, keepdims=True)
             weights = xp.exp((scores - highest) * late)
-            total = weights.sum(axis=-1, keepdims=True)
+            total = weights.sum(axis=-1, keepdims=True, dtype=_summed_in(query))
             weights = _dropped(weights, keep, block, 1.0)
             out = xp.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
-            results.append((out, highest * late + xp.log(total)))
+            results.append((out.astype(value.dtype), highest * late + xp.log(total)))
         out, logsum = (_joined(parts) for parts in zip(*results, strict=True))
         ctx.how = how
         ctx.set_materialize_grads(False)
@@ -145,7 +145,9 @@ class _Attention(Function):
         late, early = ctx.scales
         query = query * early
         g = xp.zeros_like(out) if g is None else g
-        mean = (g * out).sum(axis=-1, keepdims=True)  # of the gradients of a row's weights, weighted by them
+        mean = (g * out).sum(
+            axis=-1, keepdims=True, dtype=_summed_in(query)
+        )  # of the gradients of a row's weights, weighted by them
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
@@ -155,7 +157,8 @@ class _Attention(Function):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
             weights = xp.exp(_masked(xp.matmul(q, k.mT) * late, mask, block.first) - row_sum)
-            back = weights * (_dropped(xp.matmul(down, v.mT), keep, block, factor) - row_mean)
+            back = (weights * (_dropped(xp.matmul(down, v.mT), keep, block, factor) - row_mean)).astype(q.dtype)
+            weights = weights.astype(q.dtype)
             g_queries.append(xp.matmul(back, k) * how.scale)
             if shared:
                 g_keys.append(xp.matmul(back.mT, q))
@@ -170,11 +173,17 @@ class _Attention(Function):
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
                 weights = xp.exp(_masked(xp.matmul(k, q.mT) * late, mask, block.first, flip=True) - row_sum.mT)
                 turned = _Block(block.keys, block.queries, None)
-                back = weights * (_dropped(xp.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)
+                back = (weights * (_dropped(xp.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)).astype(q.dtype)
+                weights = weights.astype(q.dtype)
                 g_keys.append(xp.matmul(back, q))
                 g_values.append(xp.matmul(_dropped(weights, keep, turned, factor), down))
             g_key, g_value = _joined(g_keys), _joined(g_values)
         return _joined(g_queries), g_key * late, g_value, g_mask, None, None
+
+
+def _summed_in(x: Tensor) -> Any:
+    """The dtype of sums over rows, which gradients compute weights from: float32 for narrower ones."""
+    return dtypes.float32 if dtypes.is_narrow(x.dtype) else x.dtype
 
 
 def _scales_late(mask: Tensor | None, how: _How) -> bool:

@@ -13,13 +13,15 @@ from ..loops.ir import Kernel, KernelSpec
 from ..record import replace
 from ..sizes.dims import hint
 from .control import control_of
-from .fusion.batch_fusion import Step, Task, chain_of, fills_cache, form_chains
+from .fusion.batch_fusion import chain_of, form_chains
 from .fusion.batch_split import in_parts
 from .fusion.epilogue import Fused, is_idle, lower_epilogue
 from .fusion.fuse import Fusion, fuse
 from .fusion.group import Group
 from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.prologue import lower_prologue
+from .fusion.steps import Step, Task, fills_cache
+from .fusion.tile_fusion import form_tiles, operands_of, tiles_of
 from .host_call import fixed_from, fixed_params, opaque_of
 from .kept import Kept, Reuse
 from .kernels.gemm import Product
@@ -134,7 +136,8 @@ class _Planner:
         start = STATUS_BYTES if checked else 0
         parts = None if self.carried is None else in_parts(tasks, self.carried, self.graph.outputs, self.target)
         if parts is None:
-            steps = form_regions(tasks, form_chains(tasks, kept, self.target), kept, self.target)
+            form = form_chains if self.target.runs_tiles is None else form_tiles
+            steps = form_regions(tasks, form(tasks, kept, self.target), kept, self.target)
         else:
             tasks, steps = parts, [Step([number]) for number in range(len(parts))]
         buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
@@ -145,7 +148,7 @@ class _Planner:
         places |= arena
         launches = [_copy(home[node], place, node) for node, place in early]
         before = len(launches)
-        launches += [self._launch([tasks[t] for t in step.tasks], step, places) for step in steps]
+        launches += [self._launch(tasks, step, places) for step in steps]
         launches += [_copy(saved.get(node) or places[node], place, node) for node, place in late]
         return Plan(
             launches,
@@ -251,7 +254,7 @@ class _Planner:
         """(memory of each node, and of the slots of each chain, in steps; bytes in all)."""
         life: dict[Node | Step, list[int]] = {node: [-1, len(steps)] for node in snapshots}
         for number, step in enumerate(steps):
-            if step.scratch:
+            if step.scratch and not step.tiled:
                 life[step] = [number]
             for task in step.tasks:
                 for node in tasks[task].operands:
@@ -273,14 +276,21 @@ class _Planner:
             buffers[x] = Buffer(interval.nbytes, offset, interval.start, interval.end, what, node.where)
         return buffers, total
 
-    def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, BufferRef]) -> Launch:
+    def _launch(self, all_tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, BufferRef]) -> Launch:
+        tasks = [all_tasks[t] for t in step.tasks]
         reasons = [reason for task in tasks for reason in task.group.reasons]
         spec: KernelSpec
         if step.scratch:
-            operands = list(dict.fromkeys(n for task in tasks for n in task.operands if n not in step.scratch))
-            spec = chain_of(step, tasks, operands, self.target.cores)
-            places, sizes = [*(home[n] for n in operands), home[step]], [n.aval.nbytes for n in operands]
-            reasons.append(f"one after the other: {sum(n.aval.nbytes for n in step.scratch)} bytes stay in cache")
+            operands = operands_of(step, all_tasks)
+            places, sizes = [home[n] for n in operands], [n.aval.nbytes for n in operands]
+            own = sum(n.aval.nbytes for n in step.scratch)
+            if step.tiled:
+                spec = tiles_of(step, all_tasks)
+                reasons.append(f"tile by tile: {own} bytes are never in memory")
+            else:
+                spec = chain_of(step, tasks, operands, self.target.cores)
+                places.append(home[step])
+                reasons.append(f"one after the other: {own} bytes stay in cache")
         else:
             placed = [self._placed(task, home) for task in tasks]
             places, sizes = [x for _, these, _ in placed for x in these], [n for *_, these in placed for n in these]

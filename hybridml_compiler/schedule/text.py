@@ -17,6 +17,7 @@ from .control import Control
 from .fusion.batch_fusion import BatchFusion
 from .fusion.epilogue import Fused
 from .fusion.horizontal_fusion import HorizontalFusion
+from .fusion.tile_fusion import TileFusion
 from .host_call import HostCall
 from .launch import BufferRef, Copy, Launch, Plan
 
@@ -54,12 +55,14 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     places = list(map(describe_place, launch.operands))
     if isinstance(spec, Copy):
         return lines
-    if not isinstance(spec, BatchFusion | HorizontalFusion):
+    if not isinstance(spec, BatchFusion | HorizontalFusion | TileFusion):
         return lines + _work_lines(spec, places)
     if isinstance(spec, BatchFusion):
         places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in spec.scratch]
+    if isinstance(spec, TileFusion):
+        places += [f"tiles {k}" for k in range(len(spec.scratch))]
     for k, stage in enumerate(spec.stages):
-        cuts = "" if isinstance(spec, BatchFusion) else f", cut at {', '.join(map(str, spec.cuts[k]))}"
+        cuts = f", cut at {', '.join(map(str, spec.cuts[k]))}" if isinstance(spec, HorizontalFusion) else ""
         lines.append(f"  stage {k}: {'kernel' if isinstance(stage.spec, Kernel) else stage.spec}{cuts}")
         lines += _work_lines(stage.spec, [places[operand] for operand in stage.operands])
     return lines

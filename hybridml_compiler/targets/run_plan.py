@@ -18,6 +18,7 @@ from ..schedule.control import Choice, Loop
 from ..schedule.fusion.batch_fusion import BatchFusion
 from ..schedule.fusion.epilogue import Fused
 from ..schedule.fusion.horizontal_fusion import HorizontalFusion
+from ..schedule.fusion.tile_fusion import TileFusion
 from ..schedule.host_call import HostCall
 from ..schedule.kernels.gemm import Product
 from ..schedule.kernels.transform import Transform
@@ -116,7 +117,9 @@ class _Run:
                 self.machine.copy(target[first:last], source[first:last], last - first)
                 return True
             case BatchFusion():
-                return self.machine.call(spec, memories, 0, 1) or self.chain(spec, memories)
+                return self.chain(spec, memories)
+            case TileFusion():
+                return self.machine.call(spec, memories, 0, 1) or self.tiles(spec, memories)
             case HorizontalFusion():
                 return self.machine.call(spec, memories, 0, 1) or self.region(spec, memories)
             case HostCall():
@@ -225,6 +228,11 @@ class _Run:
                         part, n = parts[k - len(given)]
                         machine.copy(part, own[k - len(given)], n)
         return True
+
+    def tiles(self, fusion: TileFusion, memories: Sequence[Memory]) -> bool:
+        """Launch by launch, with memory for all of their matrices."""
+        everything = [*memories, *(self.machine.new(nbytes) for nbytes in fusion.scratch)]
+        return all(self.call(stage.spec, [everything[k] for k in stage.operands], 0, 1) for stage in fusion.stages)
 
     def region(self, region: HorizontalFusion, memories: Sequence[Memory]) -> bool:
         """Slot after slot, the last one first: their order does not matter."""

@@ -15,27 +15,16 @@ depends on one of them and is needed by another.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import field
+from collections.abc import Container, Sequence
 
 from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
 from ...record import record, replace
-from ...walk import reachable
 from .. import cost
 from ..kernels.library import Capabilities
 from ..lowering.footprint import may_overwrite, splits_evenly
 from ..memory import Interval, plan_arena
-from .group import Group
-
-
-@record
-class Stage:
-    """A spec of a chain; `operands` are numbers of the chain's own operands, and after those of its scratch."""
-
-    spec: KernelSpec
-    operands: tuple[int, ...]
+from .steps import Partition, Stage, Step, Task, fills_cache, touched_by
 
 
 @record
@@ -76,34 +65,6 @@ class BatchFusion(KernelSpec):
         )
 
 
-@record(frozen=False, eq=False)
-class Task:
-    """A spec before it is launched: its operands, and the group that it computes."""
-
-    spec: KernelSpec
-    operands: tuple[Node, ...]
-    group: Group
-
-    def roles(self) -> Iterable[tuple[Node, bool]]:
-        """Each operand, and whether it is written."""
-        return zip(self.operands, self.spec.written(len(self.operands)), strict=True)
-
-
-@record(frozen=False, eq=False)
-class Step:
-    """Tasks launched as one: a single one, or the stages of a chain."""
-
-    tasks: list[int]
-    batch: int = 1
-    scratch: dict[Node, int] = field(default_factory=dict)  # array of the chain's own -> offset in a slot
-    slot_bytes: int = 0
-
-
-def fills_cache(node: Node, target: Capabilities) -> bool:
-    """Whether an array is large enough to be worth a chain."""
-    return not node.aval.symbolic and node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
-
-
 def form_chains(tasks: Sequence[Task], kept: Container[Node], target: Capabilities) -> list[Step]:
     """Steps in execution order. `kept` have memory whatever happens: inputs, constants, outputs."""
     return _Chains(tasks, kept, target).form()
@@ -114,45 +75,29 @@ class _Chains:
         self.tasks, self.target = tasks, target
         self.touched = touched_by(tasks)
         self.movable = [n for n in self.touched if n not in kept]
-        self.steps = [Step([number]) for number in range(len(tasks))]  # of each task
+        self.partition = Partition(tasks, self.touched)
         self._aligned: dict[tuple[int, Node, int], bool] = {}
 
     def form(self) -> list[Step]:
+        steps = self.partition.steps
         if any(n.aval.symbolic for n in self.touched):
-            return self.steps
+            return steps
         large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:
-            return self.steps
-        self.after = dependencies(self.tasks, self.touched)
+            return steps
         for node in sorted(large, key=lambda n: -n.aval.nbytes):
-            together = list({id(self.steps[t]): self.steps[t] for t in self.touched[node]}.values())
+            together = list({id(steps[t]): steps[t] for t in self.touched[node]}.values())
             if len(together) < 2:
                 continue
             joined = self._join(sorted(t for step in together for t in step.tasks))
-            if joined is None or self._circular(joined):
+            if joined is None or self.partition.is_circular(joined):
                 continue
             coarser = joined.batch < max(step.batch for step in together)
             if not coarser or joined.slot_bytes <= cost.CHAIN_SLOT_BYTES:  # else it would drive larger arrays out
-                for task in joined.tasks:
-                    self.steps[task] = joined
-        for step in {id(step): step for step in self.steps}.values():
-            run = self._run_by_target(step)
-            for task in step.tasks:
-                self.steps[task] = run if run is not None and task in run.tasks else Step([task])
-        return self._in_order()
+                self.partition.join(joined)
+        return self.partition.in_order()
 
     # ---- one chain
-
-    def _run_by_target(self, step: Step) -> Step | None:
-        """The longest run of a step's tasks that the target runs as a chain."""
-        for count in range(len(step.tasks), 1, -1):
-            for start in range(len(step.tasks) - count + 1):
-                members = step.tasks[start : start + count]
-                if self.target.runs_chain([self.tasks[t].spec for t in members]):
-                    joined = step if count == len(step.tasks) else self._join(members)
-                    if joined is not None and not self._circular(joined):
-                        return joined
-        return None
 
     def _join(self, members: list[int]) -> Step | None:
         """The chain of these tasks with the largest elements whose scratch fits; None if there is none."""
@@ -187,75 +132,6 @@ class _Chains:
         if key not in self._aligned:
             self._aligned[key] = node.aval.size % batch == 0 and is_aligned(self.tasks[task], node, batch)
         return self._aligned[key]
-
-    # ---- order
-
-    def _circular(self, joined: Step) -> bool:
-        """Whether a path leads out of the chain and back into it."""
-        inside = set(joined.tasks)
-        outside = [t for member in joined.tasks for t in self.after[member] if t not in inside]
-
-        def following(task: int) -> list[int]:
-            return [after for own in self.steps[task].tasks for after in self.after[own]]
-
-        return any(task in inside for task in reachable(outside, following))
-
-    def _in_order(self) -> list[Step]:
-        steps = list({id(step): step for step in self.steps}.values())
-        after = {id(s): {id(self.steps[f]): self.steps[f] for t in s.tasks for f in self.after[t]} for s in steps}
-        waiting = dict.fromkeys(after, 0)
-        for step in steps:
-            after[id(step)].pop(id(step), None)
-            for key in after[id(step)]:
-                waiting[key] += 1
-        ready = [(step.tasks[-1], step) for step in steps if not waiting[id(step)]]
-        heapq.heapify(ready)
-        ordered: list[Step] = []
-        while ready:
-            _, step = heapq.heappop(ready)
-            ordered.append(step)
-            for key, following in after[id(step)].items():
-                waiting[key] -= 1
-                if not waiting[key]:
-                    heapq.heappush(ready, (following.tasks[-1], following))
-        return ordered
-
-
-# ---- dependencies
-
-Touched = dict[Node, dict[int, bool]]  # array -> tasks that use it in order, and whether they write it
-
-
-def touched_by(tasks: Sequence[Task]) -> Touched:
-    touched: Touched = {}
-    for number, task in enumerate(tasks):
-        for node, written in task.roles():
-            users = touched.setdefault(node, {})
-            users[number] = written or users.get(number, False)
-    return touched
-
-
-def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
-    """Task -> later tasks that must run after it."""
-    after: list[set[int]] = [set() for _ in tasks]
-    for users in touched.values():
-        writer: int | None = None
-        readers: list[int] = []
-        for task, written in users.items():
-            for before in (*readers, *([] if writer is None else [writer])) if written else [writer]:
-                if before is not None:
-                    after[before].add(task)
-            if written:
-                writer, readers = task, []
-            else:
-                readers.append(task)
-    checks = [number for number, task in enumerate(tasks) if task.spec.checked]
-    for number, own in enumerate(tasks):  # state is overwritten once every index has been checked
-        if any(node.is_input and written for node, written in own.roles()):
-            for check in checks:
-                if check < number:
-                    after[check].add(number)
-    return after
 
 
 # ---- splitting into elements

@@ -18,8 +18,9 @@ from ...record import replace
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities
-from .batch_fusion import Task, is_aligned, touched_by
+from .batch_fusion import is_aligned
 from .epilogue import Fused
+from .steps import Task, touched_by
 
 
 def in_parts(

@@ -24,7 +24,7 @@ from ...loops.ir import Kernel, KernelSpec
 from ...record import record
 from .. import cost
 from ..kernels.library import Capabilities
-from .batch_fusion import Stage, Step, Task, dependencies, touched_by
+from .steps import Stage, Step, Task, dependencies, touched_by
 
 
 @record

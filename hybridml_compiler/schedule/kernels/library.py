@@ -67,8 +67,8 @@ class Capabilities:
     part_of: Callable[[int, int, int], int] = cost.part_of
     splits_positions: bool = False  # Are those of extremes found in parts, too?
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
-    # Does it run these launches for one element of a batch after the other (see batch_fusion.py)?
-    runs_chain: Callable[[Sequence[KernelSpec]], bool] = lambda _: True
+    # Does it run a fusion tile by tile (see tile_fusion.py)? None: it runs chains (see batch_fusion.py).
+    runs_tiles: Callable[[KernelSpec], bool] | None = None
     # Is it a gain to launch kernels that do not need each other as one (see horizontal_fusion.py)? None: by their cost,
     # where there are several cores.
     merges: Callable[[Sequence[Kernel]], bool] | None = None

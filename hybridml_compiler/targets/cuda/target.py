@@ -14,9 +14,9 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...record import record, replace
-from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.fusion.horizontal_fusion import HorizontalFusion
+from ...schedule.fusion.tile_fusion import TileFusion
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
 from ...schedule.kernels.gemm import Product
@@ -27,8 +27,8 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region
 from .availability import checked_driver
-from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import emit_call, is_left_to_library
+from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
 from .driver import Driver
 from .emit.kernel import Source, emit, unsupported
@@ -103,7 +103,7 @@ class CudaTarget(KernelTarget):
             part_of=part_of,
             splits_positions=True,
             runs_control=True,
-            runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
+            runs_tiles=lambda spec: isinstance(spec, TileFusion) and emit_tiles(spec) is not None,
             merges=can_merge,
             merged_bytes=_MERGED_BYTES,
         )
@@ -115,8 +115,8 @@ class CudaTarget(KernelTarget):
         return self._kernel(lambda wide: emit(kernel, wide=wide))
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
-        if isinstance(spec, BatchFusion):
-            return self._attention(spec)
+        if isinstance(spec, TileFusion):
+            return None if emit_tiles(spec) is None else self._kernel(lambda wide: self._tiles(spec, wide))
         if isinstance(spec, HorizontalFusion):
             return self._region(spec)
         call = spec.call if isinstance(spec, Fused) else spec
@@ -137,16 +137,10 @@ class CudaTarget(KernelTarget):
         made = [self._kernel(partial(emitted, k)) for k in range(len(parts))]
         return CudaRegion(tuple((kernel, region.order(stages)) for kernel, stages in zip(made, parts, strict=True)))
 
-    def _attention(self, spec: BatchFusion) -> CudaKernel | None:
-        if emit_attention(spec) is None:
-            return None
-
-        def emitted(wide: bool) -> Source:
-            made = emit_attention(spec, wide=wide)
-            assert made is not None
-            return made
-
-        return self._kernel(emitted)
+    def _tiles(self, spec: TileFusion, wide: bool) -> Source:
+        made = emit_tiles(spec, wide=wide)
+        assert made is not None, "narrower accesses need no other tiles"
+        return made
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:

@@ -2,9 +2,10 @@
 
     scores = q @ k.T -> elementwise -> weights = f(scores, max of a row) -> (weights @ v, sum of a row) -> elementwise
 
-It is read off a chain of launches (schedule/fusion/batch_fusion.py): a product, a loop nest over rows, a product. A
-block has some rows, and goes twice over the keys: for the maxima, then for weights, their sums and the result. So every
-element is computed as the launches would compute it, rounding included, whatever masks and factors are among them.
+It is read off a chain of launches (schedule/fusion/tile_fusion.py): a product, a loop nest over rows, a product. A
+block has some rows, and goes over the keys once: what it has added up shrinks as the maximum of a row grows
+(softmax_rows.py). Scores and weights are computed as the launches would compute them, rounding included, whatever masks
+and factors are among them, but for the maximum, which is that of the keys up to then.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 
 from .... import config, dtypes
 from ....loops.index import affine_terms
-from ....loops.ir import Buffer, Expr, For, Kernel, KernelSpec, Reduce, Role, Store, expressions, perfect_nest
-from ....record import record
-from ....schedule.fusion.batch_fusion import BatchFusion
+from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Role, Store, expressions, perfect_nest
+from ....record import replace
 from ....schedule.fusion.epilogue import Fused
+from ....schedule.fusion.tile_fusion import TileFusion
 from ....schedule.kernels.gemm import Product
 from ..emit.functions import DeviceFunctions
 from ..emit.kernel import ENTRY, KernelWriter
@@ -26,57 +27,30 @@ from ..emit.scalars import C
 from ..emit.types import c_type, literal
 from .contraction import Digit, contraction_of
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
-from .multiply import multiplication
+from .multiply import multiplication, renamed
 from .operands import COPY, Operand, load_function, operand
-from .tiles import SHARED_BYTES, Tile, tensor_type
+from .softmax_rows import rows_of
+from .tiles import MOST_FEATURES, SHARED_BYTES, Tile, tensor_type
 
-_MOST = 128  # features of queries and values, of which a block has all
 _DEPTH = 16  # features of queries are filled up to a multiple of this with zeros
 _FILL = 32  # columns that tiles of the result are filled up to a multiple of
-
-
-@record
-class _Rows:
-    """The loop nest between the products: what it takes the maximum of, the weights, what it adds up, and what it
-    stores for each row."""
-
-    row: Expr
-    most: Reduce
-    key: Expr  # the variable of the loop over a row
-    weight: Store
-    total: Reduce
-    stores: tuple[Store, ...]
 
 
 def is_attention(specs: Sequence[KernelSpec]) -> bool:
     """Whether launches are a product, rows of a softmax and a product: `emit_attention` may write them as one."""
     first, rows, last = specs if len(specs) == 3 else (None, None, None)
-    if not isinstance(rows, Kernel) or rows.checked or _rows_of(rows) is None:
+    if not isinstance(rows, Kernel) or rows.checked or rows_of(rows) is None:
         return False
     calls = [spec.call if isinstance(spec, Fused) else spec for spec in (first, last)]
     products = [call for call in calls if isinstance(call, Product) and call.dtype is dtypes.float32]
-    return len(products) == 2 and products[0].k <= _MOST and products[1].n <= _MOST
-
-
-def _rows_of(kernel: Kernel) -> _Rows | None:
-    loops, body = perfect_nest(kernel.body)
-    reductions = [stmt for stmt in body if isinstance(stmt, Reduce)]
-    inner = [stmt for stmt in body if isinstance(stmt, For)]
-    stores = tuple(stmt for stmt in body if isinstance(stmt, Store))
-    if len(loops) != 1 or [x.op for x in reductions] != ["max", "add"] or len(inner) != 1 or kernel.scratch:
-        return None
-    if any(len(x.vars) != 1 for x in reductions) or len(inner[0].body) != 1 or not isinstance(inner[0].body[0], Store):
-        return None
-    if not isinstance(body[0], Reduce) or body[0].op != "max":
-        return None
-    return _Rows(loops[0].var, reductions[0], inner[0].var, inner[0].body[0], reductions[1], stores)
+    return len(products) == 2 and products[0].k <= MOST_FEATURES and products[1].n <= MOST_FEATURES
 
 
 class _Unfit(Exception):
     """The launches are no attention that a kernel is written for."""
 
 
-def emit_attention(chain: BatchFusion, *, wide: bool = True) -> CallSource | None:
+def emit_attention(chain: TileFusion, *, wide: bool = True) -> CallSource | None:
     """The source of a chain; None where it is none of two products, or a block has no room for its tiles."""
     if not is_attention(chain.specs):
         return None
@@ -94,16 +68,16 @@ def _demand(holds: bool) -> None:
 
 
 class _Writer:
-    def __init__(self, chain: BatchFusion, rows: int, wide: bool) -> None:
+    def __init__(self, chain: TileFusion, rows: int, wide: bool) -> None:
         first, nest, last = chain.specs
         assert isinstance(nest, Kernel)
         self.first, self.nest, self.last = first, nest, last
-        self.given = max(max(stage.operands) for stage in chain.stages) + 1 - len(chain.scratch)
+        self.given = chain.operands
         self.numbers = [stage.operands for stage in chain.stages]
         one, two = (spec.call if isinstance(spec, Fused) else spec for spec in (first, last))
         assert isinstance(one, Product) and isinstance(two, Product)
         self.one, self.two = contraction_of(one), contraction_of(two)
-        found = _rows_of(nest)
+        found = rows_of(nest)
         assert found is not None
         self.rows, self.functions = found, DeviceFunctions()
         self.scores = self._scores()
@@ -165,15 +139,16 @@ class _Writer:
         shared = max(self.k.nbytes, self.v.nbytes)
         self.offsets = np.cumsum([0, self.q.nbytes, shared, rows * (keys + self.to_scores.pad) * 4, self.w.nbytes])
         whole = max(int(self.offsets[-1]), rows * (columns + self.to_result.pad) * 4)
-        _demand(whole + 8 * rows * len(self.rows.stores) <= SHARED_BYTES)
+        _demand(whole + 4 * rows + 8 * rows * len(self.rows.stores) <= SHARED_BYTES)
         self.shared_bytes = whole
 
     # ---- functions of elements
 
-    def _function(self, name: str, kind: str, given: Sequence[str], kernel: Kernel | None, lines: Sequence[str]) -> str:
-        buffers = [] if kernel is None else [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}"
-                                             for x in kernel.operands]  # fmt: skip
-        head = f"static __device__ __forceinline__ {kind} {name}({', '.join([*given, *buffers])}) {{"
+    def _function(
+        self, name: str, kind: str, given: Sequence[str], buffers: Sequence[Buffer], lines: Sequence[str]
+    ) -> str:
+        pointers = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
+        head = f"static __device__ __forceinline__ {kind} {name}({', '.join([*given, *pointers])}) {{"
         return "\n".join([head, *lines, "}\n"])
 
     def _given(self, stage: int, skip: int = 0) -> str:
@@ -195,7 +170,7 @@ class _Writer:
             score = store.value.dtype
             lines, found = KernelWriter(nest, self.functions).value(self._matrix_names(nest, "value"), store.value)
             given = ["float value", *places]
-            texts.append(self._function("score", c_type(score), given, nest, [*lines, f"  return {found};"]))
+            texts.append(self._function("score", c_type(score), given, nest.operands, [*lines, f"  return {found};"]))
             calls["score"] = f"score(scores_tile[line][at], at_row, key + at{self._given(0, 2)})"
         else:
             calls["score"] = "scores_tile[line][at]"
@@ -216,7 +191,7 @@ class _Writer:
         ):  # fmt: skip
             lines, found = writer.value(names, value)
             text = self._function(
-                name, c_type(value.dtype), [*given, *places], self.nest, [*lines, f"  return {found};"]
+                name, c_type(value.dtype), [*given, *places], self.nest.operands, [*lines, f"  return {found};"]
             )
             texts.append(text)
         end = f"at_row, key + at{self._given(1)})"
@@ -246,7 +221,7 @@ class _Writer:
                 given.append(f"{kind}* kept{k}")
             to = f"*kept{k}" if number >= self.given else f"{store.buffer.name}[row]"
             lines += ["  {", *(f"  {line}" for line in more), f"    {to} = {value};", "  }"]
-        texts = [self._function("end_row", "void", [*given, "long long row"], self.nest, lines)]
+        texts = [self._function("end_row", "void", [*given, "long long row"], self.nest.operands, lines)]
         addresses = "".join(f", &{text.split()[1]}[line]" for text in kept.values())
         row_call = f"end_row(most, total{addresses}, at_row{self._given(1)});"
         nest = self.last.epilogue if isinstance(self.last, Fused) else None
@@ -254,7 +229,7 @@ class _Writer:
         if nest is None:
             number = self.numbers[2][2]
             text = f"  p{number}[row * {self.two.n} + column] = value;"
-            texts.append(self._function("finish", "void", [*given, f"float* p{number}"], None, [text]))
+            texts.append(self._function("finish", "void", [*given, f"float* p{number}"], (), [text]))
             arguments = f", p{number}"
         else:
             within = self._matrix_names(nest, "value")
@@ -271,9 +246,13 @@ class _Writer:
             first = nest.operands[0]
             writes = [x for x in body if isinstance(x, Store)]
             out = [self.numbers[2][2 + nest.operands.index(x.buffer)] for x in writes]
-            _demand(min(out) < self.given or first.name in [x.buffer.name for x in writes])
-            _demand(isinstance(call, Product) and (call.passing or first.name in [x.buffer.name for x in writes]))
-            texts.append(self._function("finish", "void", given, nest, lines))
+            assert isinstance(call, Product)
+            if not call.passing and first.name not in [x.buffer.name for x in writes]:
+                out.append(self.numbers[2][2])
+                lines = [f"  {first.name}[row * {self.two.n} + column] = value;", *lines]
+            _demand(max(out) < self.given)
+            result = first if call.passing else replace(first, role="inout")
+            texts.append(self._function("finish", "void", given, (result, *nest.operands[1:]), lines))
             arguments = self._given(2, 2)
         values = "".join(f", {text.split()[1]}[line]" for text in kept.values())
         finish = f"finish(sums_tile[line][at], matrix * {self.two.m} + i, j{values}{arguments});"
@@ -291,9 +270,14 @@ class _Writer:
         multiplies = dict.fromkeys([*self.to_scores.functions, *self.to_result.functions])
         loads = [load_function(side, threads) for side in sides]
         writer = KernelWriter(self.nest, self.functions)
-        largest, total = (writer.combined(op, C(a, dtypes.float32), C(b, dtypes.float32))
-                          for op, a, b in (("max", "most", "value"), ("add", "total", "value")))  # fmt: skip
-        body = self._body(calls, end_row, finish, str(largest), str(total), bool(copies))
+        c = {name: C(name, dtypes.float32) for name in ("most", "total", "value", "before")}
+        grown = writer.s.mul(writer.s.sub(c["before"], c["most"]), writer.s.const(self.rows.rate, dtypes.float32))
+        combined = {
+            "most": str(writer.combined("max", c["most"], c["value"])),
+            "total": str(writer.combined("add", c["total"], c["value"])),
+            "before": str(writer.s.exp(grown)),
+        }
+        body = self._body(calls, end_row, finish, combined, bool(copies))
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)] * bool(copies)
         texts += [*loads, *multiplies, self.functions.text(), *elements, *ends]
         buffers = self._buffers()
@@ -326,7 +310,8 @@ class _Writer:
         nests = [(0, 2, self.first.nest), (1, 0, self.nest), (2, 2, self.last.nest)]
         for stage, skip, nest in nests:
             for number, x in zip(self.numbers[stage][skip:], () if nest is None else nest.operands, strict=False):
-                add(number, x.dtype, int(x.size), out=x.role != "in")
+                result = nest is not None and nest is self.last.nest and x is nest.operands[0]
+                add(number, x.dtype, int(x.size), out=result or x.role != "in")
         if self.last.nest is None:
             add(self.numbers[2][2], dtypes.float32, self.two.result[0] * self.two.result[1], out=True)
         return [
@@ -334,7 +319,7 @@ class _Writer:
         ]  # one that is not found is the place of a result that has none
 
     def _body(
-        self, calls: Mapping[str, str], end_row: str, finish: str, largest: str, total: str, copies: bool
+        self, calls: Mapping[str, str], end_row: str, finish: str, combined: Mapping[str, str], copies: bool
     ) -> list[str]:
         """The lines of the kernel after its declarations."""
         tile, one, two, result = self.tile, self.one, self.two, self.result
@@ -351,21 +336,20 @@ class _Writer:
                  "FIRST": "0", "LAST": str(self.to_scores.fragments)}  # fmt: skip
         then = {"a_tiles[stage]": "w_tile", "b_tiles[stage]": "v_tile", "thread_": "result_",
                 "FIRST": "0", "LAST": str(self.to_result.fragments)}  # fmt: skip
-        scores = [
-            "load_k(k_tile, k_matrix, key, 0);",
-            *arrive,
-            *_renamed([*self.to_scores.sums, *self.to_scores.step, *self.to_scores.keep], first),
-            "__syncthreads();",
-        ]
+        scores = renamed([*self.to_scores.sums, *self.to_scores.step, *self.to_scores.keep], first)
         inside = f"key + at < {one.n}"
         place = "w_tile[at][line]" if self.w.by_depth else "w_tile[line][at]"
         kind = c_type(self.rows.weight.value.dtype)
-        across = (
-            "for (int step = 1; step < {0}; step *= 2) {{\n"
-            "      const float value = __shfl_xor_sync(0xffffffffu, {1}, step);\n"
-            "      {1} = {2};\n"
-            "    }}"
-        )
+
+        def across(name: str) -> list[str]:
+            """Combines what the threads of a row have."""
+            return [
+                f"for (int step = 1; step < {each}; step *= 2) {{",
+                f"  const float value = __shfl_xor_sync(0xffffffffu, {name}, step);",
+                f"  {name} = {combined[name]};",
+                "}",
+            ]
+
         lines = [
             f"const long long matrix = tile / {blocks};",
             f"const int row = (int)(tile % {blocks}) * {tile.rows};",
@@ -375,38 +359,46 @@ class _Writer:
             f"const int line = threadIdx.x / {each}, part = threadIdx.x % {each};",
             f"const bool exists = row + line < {one.m};",
             f"const long long at_row = matrix * {one.m} + row + line;",
-            f"float most = {literal(-np.inf, dtypes.float32)}, total = 0.0f;",
+            f"const float none = {literal(-np.inf, dtypes.float32)};",
+            "float most = none, total = 0.0f;",
+            *self.to_result.sums,
             "load_q(q_tile, q_matrix, row, 0);",
             "#pragma unroll 1",
             f"for (int key = 0; key < {one.n}; key += {tile.columns}) {{",
+            "  load_k(k_tile, k_matrix, key, 0);",
+            *(f"  {text}" for text in arrive),
             *(f"  {text}" for text in scores),
+            "  __syncthreads();",
+            "  const float before = most;",
             f"  for (int at = part; at < {tile.columns}; at += {each})",
             f"    if (exists && {inside}) {{",
             f"      const float value = {calls['ranked']};",
-            f"      most = {largest};",
+            f"      most = {combined['most']};",
             "    }",
-            "}",
-            across.format(each, "most", largest),
-            *self.to_result.sums,
-            "#pragma unroll 1",
-            f"for (int key = 0; key < {one.n}; key += {tile.columns}) {{",
-            *(f"  {text}" for text in scores),
+            *(f"  {text}" for text in across("most")),
+            f"  const float factor = most == before ? 1.0f : {combined['before']};",
+            "  total *= factor;",
+            "  if (part == 0) factors[line] = factor;",
             "  load_v(v_tile, v_matrix, 0, key);",
             f"  for (int at = part; at < {tile.columns}; at += {each}) {{",
             f"    {kind} w = 0;",
-            f"    if (exists && {inside}) {{",
+            f"    if (exists && {inside} && most != none) {{",
             f"      w = {calls['weight']};",
             f"      total += {calls['counted']};",
             "    }",
             f"    {place} = w;",
             "  }",
             *(f"  {text}" for text in arrive),
-            *(f"  {text}" for text in _renamed(self.to_result.step, then)),
+            *(f"  {text}" for text in renamed([*self.to_result.scale, *self.to_result.step], then)),
             "  __syncthreads();",
             "}",
-            across.format(each, "total", total),
+            *across("total"),
+            "const float seen = most == none ? most - most : 1.0f;  // a row that sees nothing is nan",
+            "total *= seen;",
             f"if (exists && part == 0) {end_row}",
-            *_renamed(self.to_result.keep, then),
+            "if (part == 0) factors[line] = seen;",
+            "__syncthreads();",
+            *renamed([*self.to_result.scale, *self.to_result.keep], then),
             "__syncthreads();",
             f"for (int index = threadIdx.x; index < {tile.rows * result.columns}; index += {tile.threads}) {{",
             f"  const int line = index / {result.columns}, at = index % {result.columns};",
@@ -417,20 +409,11 @@ class _Writer:
         ]
         return [
             f"__shared__ __align__(16) unsigned char shared[{self.shared_bytes}];",
+            f"__shared__ float factors[{tile.rows}];  // by which what was added up is multiplied",
             *tiles,
             *self.to_scores.setup,
-            *([] if tile.tensor else _renamed(self.to_result.setup, then)),
+            *([] if tile.tensor else renamed(self.to_result.setup, then)),
             "for (long long tile = lo + blockIdx.x; tile < hi; tile += gridDim.x) {",
             *(f"  {text}" for text in lines),
             "}",
         ]
-
-
-def _renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The lines of a multiplication with other names of its tiles, sums and places."""
-    made = []
-    for line in lines:
-        for old, new in names.items():
-            line = line.replace(old, new)
-        made.append(line)
-    return made

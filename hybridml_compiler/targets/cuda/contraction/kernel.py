@@ -66,7 +66,7 @@ def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, 
     steps = -(-form.k // tile.depth)
     ahead = stages(a.nbytes + b.nbytes, steps)
     functions = DeviceFunctions()
-    finish, results = _finish(call, epilogue, functions)
+    finish, results = finish_function("finish", call, epilogue, functions)
     given = [Buffer(x.name, x.stored, size, "in") for x, size in zip((a, b), form.sizes, strict=True)]
     operands = (*(given[::-1] if form.swapped else given), *results)
     multiply = multiplication(form.dtype, tile, a, b)
@@ -201,8 +201,8 @@ def _results(parts: _Parts) -> list[str]:
     return [*lines, "__syncthreads();  // shared memory is free for the next tile"]
 
 
-def _finish(
-    call: Product | Convolution, epilogue: Kernel | None, functions: DeviceFunctions
+def finish_function(
+    name: str, call: Product | Convolution, epilogue: Kernel | None, functions: DeviceFunctions
 ) -> tuple[str, Sequence[Buffer]]:
     """(the function that is given each element of the result, the buffers that it stores to and reads)."""
     rows, columns = call.result
@@ -215,7 +215,7 @@ def _finish(
         lines = _epilogue_lines(call, epilogue, functions)
     parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
     given = [f"{c_type(call.dtype)} value", "long long matrix", "long long i", "long long j", *parameters]
-    head = f"static __device__ __forceinline__ void finish({', '.join(given)}) {{"
+    head = f"static __device__ __forceinline__ void {name}({', '.join(given)}) {{"
     place = contraction_of(call).place
     where = [f"  const long long {name} = {text};" for name, text in zip(("row", "column"), place, strict=True)]
     return "\n".join([head, *where, *lines, "}\n"]), buffers

@@ -6,7 +6,8 @@ of either axis, and of m16n8k8 (tf32), of which each lane loads its own elements
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,12 +23,14 @@ _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instructi
 
 @record
 class Multiplication:
-    """Lines of a kernel. `keep` stores the fragments FIRST to LAST of the sums to `sums_tile`."""
+    """Lines of a kernel. `keep` stores the fragments FIRST to LAST of the sums to `sums_tile`, `scale` multiplies rows
+    of the sums by their factors."""
 
     functions: Sequence[str]
     setup: Sequence[str]
     sums: Sequence[str]
     step: Sequence[str]
+    scale: Sequence[str]
     keep: Sequence[str]
     fragments: int  # groups of rows of the sums of a thread or warp
     pad: int  # columns between rows of sums in shared memory that spread them over its banks
@@ -40,7 +43,7 @@ def multiplication(dtype: np.dtype, tile: Tile, a: Operand, b: Operand) -> Multi
 
 def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     (rows, columns), kind = tile.own, c_type(dtype)
-    high, wide = min(_GROUP, rows), min(_GROUP, columns)
+    high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
     else:
@@ -65,6 +68,13 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
             "    #pragma unroll",
             f"    for (int j = 0; j < {columns}; ++j) sums[i][j] = {product};",
             "}",
+        ],
+        [
+            "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i)",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; ++j)",
+            f"    sums[i][j] *= factors[i / {high} * {high * tile.down} + thread_row + i % {high}];",
         ],
         [
             "#pragma unroll",
@@ -133,6 +143,15 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
         ],
         [
             "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i)",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; ++j)",
+            "    #pragma unroll",
+            "    for (int c = 0; c < 4; ++c)",
+            f"      sums[i][j][c] *= factors[i * {16 * tile.down} + warp_row + lane / 4 + c / 2 * 8];",
+        ],
+        [
+            "#pragma unroll",
             "for (int i = FIRST; i < LAST; ++i)",
             "  #pragma unroll",
             f"  for (int j = 0; j < {columns}; ++j)",
@@ -182,3 +201,13 @@ def _own_elements(tile: Tile, a: Operand, b: Operand, rows: int, columns: int) -
         "  #pragma unroll",
         f"  for (int e = 0; e < 2; ++e) y[j][e] = tf32(b_tiles[stage]{y});",
     ]
+
+
+def renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The lines of a multiplication with other names of its tiles, sums and places."""
+    made = []
+    for line in lines:
+        for old, new in names.items():
+            line = line.replace(old, new)
+        made.append(line)
+    return made

@@ -12,6 +12,7 @@ from ..emit.types import c_type
 from .contraction import Addresses, Inside, digit_of, offset
 
 _BYTES = 16  # that a thread copies at once, at most
+_TURNS = 8  # copies by a thread that are unrolled: the addresses of more, kept from tile to tile, take all registers
 _UNITS = (16, 8, 4)  # bytes that the hardware copies asynchronously; narrower elements pass through registers
 
 
@@ -104,7 +105,8 @@ def load_function(side: Operand, threads: int) -> str:
     turns = -(-count // threads)
     body = [f"const int place = threadIdx.x{f' + turn * {threads}' if turns > 1 else ''};", *lines]
     if turns > 1:
-        body = ["#pragma unroll", f"for (int turn = 0; turn < {turns}; ++turn) {{", *(f"  {b}" for b in body), "}"]
+        unrolled = "#pragma unroll" if turns <= _TURNS else f"#pragma unroll {_TURNS}"
+        body = [unrolled, f"for (int turn = 0; turn < {turns}; ++turn) {{", *(f"  {b}" for b in body), "}"]
     given = f"{side.array}, const {c_type(side.stored)}* from, int first_row, int first_step"
     head = f"static __device__ __forceinline__ void load_{side.name}({given}) {{"
     return "\n".join([head, *(f"  {text}" for text in body), "}\n"])

@@ -8,6 +8,7 @@ from .contraction import Contraction
 
 WARP = 32
 SHARED_BYTES = 48 << 10  # of a block, without asking the driver for more
+MOST_FEATURES = 128  # of operands of which a block has all, in kernels of several products
 _MOST_STAGES = 3
 # Blocks that fill the multiprocessors of a large GPU: a larger tile than leaves so many would leave some without work.
 _BLOCKS = 128
