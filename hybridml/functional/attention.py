@@ -156,9 +156,8 @@ class _Attention(Function):
         for block in _blocks(how, *lengths):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-            weights = xp.exp(_masked(xp.matmul(q, k.mT) * late, mask, block.first) - row_sum)
+            weights = xp.exp(_masked(xp.matmul(q, k.mT) * late, mask, block.first) - row_sum).astype(q.dtype)
             back = (weights * (_dropped(xp.matmul(down, v.mT), keep, block, factor) - row_mean)).astype(q.dtype)
-            weights = weights.astype(q.dtype)
             g_queries.append(xp.matmul(back, k) * how.scale)
             if shared:
                 g_keys.append(xp.matmul(back.mT, q))
@@ -171,10 +170,10 @@ class _Attention(Function):
             for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
                 q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-                weights = xp.exp(_masked(xp.matmul(k, q.mT) * late, mask, block.first, flip=True) - row_sum.mT)
+                scores = _masked(xp.matmul(k, q.mT) * late, mask, block.first, flip=True)
+                weights = xp.exp(scores - row_sum.mT).astype(q.dtype)
                 turned = _Block(block.keys, block.queries, None)
                 back = (weights * (_dropped(xp.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)).astype(q.dtype)
-                weights = weights.astype(q.dtype)
                 g_keys.append(xp.matmul(back, q))
                 g_values.append(xp.matmul(_dropped(weights, keep, turned, factor), down))
             g_key, g_value = _joined(g_keys), _joined(g_values)
