@@ -47,6 +47,9 @@ class Runtime:
         found = {"name": b"stand-in", "major": major, "minor": minor, "multiProcessorCount": 4}
         return {**found, "totalGlobalMem": self.memory}
 
+    def deviceGetAttribute(self, attribute: int, index: int) -> int:
+        return {13: 1_000_000, 36: 1_000_000, 37: 4096}[attribute]
+
     def malloc(self, nbytes: int) -> int:
         self.calls.append("malloc")
         if sum(a.nbytes for a in self.allocated.values()) + nbytes > self.memory:

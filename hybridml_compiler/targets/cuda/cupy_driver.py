@@ -22,6 +22,7 @@ from .emit.kernel import ENTRY
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
 _PINNED = 1  # cudaMemoryTypeHost
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_ATTRIBUTES = 13, 36, 37  # cudaDeviceAttr: kHz of the clock and of memory, bits of the way to memory
 _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
@@ -50,7 +51,10 @@ class CupyDriver:
         found = self.runtime.getDeviceProperties(self.index)
         name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
         capability = 10 * found["major"] + found["minor"]
-        return Properties(name, capability, found["totalGlobalMem"], found["multiProcessorCount"])
+        clock, memory_clock, bus = (self.runtime.deviceGetAttribute(n, self.index) for n in _ATTRIBUTES)
+        bandwidth = 2 * memory_clock * 1e3 * bus / 8  # two transfers per cycle
+        memory, multiprocessors = found["totalGlobalMem"], found["multiProcessorCount"]
+        return Properties(name, capability, memory, multiprocessors, 1000 * clock, bandwidth)
 
     def _enter(self) -> None:
         """Makes the GPU that of this thread, as CUDA's calls have none of their own."""

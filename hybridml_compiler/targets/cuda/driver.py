@@ -24,12 +24,14 @@ Graph = Any
 
 @record
 class Properties:
-    """A GPU. `capability` is its architecture: 90 for sm_90."""
+    """A GPU. `capability` is its architecture: 90 for sm_90; clock and bandwidth are 0 where they are not known."""
 
     name: str
     capability: int
     memory: int  # bytes
     multiprocessors: int
+    clock: int = 0  # cycles per second
+    bandwidth: float = 0  # of its memory, bytes per second
 
 
 class Memory(Protocol):

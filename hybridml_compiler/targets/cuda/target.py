@@ -12,6 +12,7 @@ from typing import Any
 from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
+from ...placement.performance import Performance
 from ...record import record, replace
 from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
@@ -67,6 +68,12 @@ class CudaTarget(KernelTarget):
     @lazy
     def device(self) -> CudaDevice:  # type: ignore[override]
         return CudaDevice(self._driver(), self)
+
+    @property
+    def performance(self) -> Performance:
+        from ..performance import gpu_performance
+
+        return gpu_performance(self.device.driver.properties)
 
     @lazy
     def capabilities(self) -> Capabilities:
@@ -141,6 +148,13 @@ class CudaCode(KernelCode):
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)
+
+
+@once
+def simulated(index: int) -> CudaTarget:
+    """The target of one of several simulated GPUs."""
+    name = f"{TARGET.name}:{index}"
+    return CudaTarget(name, lambda: SimulatedDriver(name))
 
 
 @once
