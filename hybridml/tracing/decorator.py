@@ -77,8 +77,8 @@ def trace(
     program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
     such a call leaves the results and the state of the function itself. `placement` is a list of devices, or "auto" for
     those of the machine: each operation is computed by the one with which the whole is estimated to take the least time
-    (see docs/devices.md); results are where the function itself would have them, sizes are fixed. A module is returned itself, with its `forward`
-    traced, and has what a traced function has (`net.cache_info()`, `net.explain(x)`).
+    (see docs/devices.md); results are where the function itself would have them, sizes are fixed. A module is returned
+    itself, with its `forward` traced, and has what a traced function has (`net.cache_info()`, `net.explain(x)`).
 
     >>> import hybridml as hm
     >>> @hm.trace

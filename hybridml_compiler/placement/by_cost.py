@@ -35,8 +35,8 @@ class Candidate:
 
 @record(eq=False)
 class Share:
-    """What some operations cost: their number, and nanoseconds for them and for the whole program with them, on each
-    device that they could be on."""
+    """The cost of operations that one device computes: nanoseconds for them, and for the whole program with them, on
+    each device that they could be on."""
 
     operations: int
     device: str
@@ -45,11 +45,12 @@ class Share:
 
     def __str__(self) -> str:
         others = [
-            f"on {device} {duration(ns)}, in all {duration(self.whole[device])}"
+            f"on {device} {duration(ns)}, and the whole program {duration(self.whole[device])}"
             for device, ns in self.alone.items()
             if device != self.device
         ]
-        here = f"{_count(self.operations, 'operation')}, {duration(self.alone[self.device])}"
+        count = f"{self.operations} operation{'s' * (self.operations != 1)}"
+        here = f"{count}, estimated {duration(self.alone[self.device])}"
         return "; ".join([here, *others])
 
 
@@ -60,6 +61,11 @@ class Choice:
     costs: Costs
     chosen: Candidate
     others: Sequence[Candidate]
+
+    @lazy
+    def whole(self) -> Share | None:
+        """The cost of all operations, where one device computes them."""
+        return self.share(self.where) if len(set(self.chosen.devices)) == 1 else None
 
     @lazy
     def where(self) -> dict[Node, str]:
@@ -122,7 +128,3 @@ def duration(ns: float) -> str:
         if ns >= scale:
             return f"{ns / scale:.3g} {unit}"
     return f"{ns:.0f} ns"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

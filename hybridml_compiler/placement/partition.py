@@ -26,8 +26,8 @@ _SEND, _RECV = OPS["send"], OPS["recv"]
 
 
 def place(graph: Graph, where: Mapping[Node, str], made: dict[Node, Node] | None = None) -> Graph:
-    """The graph with each operation on its device (`where`), and `send` and `recv` between those of several. `made` gets
-    what each of its nodes has become."""
+    """The graph with each operation on its device (`where`), and `send` and `recv` between those of several. `made`
+    gets what each of its nodes has become."""
     made = {} if made is None else made
 
     def on(node: Node, device: str) -> Node:

@@ -98,6 +98,11 @@ class Executable:
         count = len(fresh) + len(self.donate)
         return [fresh[k] if k in fresh else arrays[self.donate[k]] for k in range(count)]
 
+    @property
+    def where(self) -> Mapping[Any, str]:
+        """The devices of the graph's operations that another one computes than has their values."""
+        return {} if self.choice is None else self.choice.where
+
     def replayed(self) -> Executable:
         """The program for many calls: a device may record its launches, and replay them."""
         return self

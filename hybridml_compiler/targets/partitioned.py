@@ -119,13 +119,18 @@ class PartitionedExecutable(Executable):
         self.stats: Any = PartitionedStats([exe.stats for exe in self.executables])
         self.fresh, self.arena_bytes = range(len(self.outputs)), 0
         self.choice, self._made = choice, made
-        self.where = {node: there.aval.device for node, there in made.items() if there.op is not None}
+
+    @property
+    def where(self) -> Mapping[Node, str]:
+        return {node: there.aval.device for node, there in self._made.items() if there.op is not None}
 
     @lazy
     def shares(self) -> dict[Part, Share]:
         """The cost of each program, where devices were chosen by it."""
-        found = {}
-        for part in self.programs if self.choice is not None else ():
+        found: dict[Part, Share] = {}
+        if self.choice is None:
+            return found
+        for part in self.programs:
             own = set(part.members)
             share = self.choice.share([node for node, there in self._made.items() if there in own])
             if share is not None:
