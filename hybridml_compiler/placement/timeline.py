@@ -59,7 +59,7 @@ class Costs:
 
 
 class Timeline:
-    """What the devices do when, unit after unit. `fits`: whether the values had room in their memory."""
+    """A plan of the devices' time, made unit after unit. `fits`: whether the values had room in their memory."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs, self.units = costs, costs.units
