@@ -66,7 +66,8 @@ BUDGETS = {
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
     "hybridml_compiler/targets": Budget(
         24100,
-        "speeds of devices, page-locked memory; CUDA C of loop nests, NVRTC and a simulator of its PTX (2,700 lines), of products and convolutions and "
+        "speeds of devices, page-locked memory; "
+        "CUDA C of loop nests, NVRTC and a simulator of its PTX (2,700 lines), of products and convolutions and "
         "attention with tensor cores (1,300), a driver "
         "protocol, a pool, graphs and what a machine lacks (1,500); "
         "points where a call can be stopped, convolutions of any number of images; convolutions of narrow "
