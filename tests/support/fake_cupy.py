@@ -36,7 +36,7 @@ class Runtime:
         self.memory, self.calls, self.capability = memory, list[str](), (8, 0)
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
-        self.pinned: set[int] = set()  # addresses of memory of the host that is copied late
+        self.pinned: dict[int, int] = {}  # bytes by addresses, of memory of the host that is copied late
 
     def setDevice(self, index: int) -> None:
         if index:
@@ -68,7 +68,7 @@ class Runtime:
         self.calls.append("memcpy")
         if kind == 2:
             self.streams[stream].refuse_if_captured()
-        if kind == 1 and source in self.pinned:
+        if kind == 1 and self._is_pinned(source):
             self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
         elif kind == 1:  # the array of the host may change at once
             copy = bytes((ctypes.c_char * nbytes).from_address(source))
@@ -81,10 +81,15 @@ class Runtime:
         self.streams[stream].do(lambda: ctypes.memset(target, value, nbytes))
 
     def pointerGetAttributes(self, address: int) -> Any:
-        return SimpleNamespace(type=int(address in self.pinned))
+        return SimpleNamespace(type=int(self._is_pinned(address)))
+
+    def _is_pinned(self, address: int) -> bool:
+        return any(start <= address < start + nbytes for start, nbytes in self.pinned.items())
 
     def deviceSynchronize(self) -> None:
         self.calls.append("deviceSynchronize")
+        for stream in self.streams.values():
+            stream.catch_up()
 
     def view(self, address: int) -> np.ndarray:
         """The bytes of the allocation around an address, from there on."""
@@ -106,6 +111,7 @@ class Stream:
 
     def do(self, work: Callable[[], Any]) -> None:
         if self.recorded is None:
+            self.catch_up()
             work()
         else:
             self.recorded.append(work)
@@ -116,18 +122,24 @@ class Stream:
 
     def synchronize(self) -> None:
         self.refuse_if_captured()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Does what it was to do late, which comes before all else."""
         while self.late:
             self.late.pop(0)()
 
     @property
     def done(self) -> bool:
         self.refuse_if_captured()
-        return True
+        return not self.late
 
     def wait_event(self, event: Event) -> None:
         self.runtime.calls.append("wait_event")
         assert event.seconds is not None, "an event that nobody has recorded"
         self.waited.append(event.stream)
+        if event.stream is not None:
+            event.stream.catch_up()
 
     def begin_capture(self) -> None:
         self.recorded = []
@@ -160,13 +172,31 @@ class Event:
 
     seconds: float | None
     stream: Stream | None
-    done = True
+
+    @property
+    def done(self) -> bool:
+        """Whether what is copied late on its stream is copied."""
+        return self.stream is None or not self.stream.late
 
     def record(self, stream: Stream) -> None:
         self.seconds, self.stream = time.perf_counter(), stream
 
     def synchronize(self) -> None:
-        assert self.seconds is not None
+        assert self.seconds is not None and self.stream is not None
+        self.stream.catch_up()
+
+
+class PinnedMemoryPointer:
+    """Page-locked memory. The next that is asked for may have it as soon as nobody has this one."""
+
+    def __init__(self, runtime: Runtime, nbytes: int) -> None:
+        self.array, self.runtime = np.empty(nbytes, np.uint8), runtime
+        self.ptr = int(self.array.ctypes.data)
+        runtime.pinned[self.ptr] = nbytes
+
+    def __del__(self) -> None:
+        del self.runtime.pinned[self.ptr]
+        self.array.fill(0xFF)
 
 
 class Module:
@@ -287,6 +317,7 @@ def fake_cupy(memory: int = 1 << 28) -> Any:
         Stream=lambda non_blocking: Stream(runtime, non_blocking),
         Event=Event,
         get_current_stream=lambda: default,
+        alloc_pinned_memory=lambda nbytes: PinnedMemoryPointer(runtime, nbytes),
         Module=lambda: Module(runtime),
         UnownedMemory=unowned,
         MemoryPointer=lambda memory, offset: memory,

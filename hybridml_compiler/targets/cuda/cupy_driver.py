@@ -14,6 +14,7 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...once import lazy
+from ..device import PageLocked
 from . import nvrtc
 from .cublas import Cublas, library
 from .driver import Gemm, Pointer, Properties
@@ -87,6 +88,14 @@ class CupyDriver:
         # CUDA has copied memory that is not pinned before it returned.
         if self.runtime.pointerGetAttributes(source).type == _PINNED:
             stream.synchronize()
+
+    def page_locked(self, nbytes: int) -> PageLocked:
+        self._enter()
+        memory = self.cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+        return PageLocked(memory, int(memory.ptr), nbytes)
+
+    def write_later(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
+        self._copy(_at(target), int(data.ctypes.data), data.nbytes, _TO_DEVICE, stream)
 
     def read(self, source: Pointer, stream: Any) -> np.ndarray:
         data = np.empty(source.nbytes, np.uint8)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...record import record
+from ..device import PageLocked
 
 Raw = Any  # memory as the driver has it: an address, or bytes of the host
 Stream = Any
@@ -110,6 +111,12 @@ class Driver(Protocol):
 
     def write(self, target: Pointer, data: np.ndarray, stream: Stream) -> None:
         """Copies from the host; the array may change when this returns."""
+
+    def page_locked(self, nbytes: int) -> PageLocked:
+        """New memory of the host that `write_later` copies from."""
+
+    def write_later(self, target: Pointer, data: np.ndarray, stream: Stream) -> None:
+        """Copies from page-locked memory when the stream comes to it. Until then the array must stay as it is."""
 
     def read(self, source: Pointer, stream: Stream) -> np.ndarray:
         """The bytes, on the host, when all that the stream was asked for is done."""
