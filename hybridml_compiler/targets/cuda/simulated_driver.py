@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,21 @@ class SimulatedDriver:
 
     # ---- launches
 
-    def load(self, source: str) -> Simulator:
-        return Simulator(nvrtc.compile(source, "ptx").code.decode())
+    def load(self, source: str) -> Callable[[], Simulator]:
+        """A function that gives the simulator: reading PTX takes 10 ms, which is left to the first launch."""
+        code = nvrtc.compile(source, "ptx").code
+        return cache(lambda: Simulator(code.decode()))
 
     def launch(
-        self, function: Simulator, grid: int, block: int, arguments: Sequence[Pointer | int], stream: SimulatedStream
+        self,
+        function: Callable[[], Simulator],
+        grid: int,
+        block: int,
+        arguments: Sequence[Pointer | int],
+        stream: SimulatedStream,
     ) -> None:
         given = [_at(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
-        stream.do(lambda: function.launch(self.entry, grid, block, given))
+        stream.do(lambda: function().launch(self.entry, grid, block, given))
 
     def gemm(
         self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream

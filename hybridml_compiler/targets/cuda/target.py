@@ -6,9 +6,10 @@ tree of their own, fixed by the shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ... import config
 from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
@@ -24,6 +25,7 @@ from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
+from . import stored
 from .availability import checked_driver
 from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import emit_call, is_left_to_library
@@ -89,43 +91,46 @@ class CudaTarget(KernelTarget):
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
         reason = unsupported(kernel)
-        if reason:
-            return Interpreted(kernel, reason)
-        return self._kernel(lambda wide: emit(kernel, wide=wide))
+        return Interpreted(kernel, reason) if reason else self._kernel(kernel)
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | None:
         if isinstance(spec, BatchFusion):
-            return self._attention(spec)
+            return None if emit_attention(spec) is None else self._kernel(spec)
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution):
             return None
         if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
             return None
-        return self._kernel(lambda wide: emit_call(spec, wide=wide))
-
-    def _attention(self, spec: BatchFusion) -> CudaKernel | None:
-        if emit_attention(spec) is None:
-            return None
-
-        def emitted(wide: bool) -> Source:
-            made = emit_attention(spec, wide=wide)
-            assert made is not None
-            return made
-
-        return self._kernel(emitted)
+        return self._kernel(spec)
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:
         """Loaded kernels by their text."""
         return {}
 
-    def _kernel(self, emitted: Callable[[bool], Source], wide: bool = True) -> CudaKernel:
-        """The kernel that a function gives the source of, which is told whether accesses may be wide."""
-        source = emitted(wide)
+    def _kernel(self, spec: KernelSpec, wide: bool = True) -> CudaKernel:
+        """The kernel of a spec; unless it is `wide`, for operands that begin anywhere."""
+        return self._load(spec, _source(spec, wide))
+
+    def _load(self, spec: KernelSpec, source: Source) -> CudaKernel:
         if source.text not in self._loaded:
             function = self.device.driver.load(source.text)
-            self._loaded[source.text] = CudaKernel(source, function, lambda: self._kernel(emitted, False))
+            self._loaded[source.text] = CudaKernel(source, function, lambda: self._kernel(spec, wide=False))
         return self._loaded[source.text]
+
+    @property
+    def key(self) -> str:
+        driver = self.device.driver
+        return f"{self.name} {driver.properties.capability} {driver.has_gemm} {config.read().tf32}"
+
+    def find(self, key: str) -> KernelProgram | None:
+        found = stored.find(key)
+        if found is None:
+            return None
+        code = CudaCode(self)
+        for spec, kept in found.codes:
+            code.keep(spec, self._load(spec, kept) if isinstance(kept, Source) else kept)
+        return KernelProgram(found.plan.fresh, found.plan.arena_bytes, found.facts, found.plan, code)
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -135,7 +140,13 @@ class CudaTarget(KernelTarget):
 
 
 class CudaCode(KernelCode):
-    """The code of a program, whose text has the user's lines."""
+    """The code of a program, whose text has the user's lines. It is kept on disk (see stored.py)."""
+
+    def finish(self, plan: Plan, facts: Mapping[str, int], key: str | None) -> KernelProgram:
+        if key is not None:
+            codes = [(spec, made.source if isinstance(made, CudaKernel) else made) for spec, made in self.made]
+            stored.StoredProgram(plan, dict(facts), codes).save(key)
+        return super().finish(plan, facts, key)
 
     def text(self, plan: Plan) -> str:
         lines: dict[str, dict[str, None]] = {}  # by the text of a kernel, which several launches may run
@@ -145,6 +156,15 @@ class CudaCode(KernelCode):
                 places.update(dict.fromkeys(launch.where))
         kernels = ["".join([*(f"// {place}\n" for place in places if place), text]) for text, places in lines.items()]
         return "\n".join([describe_plan(plan), *kernels])
+
+
+def _source(spec: KernelSpec, wide: bool) -> Source:
+    """The source of a loop nest, a call or a chain that there is a kernel for."""
+    if isinstance(spec, Kernel):
+        return emit(spec, wide=wide)
+    found = emit_attention(spec, wide=wide) if isinstance(spec, BatchFusion) else emit_call(spec, wide=wide)
+    assert found is not None
+    return found
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)
