@@ -23,7 +23,7 @@ from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.closeness import assert_close
-from tests.support.cuda import needs_nvrtc
+from tests.support.cuda import needs_nvrtc, planned_anew
 from tests.support.fake_cupy import FakeArray, FakeBlas, fake_cupy
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
@@ -224,6 +224,7 @@ def test_products(
     there: Gpu, left: tuple[int, ...], right: tuple[int, ...], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the library and by kernels of ours, which it is left to by size."""
+    planned_anew(monkeypatch)
     monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", least)
     a, b = array(*left), array(*right, seed=1)
     for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.double(), b.double())):
@@ -236,6 +237,7 @@ def test_products(
 
 
 def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned_anew(monkeypatch)
     monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
     there = gpu("cupy")
     x = array(4, 4).to(there.name)
@@ -261,6 +263,7 @@ def test_a_profile_has_the_devices_time_of_each_launch(there: Gpu) -> None:
 def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither eager products, nor those of a graph, which runs on the stream of its call and not on that of its
     capture."""
+    planned_anew(monkeypatch)
     monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
     there = gpu("cupy")
     x = array(4, 4).to(there.name)
