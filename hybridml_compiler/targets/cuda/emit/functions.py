@@ -133,13 +133,16 @@ class DeviceFunctions:
             below = "__shfl_down_sync(0xffffffffu, value, step)"  # of the lane so many places below
             if lane != kind:
                 below = f"({kind}){below.replace('value', f'({lane})value')}"
-            other = C(below, dtype)
-            combined = getattr(lines, COMBINE[op])(C("value", dtype), other)
+            # The lanes of a warp shuffle together: a value in an expression is left out where `&&` does not need it.
+            combined = getattr(lines, COMBINE[op])(C("value", dtype), C("other", dtype))
             following = getattr(lines, COMBINE[op])(C("value", dtype), C("parts[warp]", dtype))
             self._texts[full] = (
                 f"static __device__ __forceinline__ {kind} {full}({kind} value) {{\n"
                 f"  __shared__ {kind} parts[{WARP}];\n"
-                f"  for (int step = {WARP // 2}; step > 0; step /= 2) value = {combined};\n"
+                f"  for (int step = {WARP // 2}; step > 0; step /= 2) {{\n"
+                f"    const {kind} other = {below};\n"
+                f"    value = {combined};\n"
+                "  }\n"
                 f"  if (threadIdx.x % {WARP} == 0) parts[threadIdx.x / {WARP}] = value;\n"
                 "  __syncthreads();\n"
                 "  value = parts[0];\n"
