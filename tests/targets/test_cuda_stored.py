@@ -41,7 +41,7 @@ def looped(t: hm.Tensor) -> Any:
 
 
 def counted(t: hm.Tensor) -> Any:
-    return hm.while_loop(lambda a: (a < 30).all(), lambda a: a * 2 + 1, t[0] + 2)
+    return hm.while_loop(lambda a: (a < 30).all(), lambda a: a * 2 + 1, t + 2)
 
 
 def by_numpy(t: hm.Tensor) -> Any:
