@@ -38,6 +38,7 @@ class Performance:
     latency: float = 0.0  # of a copy from the host or back, however small
     link: float = inf  # bandwidth of such copies
     memory: float = inf  # bytes
+    program: float = 0.0  # the host's time to start a program of it
 
     def nanoseconds(self, work: Work) -> int:
         """The time of some work on values that are there."""

@@ -42,6 +42,14 @@ class Costs:
             return 0
         return copy_ns(self.speeds[source], self.speeds[target], hint(node.aval.nbytes))
 
+    def programs_ns(self, where: Sequence[str]) -> int:
+        """The time in which the host starts the programs of a placement: those that partition.py makes of it."""
+        level: list[int] = []
+        for unit, device in zip(self.units.all, where, strict=True):
+            before = [k for k in map(self.units.owner.get, unit.reads) if k is not None]
+            level.append(max([level[k] + (where[k] != device) for k in before], default=0))
+        return round(sum(self.speeds[device].program for _, device in set(zip(level, where, strict=True))) * 1e9)
+
     @lazy
     def order(self) -> list[int]:
         """Units in the order of the longest way from each to the end, by mean times: each after those that it reads."""
@@ -138,7 +146,7 @@ def estimate(costs: Costs, where: Sequence[str]) -> tuple[int, bool]:
     timeline = Timeline(costs)
     for k in costs.order:
         timeline.add(k, where[k])
-    return timeline.finish(), timeline.fits
+    return timeline.finish() + costs.programs_ns(where), timeline.fits
 
 
 def list_schedule(costs: Costs) -> list[str]:

@@ -7,8 +7,6 @@ GPU whose kernels it runs, an A100, so that it gets the programs that this would
 
 from __future__ import annotations
 
-from math import inf
-
 from .. import config
 from ..placement.performance import Performance
 from ..schedule.cost import FLOP_NS, FORK_NS
@@ -20,6 +18,8 @@ _CORE = 1e9 / FLOP_NS  # operations per second
 _CORE_BANDWIDTH = 20e9  # bytes per second, between the last cache (33e9) and memory (10e9)
 # Copies by way of memory that is not pinned; a call of CUDA for each, and the stream that is waited for.
 _LINK, _LATENCY, _LAUNCH = 12e9, 15e-6, 3e-6
+# Python between the programs of several devices (targets/partitioned.py).
+_PROGRAM, _GPU_PROGRAM = 15e-6, 40e-6
 # By architecture: float32 lanes of a multiprocessor, operations per cycle of its tensor cores on 16 bits, and the part
 # of float32's speed that float64 has (CUDA programming guide and NVIDIA's data sheets).
 _LANES = {80: (64, 2048, 0.5), 86: (128, 1024, 1 / 64), 89: (128, 1024, 1 / 64), 90: (128, 4096, 0.5)}
@@ -35,7 +35,7 @@ def cpu_performance(cores: int) -> Performance:
     """Speeds of so many cores."""
     single = cores * _CORE
     rates = {2: single, 4: single, 8: single / 2}
-    return Performance(rates, rates, cores * _CORE_BANDWIDTH, FORK_NS / 1e9, memory=inf)
+    return Performance(rates, rates, cores * _CORE_BANDWIDTH, FORK_NS / 1e9, program=_PROGRAM)
 
 
 def gpu_performance(properties: Properties) -> Performance:
@@ -53,4 +53,5 @@ def gpu_performance(properties: Properties) -> Performance:
         latency=_LATENCY,
         link=_LINK,
         memory=properties.memory,
+        program=_GPU_PROGRAM,
     )

@@ -203,6 +203,24 @@ def test_an_estimate_is_the_longest_way() -> None:
     assert estimate(costs, [THERE, HERE]) == (max(2 * sent + one[THERE], two[HERE]), True)
 
 
+def test_each_program_takes_the_host_some_time() -> None:
+    """Those of one device that need nothing of another are one."""
+    slow = Performance({4: 1e12}, {4: 1e12}, 1e12, 0, program=1e-3)
+    costs = Costs(
+        units_of(TWO_PRODUCTS, dict.fromkeys(TWO_PRODUCTS.nodes(), HERE)), [HERE, THERE], {HERE: HOST, THERE: slow}
+    )
+    assert [costs.programs_ns(where) for where in ([HERE, HERE], [THERE, HERE], [THERE, THERE])] == [0, 10**6, 10**6]
+    chain = graph_of("""(%0: f32[8,8]) {
+          %1 = matmul(%0, %0) : f32[8,8]
+          %2 = matmul(%1, %0) : f32[8,8]
+          %3 = matmul(%2, %1) : f32[8,8]
+          return %3
+        }""")
+    costs = Costs(units_of(chain, dict.fromkeys(chain.nodes(), HERE)), [HERE, THERE], {HERE: slow, THERE: slow})
+    every = [[THERE, THERE, THERE], [THERE, HERE, HERE], [THERE, HERE, THERE]]
+    assert [costs.programs_ns(where) for where in every] == [10**6, 2 * 10**6, 3 * 10**6]
+
+
 def test_the_choice_is_the_same_whatever_came_before() -> None:
     speeds = {HERE: HOST, THERE: speed(1e11, 1e9), OTHER: speed(1e11, 1e9)}
     found: list[Any] = []
