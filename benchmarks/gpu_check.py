@@ -148,6 +148,7 @@ def suite(check: Check) -> Record:
         return {"left out": f"{' and '.join(missing)} not installed"}
     files = (
         "tests/targets/test_cuda_driver.py",
+        "tests/targets/test_cuda_page_locked.py",
         "tests/core/test_devices.py",
         "tests/control_flow/test_control_devices.py",
     )

@@ -48,6 +48,10 @@ class Performance:
         return round((seconds + copies) * 1e9 + work.host_ns)
 
 
+# A device of which nothing is known: one core, and memory of its own.
+UNKNOWN = Performance({4: 1e11}, {4: 1e11}, 20e9, 5e-6, 5e-6, 10e9)
+
+
 def copy_ns(source: Performance, target: Performance, nbytes: float) -> int:
     """The time of a copy from one device to another one, by way of the host."""
     return round((source.latency + target.latency + nbytes / source.link + nbytes / target.link) * 1e9)

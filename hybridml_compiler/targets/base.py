@@ -141,7 +141,7 @@ class Target:
     @property
     def performance(self) -> Performance:
         """Speeds and size of its device, by which operations are placed (see performance.py)."""
-        from .performance import UNKNOWN
+        from ..placement.performance import UNKNOWN
 
         return UNKNOWN
 

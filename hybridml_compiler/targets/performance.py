@@ -27,8 +27,6 @@ _A100 = Properties("A100", 80, 40 << 30, 108, 1_410_000_000, 1555e9)
 
 # An interpreter in Python.
 REFERENCE = Performance({4: 2e6}, {4: 2e6}, 1e9, 20e-6, 5e-6, 10e9)
-# A target of which nothing is known: one core, and memory of its own.
-UNKNOWN = Performance({4: _CORE}, {4: _CORE}, _CORE_BANDWIDTH, 5e-6, 5e-6, 10e9)
 
 
 def cpu_performance(cores: int) -> Performance:

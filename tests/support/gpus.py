@@ -1,0 +1,65 @@
+"""GPUs without a GPU: the device "cuda" over the simulated driver, and over CuPy's with a stand-in for CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.targets import registry
+from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
+from hybridml_compiler.targets.cuda.device import CudaDevice
+from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
+from hybridml_compiler.targets.cuda.target import CudaTarget
+from tests.support.fake_cupy import FakeBlas, fake_cupy
+
+# And a GPU, where there is one (benchmarks/gpu_check.py).
+KINDS = ["simulated", "cupy", *["gpu"] * hm.cuda.is_available()]
+
+
+@dataclass
+class Gpu:
+    name: str
+    device: CudaDevice
+    runtime: Any  # of the stand-in; None for the simulated driver
+    blas: Any
+
+    @property
+    def pool(self) -> Any:
+        return self.device.pool
+
+
+def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
+    """A new device of one of the two drivers."""
+    runtime = blas = None
+    driver: Any
+    if kind == "gpu":
+        return Gpu("cuda", registry.find_device("cuda"), None, None)  # type: ignore[arg-type]
+    if kind == "cupy":
+        cupy = fake_cupy(memory)
+        runtime = cupy.cuda.runtime
+        blas = FakeBlas(runtime)
+        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture))
+    else:
+        driver = SimulatedDriver("cuda:other", memory)
+    target = CudaTarget(driver.name, lambda: driver)
+    registry.register(driver.name, lambda: target.device)
+    return Gpu(driver.name, target.device, runtime, blas)
+
+
+@contextmanager
+def chosen(kind: str) -> Iterator[Gpu]:
+    """A device that functions of `hm.cuda` use inside."""
+    found = gpu(kind)
+    limit = found.pool.limit
+    with hm.cuda.device(found.name):
+        yield found
+    found.pool.limit = limit
+
+
+def array(*shape: int, seed: int = 0) -> Any:
+    return hm.tensor(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
