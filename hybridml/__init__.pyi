@@ -165,8 +165,11 @@ from .core.context import no_grad as no_grad
 from .core.context import set_grad_enabled as set_grad_enabled
 from .core.pytree import tree_leaves as tree_leaves
 from .core.pytree import tree_map as tree_map
+from .core.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from .core.tensor import Device as Device
 from .core.tensor import Tensor as Tensor
+from .extend.kernel import kernel as kernel
+from .extend.op import op as op
 from .functional.activations import gelu as gelu
 from .functional.basics import embedding as embedding
 from .functional.convolution import conv1d as conv1d
@@ -242,6 +245,7 @@ from .special import xlog1py as xlog1py
 from .special import xlogy as xlogy
 from .tracing.decorator import trace as trace
 from .tracing.function import TracedFunction as TracedFunction
+from .tracing.shapes import eval_shape as eval_shape
 from .transforms.checkpoint import checkpoint as checkpoint
 from .transforms.grad import grad as grad
 from .transforms.grad import jvp as jvp

@@ -138,13 +138,15 @@ def compile(
     return stages.executable(program, stats)
 
 
-def _choice(graph: Graph, among: Literal["auto"] | Sequence[str]) -> Choice:
-    """The placement of a graph by cost."""
+def _choice(graph: Graph, among: Literal["auto"] | Sequence[str]) -> Choice | None:
+    """The placement of a graph by cost; None where it has arrays without values, which no device can be sent."""
     from .graph.devices import devices_of
     from .placement.by_cost import cheapest
-    from .targets.registry import machine_devices, performance_of
+    from .targets.registry import find_device, machine_devices, performance_of
 
     there = sorted(devices_of(graph))
+    if not all(find_device(device).has_values for device in there):
+        return None
     devices = list(dict.fromkeys([*machine_devices(), *there] if among == "auto" else among))
     speeds = {device: performance_of(device) for device in dict.fromkeys([*devices, CPU, *there])}
     return cheapest(graph, devices, speeds)

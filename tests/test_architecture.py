@@ -63,6 +63,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "tracing": ("core",),
     "control_flow": ("core", "arrays", "tracing"),
     "transforms": ("core", "arrays", "autograd"),
+    "extend": ("core", "arrays", "tracing", "transforms"),
     "cuda": ("core",),
     "fft": ("core", "arrays"),
     "signal": ("core", "arrays"),

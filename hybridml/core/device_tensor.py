@@ -123,6 +123,8 @@ class OnDevice:
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "array":
             raise devices.out_of_reach(self.device.name, what)
+        if how == "text" and not self.device.has_values:
+            return None
         array = devices.download(t._array)
         return array if how == "text" else CONVERSIONS.get(how, lambda value: value)(array.item())
 

@@ -66,6 +66,8 @@ def text(t: Tensor) -> str:
         known = interp.read(t, "text", "repr()")
         array = array if known is None else known
     if type(array) is not np.ndarray:
+        if current_interpreter() is None:
+            return f"Tensor(..., shape={t.shape}, dtype={t.dtype.name}, device={t.device.type!r}{tape}"
         return f"Tensor(traced, shape={t.shape}, dtype={t.dtype.name})"
     precision, threshold = _option("precision", 4, 8), _option("threshold", 200, 1000)
     body = np.array2string(
@@ -87,14 +89,15 @@ def html(t: Tensor) -> str:
     """Shape, dtype, device, a few statistics, a histogram and the values, for notebooks; of a scalar its one line."""
     from .reports import render  # imported with the first page
 
-    array = t._array if type(t).home is None else t.cpu()._array
+    home = type(t).home
+    array = t._array if home is None else home.read(t, "text", "repr()")
     rows = [("shape", " × ".join(map(str, t.shape))), ("dtype", t.dtype.name), ("device", str(t.device))]
     if t._node is not None:
         rows.append(("requires grad", "yes"))
     if not t.shape:
         return f"<code>{escape(text(t))}</code>"
     if type(array) is not np.ndarray:
-        return render("tensor.html.jinja", rows=rows, bars=(), body="traced value")
+        return render("tensor.html.jinja", rows=rows, bars=(), body="no values" if home else "traced value")
     bars: list[Bar] = []
     if array.size and array.dtype.kind not in "bc":
         with np.errstate(all="ignore"):

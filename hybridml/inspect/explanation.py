@@ -81,7 +81,7 @@ def _explained(
     data = (Tensor, np.ndarray, float)
     names = Names(traced._fn, {name: obj for name, obj in objects.items() if not isinstance(obj, data)})
     guards, identities = _guards(entry, names)
-    kernels = list(_kernels(entry, path))
+    kernels = list(kernels_of(entry, path))
     info = traced.cache_info()
     sized = entry.sized
     symbols = () if sized is None else sized.pattern.describe(arguments) if arguments else sized.pattern.places
@@ -179,21 +179,21 @@ def _effect(effect: Mutation) -> EffectLine:
 # -- cost
 
 
-def _executables(entry: Entry, path: CompiledPath) -> list[Any]:
+def executables_of(entry: Entry, path: CompiledPath) -> list[Any]:
     """The programs of a path: those that answer questions, then the one of its end."""
     segments = [ask.segment.executable for ask, _ in way(entry.root, path) if ask.segment is not None]
     return [*segments, path.program.executable]
 
 
 def _reused(entry: Entry, path: CompiledPath) -> Iterator[str]:
-    for executable in _executables(entry, path):
+    for executable in executables_of(entry, path):
         reused = getattr(getattr(executable, "stats", None), "reused", "")
         if reused:
             yield reused
 
 
 def _placement(entry: Entry, path: CompiledPath) -> Iterator[str]:
-    for executable in _executables(entry, path):
+    for executable in executables_of(entry, path):
         choice = getattr(executable, "choice", None)
         if choice is not None:
             yield from choice.lines()
@@ -201,12 +201,12 @@ def _placement(entry: Entry, path: CompiledPath) -> Iterator[str]:
                 yield f"{part.graph.name} on {part.device}: {share}"
 
 
-def _kernels(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
+def kernels_of(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
     """The launches of a path, questions first, each with what its lines weigh in it."""
     from hybridml_compiler.schedule.cost import memory_cost
     from hybridml_compiler.targets.cpu.llvm.registry import kind_of as code_of
 
-    for executable in _executables(entry, path):
+    for executable in executables_of(entry, path):
         for launch in getattr(executable, "launches", ()):
             operations = alone = 0.0
             weights: dict[str, float] = dict.fromkeys(launch.where, 1e-9)

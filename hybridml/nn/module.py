@@ -21,7 +21,7 @@ from .. import arrays as xp
 from ..core.aliasing import stamp
 from ..core.autodiff.tape import Leaf
 from ..core.context import no_grad
-from ..core.device_tensor import move, names_device
+from ..core.device_tensor import move, names_device, on_device, set_class
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
 from ..tracing.capture.tracer import is_tracing
@@ -310,6 +310,24 @@ class Module:
         attributes_changed()
         return self
 
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Gives parameters and buffers new memory on a device, whose values may be anything: after `device="meta"`.
+
+        They stay the same tensors. `load_state_dict` or initializers give them values. With `recurse=False` those of
+        this module alone. ArgumentError for a device that is not there.
+
+        >>> with hm.device("meta"):
+        ...     layer = hm.nn.Linear(2, 2)
+        >>> layer.to_empty(device="cpu").weight.device
+        device(type='cpu')
+        """
+        place = Device(device).type
+        for module in self.modules() if recurse else [self]:
+            for _, tensor in module._own("parameter", "buffer", "transient"):
+                _renew(tensor, place)
+        attributes_changed()
+        return self
+
     def _draw_in(self, dtype: Any) -> None:
         """The end of a layer's constructor: its values, drawn in the default dtype, in the one that was asked for.
         So a seed gives the same layer in every dtype, up to rounding."""
@@ -349,6 +367,8 @@ class Module:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Copies values into the parameters and buffers, in place and all at once; nothing unless everything fits.
 
+        A tensor of device "meta" comes to be where its value is.
+
         Raises ArgumentError for missing or unexpected keys (unless `strict=False`), ShapeError or DTypeError listing
         each key whose tensor has another shape or kind of dtype.
         """
@@ -373,6 +393,9 @@ class Module:
         ]
         if kinds:
             raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))
+        for name, value in found.items():
+            if own[name].device == "meta":  # the values come with their memory
+                _renew(own[name], value.device.type)
         with no_grad():
             moved = {name: value.detach().to(device=own[name].device) for name, value in found.items()}
             commit([(own[name], xp.astype(value, own[name].dtype)) for name, value in moved.items()])
@@ -462,6 +485,16 @@ def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None
                 del t._view
     if type(node) is Leaf:
         node.dtype = dtype
+
+
+def _renew(tensor: Tensor, device: str) -> None:
+    """Gives a tensor memory with any values on a device; it has no gradient then."""
+    made = on_device(device, lambda: xp.empty(tensor.shape, dtype=tensor.dtype))
+    set_class(tensor, type(made))
+    tensor._array = made._array
+    stamp(tensor)
+    if type(tensor._node) is Leaf:
+        tensor._node.grad = None
 
 
 def _join(prefix: str, name: str) -> str:

@@ -182,7 +182,7 @@ def timeline_of(recording: Recording, events: Iterable[Event]) -> Timeline:
     for executable, spans, _ in recording.launches:
         if spans:
             arenas += hint(executable.arena_bytes)
-            buffers = _buffers(executable)
+            buffers = buffers_of(executable)
             for run in _runs(spans):
                 first = next(iter(run.values()))
                 event = launched[first.thread, first.start]
@@ -193,7 +193,7 @@ def timeline_of(recording: Recording, events: Iterable[Event]) -> Timeline:
     return Timeline(recording.start, stop, tuple(blocks), arenas)
 
 
-def _buffers(executable: CpuExecutable) -> list[tuple[int, int, int, str, str]]:
+def buffers_of(executable: CpuExecutable) -> list[tuple[int, int, int, str, str]]:
     """(first launch, last launch, bytes, what, where) of all that a program computes into: arena and results."""
     stages: Any = executable.stages
     plan, graph = stages.plan, stages.graph

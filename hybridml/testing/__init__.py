@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.spellings import advise
 from .gradients import gradcheck
+from .operations import Sample, check_op
 from .programs import assert_kernels, assert_retraces
 
 
@@ -24,6 +25,6 @@ def traced_namespace() -> Any:
     return traced
 
 
-__all__ = ["assert_kernels", "assert_retraces", "gradcheck", "traced_namespace"]
+__all__ = ["Sample", "assert_kernels", "assert_retraces", "check_op", "gradcheck", "traced_namespace"]
 
 advise(globals())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..inspect.explained import Explanation
     from ..inspect.fetch import Fetch
     from ..inspect.graph import Graph
+    from ..profiler.lowered import Lowered
     from ..profiler.page import View
 
 
@@ -145,6 +146,27 @@ class Introspection:
 
         traced: Any = self
         return graph_of(traced.resolve(args, kwargs).path)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Captures a call with arguments of these types, which is not run; `.compile()` says what it costs.
+
+        args, kwargs: the function's, with `hm.ShapeDtypeStruct`s in the places of tensors where there are none. Nothing
+        is computed, and no memory touched. `compile()` makes the program that such calls run from then on; its
+        `cost_analysis()` has operations and bytes, `memory_analysis()` the bytes of a call, by source line. TraceError
+        where Python asks for the value of a tensor, and where such calls run eagerly. Source: JAX's stages.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2).sum(0))
+        >>> compiled = f.lower(hm.ShapeDtypeStruct((64, 16), hm.float32)).compile()
+        >>> compiled.memory_analysis().argument_size_in_bytes, compiled.cost_analysis()["kernels"]
+        (4096, 1.0)
+        """
+        from ..core.pytree import tree_map
+        from ..profiler.lowered import Lowered
+        from .shapes import placeholder
+
+        traced: Any = self
+        return Lowered(traced, *tree_map(placeholder, (args, kwargs)))
 
     @property
     def llvm(self) -> str:

@@ -218,7 +218,7 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> tuple[_Fill, np.dtype] |
     if not all([_is_plain(a) and (a.shape == shape or (a.size == 1 and a.ndim <= len(shape))) for a in arrays]):
         return None
     single = tuple([a.size == 1 or _is_uniform(a) for a in arrays])
-    kernel, result = _kernel(op.name, tuple([a.dtype for a in arrays]), single)
+    kernel, result = _kernel(op, tuple([a.dtype for a in arrays]), single)
 
     def fill_from_some(arrays: Sequence[np.ndarray], out: np.ndarray) -> None:
         kernel(*[a[(0,) * a.ndim + (...,)] if one else a for a, one in zip(arrays, single, strict=True)], out)
@@ -241,10 +241,9 @@ def _new_result(shape: tuple[int, ...], fill: _Fill, dtype: np.dtype) -> _Way:
 
 
 @once
-def _kernel(name: str, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) -> tuple[Pointwise, np.dtype]:
+def _kernel(op: Op, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) -> tuple[Pointwise, np.dtype]:
     from ..targets.cpu.eager.pointwise import compile_pointwise
 
-    op = OPS[name]
     wide = tuple(dtypes.float32 if dtypes.is_narrow(kind) else kind for kind in kinds)
     computed = op.infer(*(Aval((), kind) for kind in wide)).dtype
     result = _rounded(computed, kinds)
@@ -254,7 +253,7 @@ def _kernel(name: str, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) ->
         return convert(s, op.lower(s, (i,), *loads), computed, result)
 
     spelled = "_".join(kind.name for kind in kinds)
-    return compile_pointwise(f"{name}_{spelled}", kinds, result, value), result
+    return compile_pointwise(f"{op.name}_{spelled}", kinds, result, value), result
 
 
 class _Load:

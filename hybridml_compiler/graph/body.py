@@ -104,4 +104,4 @@ def family(node: Node) -> tuple[Any, ...]:
     """Equal for the nodes that are results of one run of an operation with several."""
     shared = tuple((name, value) for name, value in sorted(node.params.items()) if name != "result")
     assert node.op is not None
-    return node.op.name, node.inputs, shared
+    return node.op.key, node.inputs, shared

@@ -25,7 +25,7 @@ def digest(graph: Graph) -> str:
             kind = types[node.aval] = str(node.aval)
         if node.op is not None:
             operands = [number[n] for n in node.inputs]
-            lines.append(f"{node.op.name}{operands}{node.text}{kind}")
+            lines.append(f"{node.op.key}{operands}{node.text}{kind}")
         else:
             lines.append(f"{_content(node)}{kind}")
     data.update("\n".join(lines).encode())

@@ -143,7 +143,7 @@ def apply(
         canonical, text, out = latest[2]
     else:
         canonical, text, out = _inferred(op, avals, params or {})
-    key: Any = (op.name, tuple(map(id, nodes)), text) if nodes else (op.name, device, text)
+    key: Any = (op.key, tuple(map(id, nodes)), text) if nodes else (op.key, device, text)
     found = _INTERNED.get(key)
     if found is None:
         found = _INTERNED.add(key, _new(op, nodes, canonical, text, out if nodes else out.on(device), where))
@@ -167,7 +167,7 @@ def placed(op: Op, avals: Sequence[Aval], out: Aval) -> Aval:
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The same application to other operands of the same types: `apply` without inferring again, twice as fast."""
     assert node.op is not None
-    key = node.op.name, tuple(map(id, inputs)), node.text
+    key = node.op.key, tuple(map(id, inputs)), node.text
     found = _INTERNED.get(key)
     if found is None:
         made = _new(node.op, inputs, node.params, node.text, node.aval, node.where, node.kind)
@@ -203,7 +203,7 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     for aval in avals:
         if Dim in map(type, aval.shape):
             return _symbolic(op, avals, params)
-    given = op.name, avals, _text(params), dtypes.default_float()
+    given = op.key, avals, _text(params), dtypes.default_float()
     found = _known.get(given) if plain else None
     if found is not None:
         return found

@@ -11,6 +11,7 @@
     param  = word "=" value
     value  = True | False | None | number | nan | inf | string | dtype | size | "(" {value ","} ")" | name of a body
            | "complex(" value ", " value ")"
+    op     = word ["@" word]        the version of a user's row (ops/custom.py)
     name   = word | string          word: letters, digits, "_" and "."; string: a JSON string
     id     = "%" digits             numbered in order: the inputs, then operands before their users
 
@@ -33,6 +34,7 @@ from .. import aval as avals
 from .. import dtypes
 from ..aval import Aval
 from ..errors import LOCATION, ArgumentError, HybridmlError
+from ..ops.custom import CUSTOM
 from ..ops.op import Op
 from ..ops.table import OPS, WITH_BODIES
 from ..sizes.dims import symbol, symbols_of
@@ -90,7 +92,7 @@ def _lines_of(graph: Graph, name: str, names: Mapping[Body, str], locations: boo
     line_of = dict.fromkeys(graph.inputs, 0)
     for node in nodes[len(line_of) :]:
         if node.op is not None:
-            what = f"{node.op.name}({', '.join([ids[n] for n in node.inputs])})"
+            what = f"{node.op.key}({', '.join([ids[n] for n in node.inputs])})"
             if node.params:
                 what += (
                     f" {{{', '.join([f'{key}={_show(value, names)}' for key, value in sorted(node.params.items())])}}}"
@@ -139,6 +141,7 @@ def _show_literal(value: np.ndarray) -> str:
 
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
+_OP = re.compile(r"[A-Za-z_][\w.]*(@\w+)?")
 _ID = re.compile(r"%\d+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _AVAL = re.compile(r"[a-z]+\d*\[[^\]]*\]~?(?:@[^\s,)#]+)?")
@@ -271,7 +274,7 @@ class _Parser:
         key = self.new_id(line)
         line.expect("=")
         op_at = line.at
-        name = line.read(_WORD, "an operation or 'const'")
+        name = line.read(_OP, "an operation or 'const'")
         if name == "const":
             self.nodes[key] = self.constant(line)
         else:
@@ -369,7 +372,7 @@ class _Parser:
             raise line.error("expected a type such as f32[4,8]") from None
 
 
-def parse_graph(text: str, ops: Mapping[str, Op] = ChainMap(OPS, WITH_BODIES)) -> Graph:
+def parse_graph(text: str, ops: Mapping[str, Op] = ChainMap(OPS, WITH_BODIES, CUSTOM)) -> Graph:
     """Inverse of `print_graph`. Nodes go through `apply`: shapes are checked and equal nodes become one.
 
     `ArgumentError` names the line, what was expected there, and what was found.

@@ -62,7 +62,7 @@ def _faults(node: Node) -> Iterator[str]:
     # Most nodes are like another one: in a step of ResNet-18, 8357 of 9133. The text of the parameters tells apart
     # values that are equal and not the same, as 1 and True.
     text = repr(sorted(node.params.items())) if node.params else "[]"
-    kind = node.op.name, tuple([n.aval for n in node.inputs]), text, node.aval
+    kind = node.op.key, tuple([n.aval for n in node.inputs]), text, node.aval
     found = _KINDS.get(kind)
     if found is None:
         if node.aval.symbolic or any(n.aval.symbolic for n in node.inputs):

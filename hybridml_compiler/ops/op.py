@@ -29,6 +29,8 @@ A row carries everything that the framework knows of an operation:
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
+  version, native, vmap                  of rows of users (custom.py): a digest of their code, which is part of `key`;
+                                         the symbol of native code for operands; the rule for batches
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -111,6 +113,9 @@ class Sample:
     """Inputs of one generated test: arrays (or lists of arrays for a variadic op) and parameters.
 
     `grad=False` keeps a sample out of the gradient checks (kinks, poles, integer inputs).
+
+    >>> Sample((np.ones(3),), {"axis": 0}).params["axis"]
+    0
     """
 
     args: tuple[Any, ...]
@@ -134,9 +139,9 @@ class Op:
     __slots__ = (
         "accepts", "axis_params", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
         "covers", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
-        "infer", "inputs", "is_view", "kind", "lower", "lower_tile", "memory_order", "method", "name", "needs",
-        "operator", "params", "public", "put_back", "reorders", "results", "routine", "samples", "tile", "transforms",
-        "unify", "variadic", "vjp",
+        "infer", "inputs", "is_view", "key", "kind", "lower", "lower_tile", "memory_order", "method", "name", "native",
+        "needs", "operator", "params", "public", "put_back", "reorders", "results", "routine", "samples", "tile",
+        "transforms", "unify", "variadic", "vjp", "vmap",
     )  # fmt: skip
 
     def __init__(
@@ -178,9 +183,14 @@ class Op:
         complex_kernels: bool | None = None,
         complex_eager: Callable[..., Any] | None = None,
         public: bool = True,
+        version: str = "",
+        native: Callable[[Sequence[Aval], Mapping[str, Any]], str | None] | None = None,
+        vmap: str | Callable[..., Any] | None = None,
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
+        self.key = f"{name}@{version}" if version else name
+        self.native, self.vmap = native, vmap
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
         self.cost = cost if cost is not None else 0.0 if kind == "movement" else SIMPLE

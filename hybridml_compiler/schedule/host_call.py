@@ -17,6 +17,7 @@ from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
 from ..loops.ir import KernelSpec
 from ..once import lazy
+from ..ops.custom import native_sizes
 from ..ops.routines import sizes
 from ..record import record
 from ..sizes.dims import is_dim
@@ -24,11 +25,11 @@ from ..sizes.dims import is_dim
 
 @record
 class Routine:
-    """A target's own routine for a row: the sizes that it is told, and the operand that each of its arrays is, -1 for a
-    result that nobody reads."""
+    """A target's own routine for a row, or the native code of a user's: the sizes that it is told, and the operand that
+    each of its arrays is, -1 for a result that nobody reads."""
 
-    name: str
-    dtype: str  # NumPy's character
+    name: str  # of the row, or the symbol of native code
+    dtype: str  # NumPy's character; empty for native code
     sizes: tuple[int, ...]
     places: tuple[int, ...]
 
@@ -77,16 +78,25 @@ def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
 
 def _routine(first: Node, operands: Sequence[Node], taken: Sequence[Node], results: Sequence[Node]) -> Routine | None:
     op = first.op
-    if op is None or op.routine is None or any(map(_is_number, first.inputs)):
+    if op is None or any(map(_is_number, first.inputs)):
         return None
-    params = {name: value for name, value in first.params.items() if name in op.params and name != "result"}
-    found = sizes(op.routine, [node.aval for node in operands], params)
-    if found is None:
+    params = {p: value for p, value in first.params.items() if p in op.params and p != "result"}
+    avals = [node.aval for node in operands]
+    dtype, found = "", None  # of native code there is one for each signature
+    if op.routine is not None:
+        name, dtype, found = op.name, str(avals[0].dtype.char), sizes(op.routine, avals, params)
+    elif op.native is not None and len(results) == max(len(op.results), 1):  # it writes all of them
+        ordered = sorted(results, key=lambda node: int(node.params.get("result", 0)))
+        avals += [fixed_from(0, node.aval) for node in ordered]
+        name, found = op.native(avals, params) or "", native_sizes(avals, params)
+    else:
+        return None
+    if not name or found is None:
         return None
     wanted = {node.params.get("result", 0): len(taken) + k for k, node in enumerate(results)}
     given = [taken.index(node) for node in first.inputs]
     places = (*given, *(wanted.get(k, -1) for k in range(len(op.results) or 1)))
-    return Routine(op.name, operands[0].dtype.char, found, places)
+    return Routine(name, dtype, found, places)
 
 
 def _is_number(node: Node) -> bool:

@@ -30,6 +30,7 @@ class Device(Protocol):
     """The memory of a target."""
 
     name: str
+    has_values: bool  # whether its arrays have elements: those of "meta" have none
 
     @property
     def target(self) -> Target:

@@ -34,6 +34,8 @@ class HostDevice:
     """The memory of a target, under its name. Nothing runs beside the caller: what it is asked for is done when the
     call returns."""
 
+    has_values = True
+
     def __init__(self, target: Target) -> None:
         self.name, self.target = target.name, target
 

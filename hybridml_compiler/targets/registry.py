@@ -15,6 +15,7 @@ from .performance import ASSUMED
 _GPU, _SIMULATED = "cuda", "cuda:sim"
 _DEVICES: dict[str, Callable[[], Device]] = {
     "reference": lambda: import_module(f"{__package__}.reference.target").DEVICE,
+    "meta": lambda: import_module(f"{__package__}.meta.target").TARGET.device,
     _SIMULATED: lambda: import_module(f"{__package__}.cuda.target").TARGET.device,
 }
 

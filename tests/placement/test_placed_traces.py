@@ -232,6 +232,11 @@ def test_copies_of_a_traced_function_are_placed_like_it(assumed: dict[str, Perfo
     assert devices(twin) == {THERE}
 
 
+def test_what_has_no_values_stays(assumed: dict[str, Performance]) -> None:
+    f = hm.trace(lambda t: t @ t, placement=[HERE, THERE])
+    assert f(hm.ones((4, 4), device="meta")).device == "meta" and executable(f).choice is None
+
+
 def test_a_method_and_a_module(assumed: dict[str, Performance]) -> None:
     assumed[THERE] = speed(1e13)
     model: Any = hm.trace(nn.Linear(20, 4), placement=[HERE, THERE])

@@ -16,6 +16,7 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from ..tensor import Tensor
+from .custom import by_rule
 
 Params = Mapping[str, Any]
 
@@ -38,6 +39,8 @@ Rule = Callable[[Op, int, Sequence[Operand], Params], Any]
 def batched(op: Op, size: int, operands: Sequence[Operand], params: Params) -> Any:
     """The results of an operation for all elements, the batch as their first axis, which an operand at least has."""
     rule = _RULES.get(op) or (_elementwise if _stretches(op) else _BY_KIND.get(op.kind, _without_rule))
+    if op.vmap is not None:
+        rule = _BY_METHOD[op.vmap] if isinstance(op.vmap, str) else _custom
     return rule(op, size, operands, params)
 
 
@@ -141,6 +144,15 @@ def _one_by_one(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any
 def _without_rule(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     warnings.warn(f"vmap: {op.name} has no rule for batches and runs once per element, {size} times", stacklevel=2)
     return _one_by_one(op, size, xs, params)
+
+
+def _custom(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
+    return by_rule(op, size, [x.tensor for x in xs], [x.is_batch for x in xs], params)
+
+
+def _expanded(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
+    """The row itself, with an axis of one element for what all elements share."""
+    return _call(op, [x.tensor if x.is_batch else _reshape(x.tensor, (1, *x.shape)) for x in xs], params)
 
 
 def _after(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
@@ -296,6 +308,8 @@ def _pinv(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     x, rtol = xs
     return op.fn(_full(x, size), _aligned(rtol, len(x.shape) - 2))
 
+
+_BY_METHOD: dict[str, Rule] = {"sequential": _one_by_one, "expand_dims": _expanded, "broadcast_all": _same}
 
 _BY_KIND: dict[str, Rule] = {
     "movement": _shifted, "reduction": _shifted, "scan": _shifted, "scatter": _scatter, "transfer": _same,

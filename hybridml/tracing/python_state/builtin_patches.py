@@ -154,7 +154,15 @@ _OF_MODULES: dict[types.ModuleType, tuple[dict[str, Any], dict[str, Any]]] = {
     math: (python_math.FUNCTIONS, python_math.PATCHES),
 }
 guards.PATCHES.update(map(id, (*PATCHES.values(), *clocks.PATCHES.values(), *python_math.PATCHES.values())))
+_ORIGINALS: dict[int, Any] = {id(patch): getattr(builtins, name) for name, patch in PATCHES.items()} | {
+    id(patches[name]): function for found, patches in _OF_MODULES.values() for name, function in found.items()
+}
 _changes = Changes()
+
+
+def original(value: Any) -> Any:
+    """The function that a patch stands for; anything else as it is."""
+    return _ORIGINALS.get(id(value), value)
 
 
 def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:

@@ -298,7 +298,7 @@ class Watch:
         elif issubclass(kind, type):
             self._class(value)
         elif callable(value) and hasattr(value, "__wrapped__"):
-            self._reach(value.__wrapped__, loose=not is_ours(kind.__module__))
+            self._reach(value.__wrapped__, loose=not is_ours(kind.__module__) or hasattr(kind, "reads_around"))
         else:
             self._object(value)
 

@@ -16,7 +16,9 @@ with whatever errors that holds, and a loop of n rounds would have n programs of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -111,11 +113,35 @@ def key(array: np.ndarray) -> bytes:
     return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
 
 
+_no_values: ContextVar[str] = ContextVar("hybridml_no_values", default="")
+
+
+@contextmanager
+def without_values(what: str) -> Iterator[None]:
+    """A context in which arguments have no values: a TraceError, of `what`, where Python asks for one."""
+    token = _no_values.set(what)
+    try:
+        yield
+    finally:
+        _no_values.reset(token)
+
+
+def check_values(asked: str, where: str = "") -> None:
+    """TraceError where arguments have no values. `where`: the line that asks, if that is not running now."""
+    what = _no_values.get()
+    if what:
+        raise TraceError(
+            f"{what}: {asked} needs the value of a tensor, and there are shapes and dtypes alone; keep it a tensor "
+            f"(hm.where, hm.cond), or call the function with values{where and f'; it is {where}'}"
+        )
+
+
 def walk(root: ValueBranch | PathEnd | None, known: Arrays) -> tuple[Any, list[ValueBranch]]:
     """The end that the values of this call lead to (None after a new value), and the value branches on the way."""
     at = root
     passed: list[ValueBranch] = []
     while isinstance(at, ValueBranch):
+        check_values(at.what, at.where)
         if at.segment is not None:
             at.segment.run(known)
         passed.append(at)
@@ -192,6 +218,7 @@ class Path:
         return np.asarray(interpret(ir.Graph(tuple(inputs), (node,)), [self.known[n] for n in inputs])[0])
 
     def _ask(self, node: ir.Node, what: str) -> np.ndarray:
+        check_values(what)
         if self.strict:
             raise TraceError(
                 f"{what} needs the value of a tensor while {self.tracer.name} is traced with strict=True; "

@@ -120,7 +120,7 @@ class LoweringMemo:
 
     def _line(self, node: Node, leaf: bool, number: Mapping[Node, int]) -> Any:
         if not leaf and node.op is not None:
-            return node.op.name, node.text, tuple([number[n] for n in node.inputs])
+            return node.op.key, node.text, tuple([number[n] for n in node.inputs])
         in_memory = self.in_memory(node)
         value = None if node.value is None or in_memory else node.value.tobytes()
         return node.aval, in_memory, node.is_input, value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import numpy as np
@@ -88,13 +88,14 @@ def constant_symbol(number: int) -> str:
     return f"hml_constant_{number}"
 
 
-def imports(constants: Sequence[np.ndarray], names: Container[str] | None = None) -> dict[str, int]:
+def imports(constants: Sequence[np.ndarray], names: Collection[str] | None = None) -> dict[str, int]:
     """Symbols that generated code may import, or of those only the named ones: looking for BLAS and starting the pool
     take time."""
     found = {constant_symbol(k): data.ctypes.data for k, data in enumerate(constants)}
     for symbols, make in _IMPORTS:
         if names is None or any(name in names for name in symbols):
             found |= make()
+    found |= routines.natives(names or ())
     return found
 
 

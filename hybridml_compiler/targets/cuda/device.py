@@ -21,6 +21,8 @@ from .pool import Adopted, Block, Pool
 class CudaDevice:
     """A GPU: its driver, its pool of memory, and the stream that work goes to."""
 
+    has_values = True
+
     def __init__(self, driver: Driver, target: Target) -> None:
         self.name, self.driver, self.target = driver.name, driver, target
         self.pool = Pool(driver)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
 from hybridml_compiler.once import once
+from hybridml_compiler.ops import custom
 from hybridml_compiler.targets.cpu.runtime import allocation, blas, jit, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import CpuSpec, host_spec
@@ -45,12 +47,14 @@ SYMBOLS = tuple(f"hml_{name}_{letter}" for name in NAMES for letter in LETTERS.v
 
 
 def symbol(name: str, char: str) -> str:
-    """The symbol of a row's routine."""
-    return f"hml_{name}_{LETTERS[char]}"
+    """The symbol of a row's routine, or of native code."""
+    return name if custom.is_native(name) else f"hml_{name}_{LETTERS[char]}"
 
 
 def has(name: str) -> bool:
-    """Whether there is a routine for a row."""
+    """Whether there is a routine for a row, or the native code."""
+    if custom.is_native(name):
+        return custom.address_of(name) is not None
     if name not in NAMES or blas.gemm_symbols() is None:
         return False
     return all([blas.lapack_symbol(letter + called) for called in NAMES[name].called for letter in LETTERS.values()])
@@ -58,12 +62,18 @@ def has(name: str) -> bool:
 
 def address(symbol: str) -> int:
     """The address of `i64 routine(ptr operands, ptr sizes)`: 0, or 1 where it refuses a matrix."""
-    return _library(symbol).address(symbol)
+    return (custom.address_of(symbol) if custom.is_native(symbol) else None) or _library(symbol).address(symbol)
 
 
 def symbols(symbol: str) -> dict[str, int]:
     """The address of a routine by its symbol, for generated code; nothing where there is none."""
     return {symbol: address(symbol)} if has(_parts(symbol)[0]) else {}
+
+
+def natives(names: Iterable[str]) -> dict[str, int]:
+    """The addresses of those symbols that are native code of users; of what this process lacks there is none."""
+    found = {name: custom.address_of(name) for name in names if custom.is_native(name)}
+    return {name: address for name, address in found.items() if address is not None}
 
 
 def _parts(symbol: str) -> tuple[str, str]:

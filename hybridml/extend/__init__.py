@@ -1,0 +1,13 @@
+"""Operations and kernels of a user's own.
+
+op.py               `hm.op`: an operation from a function of NumPy arrays and its rules
+kernel.py           `hm.kernel`, and elementwise operations from functions of scalars
+array_kernel.py     operations over whole arrays that numba compiles
+operation.py        a function whose row is made anew where what it reads has changed
+columns.py          names, inputs and parameters of rows, from signatures
+row_of_function.py  rows whose meaning is a Python function, and the checks of what it returns
+scalar_body.py      the source of a function of scalars, and what it means for all elements at once
+scalar_graph.py     such a function as a graph, and that as the columns of a row
+numba_code.py       native functions by numba, in the form that programs call
+code_digest.py      digests of functions, by which programs are kept
+"""

@@ -1,0 +1,45 @@
+"""Names, inputs and parameters of users' rows, from the functions that they are written as."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.ops.op import REQUIRED
+from hybridml_compiler.ops.table import OPS, WITH_BODIES
+
+
+def row_name(what: str, name: str) -> str:
+    """The name of a row. ArgumentError where it is no identifier, or an operation of the table has it."""
+    if not name.isidentifier():
+        raise ArgumentError(f"{what}: a row is called by an identifier, got {name!r}; give the function a name")
+    if name in OPS or name in WITH_BODIES:
+        raise ArgumentError(f"{what}: {name!r} is an operation of the table; give the function another name")
+    return name
+
+
+def inputs_and_params(what: str, fn: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The tensors that a function takes, which are its positional arguments, and its parameters, which are keywords,
+    with their defaults."""
+    inputs: list[str] = []
+    params: dict[str, Any] = {}
+    for p in inspect.signature(fn).parameters.values():
+        if p.kind is p.KEYWORD_ONLY:
+            params[p.name] = REQUIRED if p.default is p.empty else p.default
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
+            inputs.append(p.name)
+        else:
+            raise ArgumentError(
+                f"{what}: tensors are positional arguments without a default, and parameters keywords after a `*`; "
+                f"{fn.__name__} has {p}"
+            )
+    if not inputs:
+        raise ArgumentError(f"{what}: {fn.__name__} takes no tensor; give it a positional argument")
+    reserved = {"g", "out", "result"} & {*inputs, *params}
+    if reserved:
+        raise ArgumentError(
+            f"{what}: rules have another meaning for {', '.join(sorted(reserved))}; rename the argument"
+        )
+    return tuple(inputs), params

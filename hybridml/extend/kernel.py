@@ -1,0 +1,201 @@
+"""`hm.kernel`: plain Python functions of scalars as elementwise operations, which fuse like those of the table."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.graph.ir import Graph
+from hybridml_compiler.ops import custom
+from hybridml_compiler.ops.indexing import Index, Load, Scalar
+from hybridml_compiler.ops.op import Op, hash_key
+from hybridml_compiler.ops.shapes import broadcast
+
+from ..arrays.creation import asarray
+from ..arrays.shaping.manipulation import broadcast_arrays
+from ..core.codegen import generate
+from ..core.ops import names as rows
+from ..core.tensor import Tensor
+from ..tracing.python_state.libraries import is_fixed
+from ..transforms.grad import jvp
+from .array_kernel import ArrayKernel
+from .code_digest import version_of
+from .columns import inputs_and_params, row_name
+from .looped import looped_row
+from .operation import Operation, Reads
+from .scalar_body import Body, EndlessLoop, Source, source_of
+from .scalar_graph import capture, evaluate, lowered
+
+
+class Kernel(Operation):
+    """An elementwise operation that is written as a function of scalars."""
+
+    def __init__(self, fn: Any, derivative: Any = None) -> None:
+        self.source = source_of(fn)
+        self.inputs, self.params = inputs_and_params("hm.kernel", fn)
+        self.name = row_name("hm.kernel", fn.__name__ if fn.__name__ != "<lambda>" else "kernel")
+        given = derivative if isinstance(derivative, tuple | list) or derivative is None else (derivative,)
+        if given is not None and len(given) != len(self.inputs):
+            raise ArgumentError(
+                f"hm.kernel: {self.name} takes {len(self.inputs)} arguments, and derivative= has {len(given)} "
+                "functions; give one per argument"
+            )
+        self.derivative = None if given is None else tuple(map(source_of, given))
+        self.is_looped = False  # compiled by numba, as its loops end where an element says
+        super().__init__(fn)
+
+    def row(self, reads: Reads) -> Op:
+        if self.fn.__code__ is not self._code:  # a tool has reloaded its module
+            self.source = source_of(self.fn)
+        version = version_of(self.fn, *(s.fn for s in self.derivative or ()))
+        if self.is_looped:
+            reads.all_of(self.fn)
+            slopes = None if self.derivative is None else [Kernel(s.fn) for s in self.derivative]
+            return looped_row(self.fn, self.inputs, self.params, version, slopes)
+        body = Body(self.source, reads, _unwrapped)
+        given = None if self.derivative is None else [Body(s, reads, _unwrapped) for s in self.derivative]
+        return kernel_row(self.name, body, self.inputs, self.params, version, given)
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        row = self.op
+        if not self.is_looped:
+            try:
+                return row.fn(*args, **params)
+            except EndlessLoop:  # numba has them
+                self.is_looped, self._row = True, None
+                row = self.op
+        if len(args) > 1:
+            args = tuple(broadcast_arrays(*[x if isinstance(x, Tensor) else asarray(x) for x in args]))
+        return row.fn(*args, **params)
+
+
+def kernel_row(
+    name: str,
+    run: Callable[..., Any],
+    inputs: tuple[str, ...],
+    params: Mapping[str, Any],
+    version: str,
+    derivative: Sequence[Callable[..., Any]] | None = None,
+) -> Op:
+    """The row of `run`, a function of tensors without axes. Its derivatives are rows of the same kind: `derivative`, or
+    what forward mode makes of `run`."""
+    graphs: dict[Any, Graph] = {}
+
+    def graph_of(operands: Sequence[Any], given: Mapping[str, Any]) -> Graph:
+        kinds = [x.dtype for x in operands]
+        key = (*kinds, *map(hash_key, given.values()))
+        if key not in graphs:
+            graphs[key] = capture(f"kernel {name}", functools.partial(run, **given), kinds)
+        return graphs[key]
+
+    def infer(*avals: Aval, **given: Any) -> Aval:
+        shape = broadcast(name, *avals)  # first: a graph is not made for nothing
+        return Aval(shape, graph_of(avals, given).outputs[0].dtype, all(a.weak for a in avals))
+
+    def eager(*arrays: np.ndarray, **given: Any) -> np.ndarray:
+        return evaluate(graph_of(arrays, given), arrays)
+
+    def lower(s: Any, i: Index, *loads: Load, **given: Any) -> Scalar:
+        return lowered(s, i, graph_of(loads, given), loads)
+
+    @functools.cache
+    def derivative_row(k: int) -> Op:
+        slope = derivative[k] if derivative is not None else functools.partial(_slope, run, k)
+        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_of(version, k))
+        generate(row)
+        return row
+
+    def rule(k: int) -> Callable[..., Any]:
+        def pull(g: Any, **kept: Any) -> Any:
+            return g * derivative_row(k).fn(*[kept.pop(x) for x in inputs], **kept)
+
+        names = ("g", *inputs, *params)
+        pull.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [inspect.Parameter(x, inspect.Parameter.POSITIONAL_OR_KEYWORD) for x in names]
+        )
+        return pull
+
+    return custom.register(
+        Op(
+            name,
+            "elementwise",
+            inputs=inputs,
+            params=params,
+            infer=infer,
+            eager=eager,
+            lower=lower,
+            vjp=tuple(map(rule, range(len(inputs)))),
+            samples=lambda _: (),
+            accepts="ordered",
+            unify=tuple(range(len(inputs))),
+            version=version,
+            doc=f"The kernel {name}.",
+        )
+    )
+
+
+def _slope(run: Callable[..., Any], k: int, *scalars: Any, **params: Any) -> Any:
+    """The derivative of a function by its argument number k."""
+
+    def of_one(x: Any) -> Any:
+        return run(*scalars[:k], x, *scalars[k + 1 :], **params)
+
+    one = rows["full"](shape=(), value=1.0, dtype=scalars[k].dtype)
+    return jvp(of_one, (scalars[k],), (one,))[1]
+
+
+def _unwrapped(fn: Any) -> Source | None:
+    """The source of a kernel, or of a plain function that is not ours or a library's."""
+    if isinstance(fn, Kernel):
+        return fn.source
+    if isinstance(fn, types.FunctionType) and not is_fixed(str(fn.__module__)):
+        return source_of(fn)
+    return None
+
+
+def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = None, **columns: Any) -> Any:
+    """Makes an operation of a plain Python function; a decorator, with or without arguments.
+
+    kind="elementwise": fn is a function of scalars, and the operation that of all elements of its operands, which
+        broadcast and have one dtype. It is read from its source: assignments, `if`, conditional expressions, `and`,
+        `or`, `not`, loops over what is known, early `return` and `break`, calls of math, NumPy, hybridml and plain
+        Python functions. It is fused into the kernels around it, and vectorized with them; where its loops end
+        where an element says, numba compiles it, and it is a launch of its own. Its gradient comes from the same
+        source, unless `derivative=` has a function of the same scalars per argument.
+    kind="array": fn is a function of whole arrays and parameters, which numba compiles: loops, branches, early exits.
+        `infer=`, `vjp=`, `vmap=`, `results=` are `hm.op`'s. It runs without the interpreter lock.
+
+    Parameters are keywords after a `*`: Python numbers. Variables around the function may change: the next call has
+    their new values. Errors: ArgumentError for signatures that do not fit and where numba cannot compile; TraceError
+    for statements that have no meaning for all elements at once.
+
+    >>> import math
+    >>> import hybridml as hm
+    >>> @hm.kernel
+    ... def smooth(x, *, edge=1.0):
+    ...     if abs(x) < edge:
+    ...         return x * x / 2
+    ...     return edge * (abs(x) - edge / 2)
+    >>> smooth(hm.tensor([0.5, -3.0]))
+    Tensor([0.125, 2.500])
+    >>> hm.grad(lambda x: smooth(x).sum())(hm.tensor([0.5, -3.0]))
+    Tensor([ 0.5, -1.0])
+    """
+    if kind not in ("elementwise", "array"):
+        raise ArgumentError(f"hm.kernel: kind is 'elementwise' or 'array', got {kind!r}")
+    if fn is None:
+        return functools.partial(kernel, kind=kind, derivative=derivative, **columns)
+    if kind == "array":
+        if derivative is not None:
+            raise ArgumentError("hm.kernel: derivative= is for kernels of scalars; give the rules of arrays by vjp=")
+        return ArrayKernel(fn, columns)
+    if columns:
+        raise ArgumentError(f"hm.kernel: {', '.join(columns)} is for kind='array'")
+    return Kernel(fn, derivative)

@@ -1,0 +1,89 @@
+"""Functions captured for shapes and dtypes alone: `eval_shape`, and the first half of `fn.lower`."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import TraceError
+
+from ..core.pytree import tree_map
+from ..core.shape_dtype import ShapeDtypeStruct
+from ..core.tensor import Tensor, wrap
+from .capture.line_observer import Observer
+from .decorator import trace
+from .function import TracedFunction
+from .run.compiled_path import CompiledPath
+from .specialize.errors import RunEagerly
+from .specialize.path_tree import Arrays, without_values
+from .specialize.signature import Signature
+
+_NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python has no name for
+
+
+def placeholder(x: Any) -> Any:
+    """A tensor whose memory nobody touches in place of a `ShapeDtypeStruct`; anything else as it is."""
+    return wrap(_untouched(x.shape, x.dtype)) if isinstance(x, ShapeDtypeStruct) else x
+
+
+def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array whose pages are nowhere until they are touched: it may be larger than the memory of the machine."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if sys.platform != "linux" or not nbytes:
+        return np.empty(shape, dtype)
+    pages = mmap.mmap(-1, nbytes, flags=_NO_RESERVE | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, dtype).reshape(shape)
+
+
+def captured(
+    what: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[CompiledPath, Any]:
+    """The path of a call with these arguments and the types of its result. Nothing is computed or compiled, and what
+    the function changes is put back."""
+    found: list[Any] = []
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        result = fn(*args, **kwargs)
+        found.append(tree_map(_type, result))
+        return result
+
+    recorded.__wrapped__ = fn  # type: ignore[attr-defined]
+    traced = trace(recorded)
+    assert isinstance(traced, TracedFunction)
+    leaves, structure, _, key, objects = traced._given(args, kwargs)
+    entry = traced._entry(Signature.of(key), objects, leaves)
+    try:
+        with without_values(what):
+            path, _ = entry.grow(structure, leaves, Arrays(_unknown), Observer())
+    except RunEagerly as error:
+        raise TraceError(f"{what}: {traced._name} {error}: its calls run eagerly, and have no program") from None
+    return path, found[-1]
+
+
+def _unknown(node: Any) -> np.ndarray:
+    raise KeyError(node)
+
+
+def _type(x: Any) -> Any:
+    return ShapeDtypeStruct(tuple(map(int, x.shape)), x.dtype) if isinstance(x, Tensor) else x
+
+
+def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of what `fn(*args, **kwargs)` returns, without computing it. Source: `jax.eval_shape`.
+
+    args, kwargs: tensors, of which only the types matter, `hm.ShapeDtypeStruct`s in their places, containers of them,
+    and other Python values. Returns the result's container with a `ShapeDtypeStruct` for each tensor. Memory is not
+    touched, random numbers are not drawn, and what the function changes is put back. TraceError where Python asks for
+    the value of a tensor.
+
+    >>> import hybridml as hm
+    >>> x = hm.ShapeDtypeStruct((1000, 1000), hm.float32)
+    >>> hm.eval_shape(lambda x: (x @ x.T).sum(0), x).shape
+    (1000,)
+    """
+    return captured("eval_shape", fn, *tree_map(placeholder, (args, kwargs)))[1]

@@ -1,0 +1,272 @@
+"""`hm.op`: operations of a user's own, in both styles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml.testing import Sample, check_op
+from hybridml_compiler.graph.text import parse_graph, print_graph
+from hybridml_compiler.loops.scalar import NumpyBuilder
+
+
+def drawn(*shapes: tuple[int, ...]) -> Any:
+    return lambda rng: [Sample(tuple(rng.standard_normal(shape) for shape in shapes))]
+
+
+@hm.op(
+    infer=lambda x: hm.ShapeDtypeStruct(x.shape[:-1], x.dtype),
+    vjp=lambda g, x: hm.expand_dims(g, axis=-1) * hm.sign(x),
+    vmap="expand_dims",
+    samples=drawn((3, 4)),
+)
+def row_norm(x: np.ndarray) -> np.ndarray:
+    return np.abs(x).sum(-1)
+
+
+@hm.op(
+    infer=lambda x, *, k: (
+        hm.ShapeDtypeStruct((*x.shape[:-1], k), x.dtype),
+        hm.ShapeDtypeStruct((*x.shape[:-1], k), "int64"),
+    ),
+    results=("values", "indices"),
+    vmap="sequential",
+    samples=lambda rng: [Sample((rng.standard_normal((3, 4)),), {"k": 3}, grad=False)],
+)
+def largest(x: np.ndarray, *, k: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(-x, -1, kind="stable")[..., :k]
+    return np.take_along_axis(x, order, -1), order
+
+
+@hm.op(
+    lower=lambda s, x, y, *, slope: s.select(s.gt(x, y), x, s.mul(s.const(slope, s.dtype(x)), y)),
+    vjp=(lambda g, x, y: g * (x > y), lambda g, x, y, slope: g * (x <= y) * slope),
+    accepts="float",
+    samples=lambda rng: [Sample((rng.standard_normal((3, 4)), rng.standard_normal(4)), {"slope": 0.5})],
+)
+def leaky_max(x: np.ndarray, y: np.ndarray, *, slope: float = 0.25) -> np.ndarray:
+    return np.where(x > y, x, x.dtype.type(slope) * y)
+
+
+@pytest.mark.parametrize("op", [row_norm, largest, leaky_max])
+def test_checks_of_the_table(op: Any) -> None:
+    assert check_op(op) == 1
+
+
+def test_an_operation_is_one_node_and_its_text_parses() -> None:
+    fn = hm.trace(lambda x: row_norm(x * 2) + 1)
+    x = hm.ones((3, 4))
+    assert fn(x).tolist() == [9.0, 9.0, 9.0]
+    assert "row_norm@" in fn.ir
+    assert print_graph(parse_graph(fn.ir)) == fn.ir
+
+
+def test_an_elementwise_operation_fuses() -> None:
+    fn = hm.trace(lambda x, y: hm.exp(leaky_max(x * 2, y)) + 1)
+    x, y = hm.linspace(-1, 1, 64), hm.linspace(1, -1, 64)
+    assert np.array_equal(fn(x, y).numpy(), (hm.exp(leaky_max(x * 2, y)) + 1).numpy())
+    assert fn.stats.kernels == 1
+
+
+def test_a_large_array_is_computed_by_a_kernel_with_the_bits_of_the_function() -> None:
+    x, y = hm.randn(300, 300), hm.randn(300, 300)
+    assert np.array_equal(
+        leaky_max(x, y).numpy(), np.where(x.numpy() > y.numpy(), x.numpy(), y.numpy() * np.float32(0.25))
+    )
+
+
+@pytest.mark.parametrize("device", ["reference", "cuda:sim"])
+def test_other_devices(device: str) -> None:
+    if device == "cuda:sim":
+        pytest.importorskip("nvidia")
+    x = hm.tensor([[3.0, -1.0], [0.5, 2.0]])
+    assert row_norm(x.to(device)).cpu().tolist() == [4.0, 2.5]
+    assert leaky_max(x.to(device), hm.zeros(2, device=device)).cpu().tolist() == leaky_max(x, hm.zeros(2)).tolist()
+
+
+def test_it_raises_its_own_error_in_both_styles_and_where_nobody_reads_it() -> None:
+    @hm.op(infer=lambda x: x)
+    def positive_only(x: np.ndarray) -> np.ndarray:
+        if (x < 0).any():
+            raise ValueError("a negative number")
+        return x
+
+    def unread(x: hm.Tensor) -> hm.Tensor:
+        positive_only(x)
+        return x * 2
+
+    for fn in (positive_only, hm.trace(positive_only), unread, hm.trace(unread)):
+        fn(hm.ones(3))
+        with pytest.raises(ValueError, match="a negative number"):
+            fn(-hm.ones(3))
+
+
+def test_the_operands_are_safe_and_results_have_memory_of_their_own() -> None:
+    @hm.op(infer=lambda x: x)
+    def writes(x: np.ndarray) -> np.ndarray:
+        x[0] = 5
+        return x
+
+    @hm.op(infer=lambda x: x)
+    def same(x: np.ndarray) -> np.ndarray:
+        return x
+
+    with pytest.raises(ValueError, match="read-only"):
+        writes(hm.ones(3))
+    x = hm.ones(3)
+    y = same(x)
+    y += 1
+    assert x.tolist() == [1, 1, 1] and y.tolist() == [2, 2, 2]
+
+
+def test_results_that_are_not_what_infer_says() -> None:
+    @hm.op(infer=lambda x: hm.ShapeDtypeStruct((2,), x.dtype))
+    def short(x: np.ndarray) -> np.ndarray:
+        return x
+
+    @hm.op(infer=lambda x: x)
+    def wide(x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float64)
+
+    for style in (lambda fn: fn, hm.trace):
+        with pytest.raises(hm.ShapeError, match=r"short returned shape \(3,\), and infer says \(2,\)"):
+            style(short)(hm.ones(3))
+        with pytest.raises(hm.DTypeError, match="wide returned float64, and infer says float32"):
+            style(wide)(hm.ones(3))
+
+
+def one(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+@pytest.mark.parametrize(
+    "columns, said",
+    [
+        ({}, "needs infer="),
+        ({"infer": lambda x: x, "name": "exp"}, "'exp' is an operation of the table"),
+        ({"infer": lambda x: x, "name": "a b"}, "an identifier"),
+        ({"infer": lambda x: x, "vjp": (lambda g: g, None)}, "has 2 rules"),
+        ({"infer": lambda x: x, "vjp": lambda g, y: g}, "by name of out, x"),
+        ({"infer": lambda x: x, "vmap": "loop"}, "sequential, expand_dims, broadcast_all"),
+    ],
+)
+def test_columns_that_do_not_fit(columns: dict[str, Any], said: str) -> None:
+    with pytest.raises(hm.ArgumentError, match=said):
+        hm.op(one, **columns)
+
+
+def test_signatures_that_are_not_tensors_and_keywords() -> None:
+    with pytest.raises(hm.ArgumentError, match="parameters keywords after a"):
+        hm.op(lambda x, k=2: x, infer=lambda x, k: x, name="defaulted")
+    with pytest.raises(hm.ArgumentError, match="parameter k is a number"):
+        hm.op(lambda x, *, k=1: x, infer=lambda x, *, k: x, name="of_object")(hm.ones(2), k=object())
+
+
+def test_a_function_that_is_written_anew_is_another_operation() -> None:
+    def made(text: str) -> Any:
+        space: dict[str, Any] = {"__name__": __name__}
+        exec(f"def again(x):\n    return x {text}", space)
+        return hm.op(space["again"], infer=lambda x: x)
+
+    first, second = made("* 2"), made("* 3")
+    assert hm.trace(first)(hm.ones(2)).tolist() == [2, 2]
+    assert hm.trace(second)(hm.ones(2)).tolist() == [3, 3]
+    assert hm.trace(lambda x: first(x) + second(x))(hm.ones(2)).tolist() == [5, 5]
+
+
+def test_vmap_by_a_rule() -> None:
+    seen = []
+
+    def rule(axis_size: int, in_batched: list[bool], x: hm.Tensor) -> tuple[hm.Tensor, bool]:
+        seen.append((axis_size, in_batched))
+        return centred(x), True
+
+    @hm.op(infer=lambda x: x, vmap=rule)
+    def centred(x: np.ndarray) -> np.ndarray:
+        return x - x.mean(-1, keepdims=True, dtype=x.dtype)
+
+    x = hm.tensor([[1.0, 3.0], [0.0, 4.0]])
+    assert hm.vmap(centred)(x).tolist() == [[-1, 1], [-2, 2]]
+    assert seen == [(2, [True])]
+
+
+def test_without_a_rule_vmap_says_that_it_loops() -> None:
+    plain = hm.op(lambda x: x * 2, infer=lambda x: x, name="plain")
+    with pytest.warns(UserWarning, match="plain has no rule for batches"):
+        assert hm.vmap(plain)(hm.ones((2, 3))).tolist() == [[2, 2, 2], [2, 2, 2]]
+
+
+def test_native_code_by_its_address() -> None:
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.cfunc(types.int64(types.CPointer(types.CPointer(types.float32)), types.CPointer(types.int64)))
+    def halved(arrays: Any, sizes: Any) -> int:
+        if sizes[0] > 8:
+            return 1
+        for i in range(sizes[0]):
+            arrays[1][i] = arrays[0][i] / 2
+        return 0
+
+    @hm.op(infer=lambda x: x, native=lambda signature: halved.address if signature[0][0][1] == 1 else None)
+    def half(x: np.ndarray) -> np.ndarray:
+        if x.size > 8:
+            raise ValueError("too many")
+        return x / 3  # another result, so that it shows who has computed it
+
+    fn = hm.trace(lambda x: half(x) + 1)
+    assert half(hm.ones(3)).tolist() == [0.5] * 3 and fn(hm.ones(3)).tolist() == [1.5] * 3
+    assert "hml_native_" in fn.llvm
+    assert fn(hm.ones((1, 1))).tolist() == [[np.float32(1) / 3 + 1]]
+    for refused in (half, fn):
+        with pytest.raises(ValueError, match="too many"):
+            refused(hm.ones(9))
+
+
+_PROGRAM = """
+import numpy as np, hybridml as hm
+FACTOR = {factor}
+@hm.op(infer=lambda x: x)
+def scaled(x):
+    return x * np.float32({factor})
+@hm.kernel(kind="array", infer=lambda x: x)
+def reversed_rows(x):
+    out = np.empty_like(x)
+    for i in range(x.shape[0]):
+        out[x.shape[0] - 1 - i] = x[i]
+    return out
+@hm.kernel
+def shifted(x):
+    return x + FACTOR
+fn = hm.trace(lambda x: shifted(reversed_rows(scaled(x) + 1)))
+x = hm.arange(3, dtype=hm.float32)
+print(fn(x).tolist(), "the whole program was in the cache" in str(hm.explain(fn, x)))
+"""
+
+
+def test_programs_are_kept_by_the_code_of_the_user(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+
+    def run(factor: int) -> str:
+        path = tmp_path / "program.py"
+        path.write_text(_PROGRAM.format(factor=factor))
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+        assert not done.returncode, done.stderr
+        return done.stdout.strip()
+
+    assert run(2) == "[7.0, 5.0, 3.0] False"
+    assert run(2) == "[7.0, 5.0, 3.0] True"
+    assert run(3) == "[10.0, 7.0, 4.0] False"
+
+
+def test_lower_is_written_for_any_builder() -> None:
+    s, x = NumpyBuilder(), np.array([1.0, -1.0], np.float32)
+    row = leaky_max.__globals__["_op"]
+    load = type("Load", (), {"shape": (2,), "dtype": x.dtype, "__call__": lambda self, i: x})()
+    assert np.array_equal(row.lower(s, (0,), load, load, slope=0.5), x * np.float32(0.5))
