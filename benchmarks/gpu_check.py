@@ -32,6 +32,7 @@ import hybridml as hm
 from hybridml import functional as F
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cuda.availability import availability
+from hybridml_compiler.targets.cuda.cupy_rows import ROWS as CUPY_ROWS
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.device import empty
 from hybridml_compiler.targets.registry import find_device
@@ -129,11 +130,14 @@ def rows(check: Check) -> Record:
                 results(op, sample, device, grad=False) for device in ("cpu", "cuda:sim", check.device)
             )
             for a, b, c in zip(here, simulated, there, strict=True):
-                assert_close(c, a)
+                library = op.name in CUPY_ROWS
+                if library and op.results:  # vectors are defined up to a sign, or phase
+                    a, b, c = abs(a), abs(b), abs(c)
+                assert_close(c, a, rtol=1e-3 if library else None)
                 tally["the bits of the simulator"] += same_bits(c, b)
                 tally["the bits of the CPU"] += same_bits(c, a)
                 tally["results"] += 1
-                if op.kind not in REORDERED and not same_bits(c, b):
+                if op.kind not in REORDERED and not library and not same_bits(c, b):
                     wrong[op.name] = "other bits than the simulator"
         except Exception as error:
             wrong[op.name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -149,6 +153,7 @@ def suite(check: Check) -> Record:
     files = (
         "tests/targets/test_cuda_driver.py",
         "tests/targets/test_cuda_page_locked.py",
+        "tests/targets/test_cuda_random.py",
         "tests/core/test_devices.py",
         "tests/control_flow/test_control_devices.py",
     )
@@ -354,6 +359,16 @@ def launches(check: Check) -> Record:
     finally:
         CudaExecutable.replayed = original  # type: ignore[method-assign]
     found["launches"] = replayed.stats.kernels
+    weights = [check.array(64, 8).requires_grad_() for _ in range(check.size(50, 3))]
+    optimizer = hm.optim.Adam(weights, 1e-3)
+
+    @hm.trace
+    def step() -> None:
+        optimizer.zero_grad()
+        hm.stack([(w * w).sum() for w in weights]).sum().backward()
+        optimizer.step()
+
+    found["an Adam step of many small tensors"] = check.wall(step, calls)
     torch = _torch(check)
     if torch is not None:
         t = torch.randn(256, 256, device="cuda")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from docs import house, spelling_page
+from docs import gpu_rows, house, spelling_page
 from docs.stubs import namespace, tensor_methods
 from hybridml import functional, nn
 from hybridml_compiler.config import FLAGS
@@ -186,6 +186,7 @@ def pages() -> dict[Path, str]:
         DOCS / "configuration.md": configuration_page(),
         DOCS / "layers.md": layers_page(),
         DOCS / "your_name_here.md": spelling_page.page(),
+        DOCS / "notes/gpu_rows.md": gpu_rows.page(),
         **house.pages(),
         DOCS.parent / "hybridml/__init__.pyi": namespace(),
         DOCS.parent / "hybridml/core/tensor_methods.pyi": tensor_methods(),

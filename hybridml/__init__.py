@@ -41,6 +41,7 @@ from .interop.pytorch.hints import HINTS as _HINTS
 from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
 from .tracing import compiled as _compiled  # noqa: F401  (gives dispatch a kernel)
 from .transforms.checkpoint import checkpoint
+from .transforms.custom import custom_jvp, custom_vjp
 from .transforms.grad import grad, jvp, value_and_grad, vjp
 from .transforms.jacobian import hessian, hvp, jacfwd, jacrev, linearize
 from .transforms.vmap import axis_index, pmean, psum, vmap
@@ -120,17 +121,17 @@ __all__ = [
     "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeDtypeStruct", "ShapeError", "Tensor", "TraceError",
     "TracedFunction", "amp", "audit", "autocast", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16",
     "blackman_window", "cdist", "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond",
-    "conv1d", "conv2d", "conv3d", "cosine_similarity", "cuda", "data", "deadline", "debug_nans", "dist",
-    "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad", "errors", "eval_shape",
-    "explain", "fft", "fori_loop",
-    "func", "functional", "gelu", "get_num_threads", "grad", "hamming_window", "hann_window", "hessian", "hvp",
-    "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp",
-    "kaiser_window", "kernel", "layer_norm", "linalg", "linearize", "load", "log_softmax", "logit", "lu_unpack",
-    "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad", "op", "optim",
-    "pairwise_distance", "pinverse", "pmean", "polygamma", "profile", "psum", "rand", "rand_like", "randint", "randn",
-    "randn_like", "random", "randperm", "renorm", "save", "scan", "selu", "set_grad_enabled", "set_num_threads",
-    "signal", "sinc", "softmax", "special", "stance", "stft", "summary", "testing", "trace", "tree_leaves", "tree_map",
-    "triangular_solve", "use_deterministic", "utils", "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
+    "conv1d", "conv2d", "conv3d", "cosine_similarity", "cuda", "custom_jvp", "custom_vjp", "data", "deadline",
+    "debug_nans", "dist", "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad", "errors",
+    "eval_shape", "explain", "fft", "fori_loop", "func", "functional", "gelu", "get_num_threads", "grad",
+    "hamming_window", "hann_window", "hessian", "hvp", "igamma", "igammac", "io", "is_deterministic",
+    "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm", "linalg",
+    "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline", "multinomial",
+    "mvlgamma", "ndarray", "nn", "no_grad", "op", "optim", "pairwise_distance", "pinverse", "pmean", "polygamma",
+    "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save",
+    "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special", "stance", "stft",
+    "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic", "utils",
+    "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

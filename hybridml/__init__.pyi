@@ -247,6 +247,8 @@ from .tracing.decorator import trace as trace
 from .tracing.function import TracedFunction as TracedFunction
 from .tracing.shapes import eval_shape as eval_shape
 from .transforms.checkpoint import checkpoint as checkpoint
+from .transforms.custom import custom_jvp as custom_jvp
+from .transforms.custom import custom_vjp as custom_vjp
 from .transforms.grad import grad as grad
 from .transforms.grad import jvp as jvp
 from .transforms.grad import value_and_grad as value_and_grad

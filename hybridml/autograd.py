@@ -24,6 +24,7 @@ from .core.autodiff.function import Function, filled
 from .core.autodiff.tape import (  # fmt: skip
     Handle,
     Leaf,
+    Mark,
     conjugated,
     give_hooks,
     hooked,
@@ -33,7 +34,6 @@ from .core.autodiff.tape import (  # fmt: skip
     run,
     run_hooks,
 )
-from .core.batching.interpreter import Element
 from .core.context import (
     _no_grad,
     clock,
@@ -47,6 +47,7 @@ from .core.context import (
 )
 from .core.device_tensor import transfer
 from .core.dispatch import constant
+from .core.nested import Nested
 from .core.shared import accumulating
 from .core.spellings import advise
 from .core.tensor import Tensor, like, method, place_of
@@ -78,6 +79,11 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
         raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
     if gradient.shape != t.shape:
         raise ShapeError(f"{what}: the gradient has shape {gradient.shape}, the result has shape {t.shape}")
+    return t._node, conjugated(as_gradient(gradient, t, what))
+
+
+def as_gradient(gradient: Tensor, t: Tensor, what: str) -> Tensor:
+    """A gradient or tangent of the dtype and on the device of its tensor."""
     gradient = _beside(lift(gradient), t, what)
     if gradient.dtype is not t.dtype:
         if gradient.dtype.kind == "c" and t.dtype.kind != "c":
@@ -85,7 +91,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
                 f"{what}: the result is {t.dtype.name}, and its gradient {gradient.dtype.name}; take .real"
             )
         gradient = _astype.fn(gradient, t.dtype)
-    return t._node, conjugated(gradient)
+    return gradient
 
 
 def _beside(g: Tensor, t: Tensor, what: str) -> Tensor:
@@ -175,6 +181,11 @@ def grad(
     for k, t in enumerate(ins):
         if t._node is None:
             raise GradientError(f"grad: input {k} (shape {t.shape}) does not require grad; call requires_grad_() on it")
+        if type(t._node) is Mark:
+            raise GradientError(
+                f"grad: input {k} (shape {t.shape}) has a tangent inside of jvp, and no history; use hm.grad, or call "
+                "requires_grad_() on it first"
+            )
     retain = create_graph if retain_graph is None else retain_graph
     found = pulled("grad", outs, ins, cotangents, retain=retain, create=create_graph)
     for k, g in enumerate(found):
@@ -256,7 +267,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     if requires_grad:
         if not dtypes.is_inexact(t.dtype):
             raise DTypeError(f"requires_grad_: only float and complex tensors have gradients, got {t.dtype.name}")
-        if t._node is None:
+        if t._node is None or type(t._node) is Mark:
             t._node = Leaf(t.shape, t.dtype)
             switches.value += 1
     elif t._node is not None:
@@ -290,7 +301,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hand
     else:
         hooks = node.hooks = {} if node.hooks is None else node.hooks
     key = clock()
-    if type(t._array) is Element:
+    if isinstance(t._array, Nested):
         t._array.register_hook(lambda g: hook(g) if key in hooks else None)
     hooks[key] = hook
     switches.value += 1
@@ -311,7 +322,7 @@ def retain_grad(self: Tensor) -> None:
 def detach(self: Tensor) -> Tensor:
     """The same values (shared memory) without history."""
     t = lift(self)
-    out = like(t, t._array.detached() if type(t._array) is Element else t._array)
+    out = like(t, t._array.detached() if isinstance(t._array, Nested) else t._array)
     if type(t._array) is not ndarray:
         aliasing.link(t, out, aliasing.DETACHED, {})
         return out

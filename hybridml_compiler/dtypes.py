@@ -32,8 +32,8 @@ _CANONICAL: dict[Any, np.dtype] = {d: d for d in _SHORT}
 
 # bfloat16 and float16 are ways to store: 8 bits of precision in the range of float32, and 11 up to 65504. Rows compute
 # in float32 and round their results (the front end puts the casts around them, see `hybridml.core.dispatch`), products
-# read bfloat16 in place. Its type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind
-# of such a type is "V".
+# read bfloat16 in place, and float16 where the target can (`Capabilities.halves`). The type of bfloat16 comes from
+# ml_dtypes, which is imported when it is first named. NumPy's kind of such a type is "V".
 _BFLOAT16 = "bfloat16"
 
 
@@ -64,9 +64,10 @@ default_bits = ctypes.c_int64(32)  # of the default float, for native code to co
 
 
 def widens(source: np.dtype, target: np.dtype) -> bool:
-    """Whether a cast is one that products of narrow operands make themselves (see the CPU's low_precision.py)."""
+    """Whether a cast is one that products of narrow operands make themselves (see the CPU's low_precision.py): those of
+    float16 do on some targets alone."""
     if target is float32:
-        return source.kind == "V"
+        return is_narrow(source)
     return target is int32 and source.kind in "iu" and source.itemsize == 1
 
 

@@ -1,5 +1,7 @@
 """Control flow inside of `vmap`: where elements of a batch go different ways, all ways are computed and masks choose.
 
+The elements may have tangents (`jvp` inside of `vmap`): then it is dual numbers that masks choose from.
+
 A loop runs as long as one element goes on. In a traced program it is one loop of the level below, over the batches.
 """
 
@@ -11,14 +13,15 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
 
-from ..core.batching.interpreter import Batching, top_batching, varies
+from ..core.batching.interpreter import Batching, varies
 from ..core.interpreter import below
+from ..core.nested import Nesting
 from ..core.pytree import Structure
 from ..core.tensor import Tensor
 from .containers import check_alike, flag_of, flatten, next_carry, run, unflatten
 
 __all__ = [
-    "Recorded", "is_below_a_trace", "masked_while", "scan_below", "selected", "step_of", "top_batching", "varies",
+    "Recorded", "is_below_a_trace", "masked_while", "scan_below", "selected", "step_of", "varies",
     "while_below",
 ]  # fmt: skip
 
@@ -37,43 +40,43 @@ def is_below_a_trace() -> bool:
 
 
 def selected(
-    batching: Batching,
+    around: Nesting,
     flag: Tensor,
     true_fn: Callable[..., Any],
     false_fn: Callable[..., Any],
     operands: Sequence[Any],
 ) -> Any:
     """`cond` of a predicate that differs: both results, and for each element that of its own."""
-    found = batching.only(flag, lambda: true_fn(*operands))
+    found = around.only(flag, lambda: true_fn(*operands))
     true, old = flatten(found, "cond: what true_fn returns")
-    found = batching.only(_not.fn(flag), lambda: false_fn(*operands))
+    found = around.only(_not.fn(flag), lambda: false_fn(*operands))
     false, new = flatten(found, "cond: what false_fn returns")
     check_alike("cond: true_fn and false_fn differ", "result", true, old, false, new)
     return unflatten(old, [_where.fn(flag, x, y) for x, y in zip(true, false, strict=True)])
 
 
-def _taking_part(batching: Batching, alive: Tensor) -> Tensor:
+def _taking_part(around: Nesting, alive: Tensor) -> Tensor:
     """Flags of the elements that begin a loop: none that is in another branch of a `cond`, where it might never end."""
-    if batching.mask is None:
+    if around.mask is None:
         return alive
-    flag: Tensor = _and.fn(batching.mask, alive)
+    flag: Tensor = _and.fn(around.mask, alive)
     return flag
 
 
 def _masked_step(
-    batching: Batching, cond_fn: Any, body_fn: Any, carry: Sequence[Tensor], structure: Structure, alive: Tensor
+    around: Nesting, cond_fn: Any, body_fn: Any, carry: Sequence[Tensor], structure: Structure, alive: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """The carry after a step of those elements that go on, and which of them still do."""
-    found = batching.only(alive, lambda: run("while_loop: body_fn", body_fn, (carry, structure)))
+    found = around.only(alive, lambda: run("while_loop: body_fn", body_fn, (carry, structure)))
     after = next_carry(carry, structure, found, "while_loop")
     kept = [_where.fn(alive, new, old) for new, old in zip(after, carry, strict=True)]
-    more = batching.only(alive, lambda: run("while_loop: cond_fn", cond_fn, (kept, structure)))
+    more = around.only(alive, lambda: run("while_loop: cond_fn", cond_fn, (kept, structure)))
     go = flag_of(more, "while_loop: what cond_fn returns")
     return kept, _and.fn(alive, go)
 
 
 def masked_while(
-    batching: Batching,
+    around: Nesting,
     cond_fn: Any,
     body_fn: Any,
     carry: list[Tensor],
@@ -82,10 +85,10 @@ def masked_while(
     max_steps: int | None,
 ) -> list[Tensor]:
     """A loop, step by step, of which each element takes part as long as its own condition holds."""
-    alive = _taking_part(batching, alive)
+    alive = _taking_part(around, alive)
     steps = 0
-    while (max_steps is None or steps < max_steps) and batching.any(alive):
-        carry, alive = _masked_step(batching, cond_fn, body_fn, carry, structure, alive)
+    while (max_steps is None or steps < max_steps) and around.any(alive):
+        carry, alive = _masked_step(around, cond_fn, body_fn, carry, structure, alive)
         steps += 1
     return carry
 

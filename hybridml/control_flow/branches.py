@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.errors import ArgumentError
 
+from ..core.forward.interpreter import Forward
+from ..core.nested import top_nesting
 from ..core.pytree import Structure
 from ..core.tensor import Tensor
-from .batches import selected, top_batching, varies
+from .batches import Recorded, is_below_a_trace, selected, varies
 from .containers import (
     check_alike,
     flag_of,
@@ -18,6 +21,7 @@ from .containers import (
     top_tracer,
     unflatten,
 )
+from .duals import cond_of_duals
 
 if TYPE_CHECKING:
     from ..tracing.capture.tracer import Tracer
@@ -38,9 +42,12 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if not all(builtins.map(callable, (true_fn, false_fn))):
         raise ArgumentError("cond: takes a predicate and two functions: cond(pred, true_fn, false_fn, *operands)")
     predicate = flag_of(pred, "cond: pred")
-    tracer, batching = top_tracer(), top_batching()
-    if batching is not None and varies(predicate):
-        return selected(batching, predicate, true_fn, false_fn, operands)
+    tracer, around = top_tracer(), top_nesting()
+    if type(around) is Forward and not isinstance(predicate, bool) and is_below_a_trace():
+        with suppress(Recorded):
+            return cond_of_duals(around, cond, predicate, true_fn, false_fn, operands)
+    if around is not None and varies(predicate):
+        return selected(around, predicate, true_fn, false_fn, operands)
     if tracer is None or isinstance(predicate, bool):
         name, fn = ("true_fn", true_fn) if predicate else ("false_fn", false_fn)
         tensors, structure = flatten(fn(*operands), f"cond: what {name} returns")

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler.errors import ArgumentError
 
 from ..arrays.creation import arange, asarray, zeros
+from ..core.batching.interpreter import Batching
 from ..core.context import beside
+from ..core.nested import top_nesting
 from ..core.pytree import Structure
 from ..core.tensor import Tensor, aval_of
-from .batches import Recorded, is_below_a_trace, masked_while, top_batching, varies, while_below
+from .batches import Recorded, is_below_a_trace, masked_while, varies, while_below
 from .containers import (
     flag_of,
     flatten,
@@ -24,6 +26,7 @@ from .containers import (
     top_tracer,
     unflatten,
 )
+from .duals import while_of_duals
 from .scans import scan
 
 if TYPE_CHECKING:
@@ -47,19 +50,20 @@ def while_loop(
         raise ArgumentError(f"while_loop: max_steps is a number of steps, got {max_steps!r}")
     carry, structure = flatten(init, "while_loop: init")
     tracer = top_tracer()
-    batching = top_batching()
-    if batching is not None and is_below_a_trace():
+    around = top_nesting()
+    if around is not None and is_below_a_trace():
+        lowered = while_below if type(around) is Batching else while_of_duals
         with suppress(Recorded):
-            return while_below(batching, while_loop, cond_fn, body_fn, carry, structure, max_steps)
+            return lowered(around, while_loop, cond_fn, body_fn, carry, structure, max_steps)
     if tracer is not None:
         return _traced_while(tracer, cond_fn, body_fn, carry, structure, max_steps)
     steps = 0
     while max_steps is None or steps < max_steps:
         go = run("while_loop: cond_fn", cond_fn, (carry, structure))
         flag = flag_of(go, "while_loop: what cond_fn returns")
-        if batching is not None and varies(flag):
+        if around is not None and varies(flag):
             left = None if max_steps is None else max_steps - steps
-            return unflatten(structure, masked_while(batching, cond_fn, body_fn, carry, structure, flag, left))
+            return unflatten(structure, masked_while(around, cond_fn, body_fn, carry, structure, flag, left))
         if not flag:
             break
         carry = next_carry(carry, structure, run("while_loop: body_fn", body_fn, (carry, structure)), "while_loop")

@@ -15,10 +15,12 @@ from hybridml_compiler.record import replace
 from ..arrays.creation import zeros, zeros_like
 from ..arrays.shaping import manipulation
 from ..core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
+from ..core.batching.interpreter import Batching
 from ..core.context import placed
+from ..core.nested import top_nesting
 from ..core.pytree import Structure
 from ..core.tensor import Tensor, aval_of
-from .batches import Recorded, is_below_a_trace, scan_below, step_of, top_batching
+from .batches import Recorded, is_below_a_trace, scan_below, step_of
 from .containers import (
     check_alike,
     flatten,
@@ -27,6 +29,7 @@ from .containers import (
     top_tracer,
     unflatten,
 )
+from .duals import scan_of_duals
 
 if TYPE_CHECKING:
     from ..tracing.capture.tracer import Tracer
@@ -61,11 +64,12 @@ def scan(
         raise ArgumentError(f"scan: unroll is a number of steps, at least 1, or True, got {unroll!r}")
     if not is_count(checkpoint, 0):
         raise ArgumentError(f"scan: checkpoint is True, False or a number of steps, got {checkpoint!r}")
-    tracer, batching = top_tracer(), top_batching()
+    tracer, around = top_tracer(), top_nesting()
     given = (f, carry, structure, slices, shape, steps, reverse)
-    if batching is not None and steps and is_below_a_trace():
+    if around is not None and steps and is_below_a_trace():
+        lowered = scan_below if type(around) is Batching else scan_of_duals
         with suppress(Recorded):
-            return scan_below(batching, scan, *given, unroll=unroll, checkpoint=checkpoint)
+            return lowered(around, scan, *given, unroll=unroll, checkpoint=checkpoint)
     if steps and (tracer is None or unroll is True or unroll >= steps):
         return _python_scan(*given)
     if tracer is None:

@@ -9,6 +9,7 @@ library.py          the decorator of library functions, whose calls are native o
 eager.py            the interpreter at the bottom: NumPy, and kernels compiled for large arrays
 device_tensor.py    tensors of a device that is not the CPU, and the interpreter that computes with them
 interpreter.py      what dispatch asks of an interpreter, and the stack of those in force
+nested.py           interpreters that stand on another: what those of `vmap` and `jvp` have in common
 context.py          the interpreter and the grad mode that hold here
 aliasing.py         views and in-place updates: one memory, several tensors, one history
 pytree.py           nested containers of leaves, taken apart and put together
@@ -21,6 +22,7 @@ states.py           checks of a `state_dict` before it is loaded
 dlpack.py           DLPack: memory shared with other libraries
 autodiff/           the tape and the engine that walks it backward, and the reverse steps of rows
 batching/           the interpreter behind `vmap`, and its rules
+forward/            the interpreter behind `jvp`, and its rules
 precision/          float16 and bfloat16: composites that compute in float32, `autocast`
 proxies/            stand-ins for Python numbers and NumPy arrays inside a trace
 """

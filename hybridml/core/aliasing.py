@@ -29,9 +29,9 @@ from hybridml_compiler.sizes.values import at_hand
 from .autodiff.pullbacks import pull_of
 from .autodiff.references import VARIABLE
 from .autodiff.tape import is_node, make_node
-from .batching.interpreter import Element
 from .context import beside, grad_is_off, lift, no_grad
 from .eager import active_interpreter
+from .nested import Nested
 from .source_location import write_stamp
 from .tensor import Tensor, like
 
@@ -198,8 +198,8 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     eager = type(x._array) is _ndarray
     if eager and not x._array.flags.writeable:
         raise _read_only(name)
-    if type(x._array) is Element:
-        value = x._array.batching.kept(x, value)
+    if isinstance(x._array, Nested):
+        value = x._array.interpreter.kept(x, value)
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
         beside((x,), lambda: _rewrite(x, value, name, recorded))

@@ -27,13 +27,13 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
-from .autodiff.tape import make_node, part
+from .autodiff.tape import Mark, make_node, part
 from .context import current_interpreter, grad_is_off
 from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
-from .precision.autocast import Autocast
+from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -262,9 +262,9 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
         fast = _with_numbers(op, args)
         if fast is not None:
             return op.fn(*fast)
-    current = current_interpreter()
-    if type(current) is Autocast:
-        args = current.widened(op, args)
+    casting = autocast_around()
+    if casting is not None:
+        args = casting.widened(op, args)
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
         return through_float32(op, args, params, functools.partial(general, arithmetic=arithmetic))
     values = _sequence(op, args[0]) if op.variadic else args
@@ -488,6 +488,10 @@ def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: di
     if not wanting:
         return
     parents = [tensors[k]._node for k in wanting]
+    if type(parents[0]) is Mark and all([type(p) is Mark for p in parents]):
+        for out in outs:
+            out._node = Mark(out._array.shape) if dtypes.is_inexact(out._array.dtype) else None
+        return
     if op.results:
         results = [_result(out) for out in outs]
         joint = make_node(pull_results, None, parents, op, wanting, list(tensors), params, results, here())

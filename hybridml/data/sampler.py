@@ -10,7 +10,9 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from .. import random
+from ..core.context import at_place
 from ..core.states import check_entries
+from ..core.tensor import CPU
 from ..random import Generator, default_generator
 
 Seed = int | Generator | None  # a seed of its own, or a generator (None: the default one) to draw a seed from
@@ -19,7 +21,7 @@ Seed = int | Generator | None  # a seed of its own, or a generator (None: the de
 def random_bits(seed: Seed, epoch: int = 0) -> np.random.Generator:
     """A NumPy generator for host-side orders: counter-based, so that each (seed, epoch) has its own stream."""
     if seed is None or isinstance(seed, Generator):
-        high, low = random.bits((2,), generator=seed).tolist()
+        high, low = at_place(CPU.type, lambda: random.bits((2,), generator=seed).tolist())
         # No epoch: the generator has moved on, which is what tells one epoch from the next.
         return np.random.Generator(np.random.Philox(key=high << 32 | low))
     if seed < 0:

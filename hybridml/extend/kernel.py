@@ -28,6 +28,8 @@ from ..transforms.grad import jvp
 from .array_kernel import ArrayKernel
 from .code_digest import version_of
 from .columns import inputs_and_params, row_name
+from .cuda_code import is_cuda_code
+from .cuda_kernel import cuda_kernel
 from .looped import looped_row
 from .operation import Operation, Reads
 from .scalar_body import Body, EndlessLoop, Source, source_of
@@ -172,6 +174,10 @@ def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = No
     kind="array": fn is a function of whole arrays and parameters, which numba compiles: loops, branches, early exits.
         `infer=`, `vjp=`, `vmap=`, `results=` are `hm.op`'s. It runs without the interpreter lock.
 
+    A kernel for a GPU is taken in the place of fn: CUDA C, a `cupy.RawKernel` or a function of `numba.cuda.jit`, with
+    `inputs=` (names of the tensors), `infer=` and `launch=` as in `hm.op`, or a `cupy.ElementwiseKernel` alone. On
+    other devices such an operation is a DeviceError; `hm.op(cuda=...)` is for those that have code for both.
+
     Parameters are keywords after a `*`: Python numbers. Variables around the function may change: the next call has
     their new values. Errors: ArgumentError for signatures that do not fit and where numba cannot compile; TraceError
     for statements that have no meaning for all elements at once.
@@ -188,6 +194,8 @@ def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = No
     >>> hm.grad(lambda x: smooth(x).sum())(hm.tensor([0.5, -3.0]))
     Tensor([ 0.5, -1.0])
     """
+    if fn is not None and is_cuda_code(fn):
+        return cuda_kernel(fn, **columns)
     if kind not in ("elementwise", "array"):
         raise ArgumentError(f"hm.kernel: kind is 'elementwise' or 'array', got {kind!r}")
     if fn is None:

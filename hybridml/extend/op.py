@@ -15,6 +15,7 @@ from hybridml_compiler.ops.op import Accepts
 from ..core.codegen import generate
 from .code_digest import version_of
 from .columns import inputs_and_params, row_name
+from .cuda_code import cuda_code, digestible
 from .row_of_function import row_of_function
 
 
@@ -27,6 +28,8 @@ def op(
     lower: Callable[..., Any] | None = None,
     vmap: str | Callable[..., Any] | None = None,
     native: Callable[[Any], int | None] | None = None,
+    cuda: Any = None,
+    launch: Callable[..., Any] | None = None,
     results: Sequence[str] = (),
     accepts: Accepts = "any",
     fails: bool = True,
@@ -52,6 +55,10 @@ def op(
     native: a function of a signature, `((dtype, ndim) per operand and result, letters of parameters)`, that gives the
         address of `int64_t f(void **arrays, const int64_t *sizes)` (hybridml_compiler/ops/custom.py) or None.
         Programs call it without Python; 1 means failure, which `fn` then explains.
+    cuda, launch: code for a GPU, and a function of the types of tensors and results and the parameters that returns
+        (grid, block, arguments), as a `cupy.RawKernel` is called, a type in the place of its array. The code is CUDA C
+        with one `extern "C" __global__` function, a `cupy.RawKernel`, a function of `numba.cuda.jit`, or a
+        `cupy.ElementwiseKernel`, which needs no launch.
     accepts: the dtypes that are taken: "any", "number", "ordered", "float", "integer" or "bool".
     fails: whether it may raise for values; then it is run where nobody reads its result, too.
     samples: yields `hm.testing.Sample`s, on which `hm.testing.check_op` runs it.
@@ -68,21 +75,27 @@ def op(
     """
     if fn is None:
         return functools.partial(
-            op, infer=infer, vjp=vjp, lower=lower, vmap=vmap, native=native, results=results, accepts=accepts,
-            fails=fails, samples=samples, name=name,
+            op, infer=infer, vjp=vjp, lower=lower, vmap=vmap, native=native, cuda=cuda, launch=launch, results=results,
+            accepts=accepts, fails=fails, samples=samples, name=name,
         )  # fmt: skip
     if not callable(fn):
         raise ArgumentError(f"hm.op: makes an operation of a function, got {type(fn).__name__}")
     given = row_name("hm.op", name or str(getattr(fn, "__name__", "")))
     inputs, params = inputs_and_params("hm.op", fn)
     columns: Mapping[str, Any] = {"infer": infer, "vjp": vjp, "lower": lower, "vmap": vmap, "native": native}
+    if cuda is not None and lower is not None:
+        raise ArgumentError(
+            f"hm.op: {given} has lower=, which a GPU's kernels are made of: cuda= is for other operations"
+        )
+    code = None if cuda is None else cuda_code(f"hm.op: {given}", cuda, launch)
     row = row_of_function(
         given,
         fn,
         inputs,
         params,
         what="hm.op",
-        version=version_of(fn, *columns.values(), tuple(results), accepts),
+        version=version_of(fn, *columns.values(), digestible(cuda), launch, tuple(results), accepts),
+        cuda=code,
         results=tuple(results),
         accepts=accepts,
         fails=fails,

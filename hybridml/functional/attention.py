@@ -112,6 +112,8 @@ class _Block(NamedTuple):
 class _Attention(Function):
     """(result, logarithm of the sum of each row of exponentials)."""
 
+    is_composite = True
+
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, state: Tensor | None, how: _How

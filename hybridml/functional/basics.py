@@ -61,6 +61,8 @@ class _Linear(Function):
     ([Note: Layout]).
     """
 
+    is_composite = True
+
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(input, weight)

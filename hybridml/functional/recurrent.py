@@ -152,6 +152,8 @@ def _lstm_steps_back(
 
 
 class _LSTM(Function):
+    is_composite = True
+
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         results = _lstm_steps(inputs, h, c, weight)
@@ -220,6 +222,8 @@ def _gru_steps_back(
 
 
 class _GRU(Function):
+    is_composite = True
+
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         results = _gru_steps(inputs, h, weight, bias)
@@ -266,6 +270,8 @@ def _rnn_steps_back(first: Tensor, weight: Tensor, hidden: Tensor, d_hidden: Ten
 
 
 class _RNN(Function):
+    is_composite = True
+
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, weight: Tensor, rectified: bool) -> Tensor:
         hidden = _rnn_steps(inputs, h, weight, rectified)

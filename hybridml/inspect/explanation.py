@@ -218,8 +218,8 @@ def kernels_of(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, d
                     weights[line] = weights.get(line, 1e-9) + _nanoseconds(node) / len(lines)
             ns = sum(code_of(spec).nanoseconds(spec) for spec in launch.specs) or alone or memory_cost(launch.nbytes)
             name, nbytes = kind_of(launch.spec), hint(launch.nbytes)
-            copied = ("computed on the host: its operands are copied there, its results back",)
-            reasons = (*launch.reasons, *copied * executable.is_copied(launch.spec))
+            other = executable.computed_by(launch.spec)
+            reasons = (*launch.reasons, *[other] * bool(other))
             yield KernelCost(name, tuple(weights), reasons, float(ns), nbytes, operations), weights
 
 

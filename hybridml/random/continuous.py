@@ -92,7 +92,7 @@ def rand(
 ) -> Tensor:
     """Uniform numbers in [0, 1), with the sizes of the shape as arguments: ``rand(2, 3)``.
 
-    Sizes may also be one tuple, or `size=`. `dtype` and errors as of `uniform`; drawn on the CPU and moved to `device`.
+    Sizes may also be one tuple, or `size=`. `dtype` and errors as of `uniform`; computed on `device`.
 
     >>> hm.random.rand(2, 3).shape
     (2, 3)
@@ -106,7 +106,7 @@ def randn(
 ) -> Tensor:
     """Standard normal numbers, with the sizes of the shape as arguments: ``randn(2, 3)``.
 
-    Sizes may also be one tuple, or `size=`. `dtype` and errors as of `normal`; drawn on the CPU and moved to `device`.
+    Sizes may also be one tuple, or `size=`. `dtype` and errors as of `normal`; computed on `device`.
 
     >>> hm.random.randn(2, 3).shape
     (2, 3)
@@ -139,7 +139,7 @@ def randn_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: G
 
 
 def _unplaced(draw: Any, shape: tuple[Any, ...], dtype: Any, generator: Generator | None) -> Tensor:
-    """The numbers of a distribution on the CPU, where `rand` and `randn` have looked for the device."""
+    """The numbers of a distribution, where `rand` and `randn` have looked for the device."""
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if dtype is generator is None:
         return draw.__wrapped__(sizes)

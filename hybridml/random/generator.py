@@ -23,10 +23,11 @@ from hybridml_compiler.sizes.dims import is_dim
 from ..arrays.creation import asarray, tensor
 from ..core import aliasing
 from ..core.autodiff.replay import source
-from ..core.batching.interpreter import Batching, top_batching
-from ..core.context import lift, literal, no_grad
+from ..core.context import at_place, lift, literal, no_grad
+from ..core.device_tensor import transfer
+from ..core.nested import top_nesting
 from ..core.shared import generator_states
-from ..core.tensor import CPU, Tensor, adopt, like, wrap
+from ..core.tensor import CPU, Tensor, adopt, like, place_var, wrap
 from ..tracing.python_state.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -80,14 +81,17 @@ class Generator:
     def bits(self, shape: Any) -> Tensor:
         """Random bits as uint32 numbers of `shape`; the state advances by one block per four of them."""
         shape = shape_of(shape)
-        batching = self._batching()
-        return _bits.fn(self.reserve(shape), shape) if batching is None else batching.draw(self.bits, shape)
+        around = self._around()
+        if around is not None:
+            return around.draw(self.bits, shape)
+        return _bits.fn(transfer(self.reserve(shape), place_var.get() or CPU.type), shape)
 
     def reserve(self, shape: Any) -> Tensor:
         """The state from which `bits` of a shape are drawn: the generator has gone on, and draws what comes after."""
-        batching = self._batching()
-        if batching is not None:
-            return batching.reserve(self.reserve, shape_of(shape))
+        around = self._around()
+        if around is not None:
+            drawn: Tensor = around.reserve(self.reserve, shape_of(shape))
+            return drawn
         blocks = (math.prod(shape_of(shape)) + 3) // 4
         state = lift(self.state)
         if type(state._array) is np.ndarray:
@@ -103,10 +107,10 @@ class Generator:
                 aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
         return start
 
-    def _batching(self) -> Batching | None:
-        """The batching interpreter whose elements share this generator; None where each has its own."""
-        batching = top_batching()
-        return None if batching is None or batching.owns(self.state) else batching
+    def _around(self) -> Any:
+        """The transform that says what is drawn; None where the generator's state is one inside of it."""
+        around = top_nesting()
+        return None if around is None or around.owns(self.state) else around
 
     def spawn(self, n: int) -> list[Generator]:
         """`n` generators with keys drawn from this one, for workers whose numbers have nothing to do with each other.
@@ -118,7 +122,7 @@ class Generator:
         """
         if n < 0:
             raise ArgumentError(f"spawn: n is a number of generators, got {n}")
-        keys = words((n,), self)
+        keys = at_place(CPU.type, lambda: words((n,), self))
         zero = asarray(np.array([0], np.uint64), device=CPU)
         return [Generator.at(_concat.fn([keys[k : k + 1], zero], axis=0)) for k in range(n)]
 

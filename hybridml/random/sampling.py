@@ -21,6 +21,7 @@ from ..control_flow import while_loop
 from ..core import ops
 from ..core.context import at_place, no_grad, place_beside
 from ..core.device_tensor import transfer
+from ..core.interpreter import interpreter_stack
 from ..core.library import compiled_when_repeated
 from ..core.spellings import MARK, other_names, parameters_of, renamed
 from ..core.tensor import CPU, Device, Tensor, place_var
@@ -58,7 +59,8 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """Decorator of a function that draws: it takes the other names of its parameters (`size` for `shape`) and
     `requires_grad`, and generators get it as a method.
 
-    Numbers are drawn on the CPU and moved to `device`, or to that of the parameters: a seed gives the same everywhere.
+    Numbers are computed on `device`, or on that of the parameters: a seed gives the same bits everywhere, and the state
+    of a generator is on the CPU.
     """
 
     others = other_names(fn.__name__, parameters_of(fn))
@@ -80,9 +82,11 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         place = (place_beside(every) if device is None else Device(device).type) or place_var.get() or CPU.type
         if place == CPU.type and place_var.get() is None:
             return fn(*args, **given)
-        here: Any = [_on_cpu(a) for a in args]
-        named: Any = {name: _on_cpu(value) for name, value in given.items()}
-        return transfer(at_place(CPU.type, lambda: fn(*here, **named)), place)
+        # Of a program, or for the elements of a batch, numbers are drawn beside the state: the compiler places them.
+        there = place if interpreter_stack() is None else CPU.type
+        moved: Any = [_on(there, a) for a in args]
+        named: Any = {name: _on(there, value) for name, value in given.items()}
+        return transfer(at_place(there, lambda: fn(*moved, **named)), place)
 
     def method(self: Generator, *args: Any, **kwargs: Any) -> Tensor:
         made: Any = draw
@@ -93,8 +97,8 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
     return draw
 
 
-def _on_cpu(value: Any) -> Any:
-    return transfer(value, CPU.type) if issubclass(type(value), Tensor) else value
+def _on(place: str, value: Any) -> Any:
+    return transfer(value, place) if issubclass(type(value), Tensor) else value
 
 
 def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Tensor]]:

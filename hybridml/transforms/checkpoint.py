@@ -19,9 +19,9 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.autodiff.replay import Recording, Replay, drawing_from
 from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
-from ..core.batching.interpreter import is_eager
 from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.device_tensor import transfer
+from ..core.nested import is_eager
 from ..core.precision.autocast import Autocast, under_autocast
 from ..core.pytree import tree_leaves, tree_map
 from ..core.shared import generator_states

@@ -10,12 +10,14 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 
 from .. import autograd
-from ..arrays.creation import asarray, ones_like, zeros_like
-from ..autograd import enable_grad
-from ..core.autodiff.tape import Leaf, is_node, parents_of, stamp_of
+from ..arrays.creation import asarray, zeros_like
+from ..autograd import as_gradient, enable_grad
+from ..core.autodiff.tape import Leaf, Mark, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
+from ..core.forward.interpreter import Forward
+from ..core.interpreter import interpret
 from ..core.pytree import flatten, tree_leaves, tree_map
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, like
 
 Argnums = int | Sequence[int]
 
@@ -38,13 +40,11 @@ def _leaf(t: Tensor) -> Tensor:
 
 def _tracked(name: str, leaf: Any) -> Any:
     """A fresh leaf (or an inner tensor, when the outside is being recorded too) for one differentiated argument."""
-    if isinstance(leaf, bool | int | str) or leaf is None:
-        return leaf
-    t = asarray(leaf)
-    if not dtypes.is_inexact(t.dtype):
-        raise DTypeError(
-            f"{name}: only float and complex tensors have gradients, got {t.dtype.name}; cast it with astype"
-        )
+    t = _primal(name, leaf)
+    if not isinstance(t, Tensor):
+        return t
+    if type(t._node) is Mark and not grad_is_off():
+        return like(t, t._array, _Own(t))  # with its tangent
     if t._node is not None and not grad_is_off():
         return t.clone()  # keeps the connection: gradients of gradients flow to the outside
     return _leaf(t)
@@ -202,9 +202,6 @@ def jvp(
     has its structure. Both results can be differentiated again: in the primals, the tangents, and what fn reads from
     outside; `jvp` of `jvp` works. Errors: as `vjp`'s, and ArgumentError and ShapeError for tangents that do not fit.
 
-    It differentiates the vjp, which is linear in its cotangent. Source: J. Townsend, "A new trick for calculating
-    Jacobian vector products" (2017).
-
     >>> import hybridml as hm
     >>> x, one = hm.tensor(2.0), hm.tensor(1.0)
     >>> hm.jvp(lambda x: x**3, (x,), (one,))
@@ -216,26 +213,40 @@ def jvp(
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
             raise ArgumentError(f"jvp: {name} is a tuple, one entry an argument, got {type(given).__name__}")
-    start = clock()
+    forward = Forward()
+    given = tree_map(functools.partial(_primal, "jvp"), tuple(primals))
+    vectors = iter(_vectors("jvp: tangents", tuple(tangents), "primals", given))
+
+    def dual(x: Any) -> Any:
+        return forward.argument(x, as_gradient(next(vectors), x, "jvp")) if isinstance(x, Tensor) else x
+
     with enable_grad():
-        inner = tree_map(functools.partial(_tracked, "jvp"), tuple(primals))
-        value, aux = _value_of("jvp", fn, inner, has_aux)
-        outs, wanted = _tensors(value), _tensors(inner)
-        vectors = _vectors("jvp: tangents", tuple(tangents), "primals", inner)
-        recorded = [o for o in outs if o.requires_grad]
-        before = clock()  # histories up to here do not lead to the cotangents
-        cotangents = [_leaf(ones_like(o)) for o in recorded]
-        pulled = autograd.pulled("jvp", recorded, wanted, cotangents, retain=True, create=True)
-        pairs = [(g, v) for g, v in zip(pulled, vectors, strict=True) if g is not None and g.requires_grad]
-    outer = not grad_is_off() and _concerns_outside([*outs, *_tensors(aux)], (primals, tangents), wanted, start)
-    found = autograd.pulled(
-        "jvp", [g for g, _ in pairs], cotangents, [v for _, v in pairs], retain=outer, create=outer, since=before
-    )
-    by_value = {id(o): g for o, g in zip(recorded, found, strict=True) if g is not None}
-    product = tree_map(lambda o: by_value[id(o)] if id(o) in by_value else zeros_like(o.detach()), value)
-    if not outer:
-        value, aux = _detached(value), _detached(aux)
+        inner = tree_map(dual, given)
+        value, product, aux = interpret(forward, lambda: _with_tangents(forward, *_value_of("jvp", fn, inner, has_aux)))
+    if grad_is_off():
+        value, product, aux = _detached((value, product, aux))
     return (value, product, aux) if has_aux else (value, product)
+
+
+def _with_tangents(forward: Forward, value: Any, aux: Any) -> tuple[Any, Any, Any]:
+    """The value, its tangents, and aux, as tensors of the level below."""
+
+    def primal(leaf: Any) -> Any:
+        return forward.parts(leaf)[0] if isinstance(leaf, Tensor) else leaf
+
+    return tree_map(primal, value), tree_map(lambda t: forward.materialized(t)[1], value), tree_map(primal, aux)
+
+
+def _primal(name: str, leaf: Any) -> Any:
+    """A leaf of the arguments, as a tensor where it is differentiated."""
+    if isinstance(leaf, bool | int | str) or leaf is None:
+        return leaf
+    t = asarray(leaf)
+    if not dtypes.is_inexact(t.dtype):
+        raise DTypeError(
+            f"{name}: only float and complex tensors have gradients, got {t.dtype.name}; cast it with astype"
+        )
+    return t
 
 
 def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: bool) -> tuple[Any, Any]:

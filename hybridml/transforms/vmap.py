@@ -18,6 +18,7 @@ from ..autograd import Function
 from ..core.batching.interpreter import Batching, Randomness
 from ..core.batching.rules import moved, spread
 from ..core.context import current_interpreter
+from ..core.forward.interpreter import Forward
 from ..core.interpreter import below, interpret, interpreter_stack
 from ..core.pytree import flatten, tree_leaves, tree_map, unflatten
 from ..core.tensor import Tensor, aval_of
@@ -274,7 +275,11 @@ def _summed(x: Tensor, batching: Batching) -> Tensor:
     if top is batching:
         batch = batching.batch_of(x)
         return batching.wrap(below(batching, lambda: batch.sum(axis=0)), False)
-    assert isinstance(top, Batching), "an interpreter above a vmap is one of a vmap inside"
+    if isinstance(top, Forward):
+        value, tangent = top.parts(x)
+        total: Tensor = below(top, lambda: _summed(value, batching))
+        return top.wrap(total, None if tangent is None else below(top, lambda: _summed(tangent, batching)))
+    assert isinstance(top, Batching), "an interpreter above a vmap is one of a transform inside"
     element = top.lift(x)._array
     inner: Tensor = below(top, lambda: _summed(element.tensor, batching))
     return top.wrap(inner, element.is_batch)

@@ -52,12 +52,21 @@ def is_cast(node: Node) -> bool:
     return node.op is astype
 
 
-def widens(node: Node) -> bool:
-    """A cast that a product of narrow operands computes itself (see low_precision.py)."""
-    return is_cast(node) and dtypes.widens(node.inputs[0].dtype, node.dtype)
+def widens(node: Node, *, halves: bool = True) -> bool:
+    """A cast that a product of narrow operands computes itself (see low_precision.py); of float16 if `halves`."""
+    if not is_cast(node) or not dtypes.widens(node.inputs[0].dtype, node.dtype):
+        return False
+    return halves or node.inputs[0].dtype is not dtypes.float16
 
 
-def moved(node: Node, *, casts: bool = False) -> Node | None:
+def moved(node: Node, *, casts: bool = False, halves: bool = True) -> Node | None:
     """The operand whose elements a node moves, or widens if `casts`; None if it does something else."""
     moves = node.kind == "movement" and len(node.inputs) == 1
-    return node.inputs[0] if moves or (casts and widens(node)) else None
+    return node.inputs[0] if moves or (casts and widens(node, halves=halves)) else None
+
+
+def stored(node: Node) -> Node:
+    """The node whose elements a node moves and widens, by any number of steps."""
+    while (below := moved(node, casts=True)) is not None:
+        node = below
+    return node

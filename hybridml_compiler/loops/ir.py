@@ -5,7 +5,8 @@
                                                              iteration of the outermost loop, unless it is serial
     stmt   = for var < extent [kind] { stmt* }
            | result = reduce op over var < extent, ... [kind] of expr   its last variable is of that kind
-           | scan op over var < extent [reverse] { buffer[expr] = expr }   running combination, stored at every step
+           | scan op over var < extent [reverse] [kind] { buffer[expr] = expr }   running combination, stored at every
+                                                                                step; serial, or shared by threads
            | buffer[expr] = expr
     kind   = vector | parallel | block | thread    none: serial, one iteration after the other
     expr   = constant | var | result
@@ -117,6 +118,7 @@ class Scan:
     var: Expr
     value: Expr
     reverse: bool = False
+    kind: LoopKind = "serial"  # or "thread": the threads of a block combine parts by a fixed tree
 
 
 @record

@@ -243,13 +243,13 @@ class _Parser:
         op = self.take("word", "add, mul, min, max, and or or")
         self.expect("over")
         name, var = self.variable()
-        reverse = self.reads("reverse")
+        reverse, kind = self.reads("reverse"), self.kind()
         self.expect("{")
         token = self.token
         body = self.body({name: var})
         if len(body) != 1 or not isinstance(body[0], Store):
             raise self.error(token, "one store")
-        return Scan(body[0].buffer, body[0].index, op, var, body[0].value, reverse)
+        return Scan(body[0].buffer, body[0].index, op, var, body[0].value, reverse, kind)
 
     def store(self) -> Store:
         buffer = self.buffers[self.next().text]

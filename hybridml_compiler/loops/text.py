@@ -6,7 +6,7 @@
     item   = name "=" expr                                             a name for a value that is used again
            | "for" var "<" N [kind] "{" item* "}"
            | name "=" "reduce" op "over" vars [kind] ("of" expr | "{" item* "yield" expr "}")
-           | "scan" op "over" var "<" N ["reverse"] "{" item* store "}"
+           | "scan" op "over" var "<" N ["reverse"] [kind] "{" item* store "}"
            | store
     store  = name "[" expr "]" "=" expr
     vars   = var "<" N {"," var "<" N}
@@ -205,8 +205,9 @@ class _Printer(Blocks[str]):
                     block.nest(inner)
                 else:
                     block.add(f"{head} of {shown}")
-            case Scan(buffer, index, op, var, value, reverse):
-                line = f"scan {op} over {self.new('r', var)} < {_size(extent(var))}{' reverse' * reverse} {{"
+            case Scan(buffer, index, op, var, value, reverse, kind):
+                over = f"{self.new('r', var)} < {_size(extent(var))}{' reverse' * reverse}"
+                line = f"scan {op} over {over}{_kind(kind)} {{"
                 inner = self.open((var,))
                 inner.add(self.store(buffer, index, value))
                 self.close(inner)

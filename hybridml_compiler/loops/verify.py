@@ -27,6 +27,7 @@ from .ir import (
     extent,
     statements,
     steps,
+    variables,
 )
 from .scalar import COMBINE, ISA, result_dtype
 from .text import kernel_lines
@@ -96,10 +97,12 @@ class _Walk:
                         yield stmt, f"{result} is defined twice"
                     self.defined.add(result)
                     scope |= {result}
-                case Scan(_, _, op, var, value, _):
+                case Scan(_, _, op, var, value, _, kind):
                     yield from self.variables(stmt, (var,))
                     if op not in COMBINE or not _combines(op, value):
                         yield stmt, f"a scan cannot combine {dtypes.short(value.dtype)} by {op!r}"
+                    if kind not in ("serial", "thread"):
+                        yield stmt, f"a {kind} scan over {var}: it runs in order, or is shared by threads"
                     yield from self.store(stmt, scope | {var}, (For(var, (), "vector"), *around))
                 case Store():
                     yield from self.store(stmt, scope, around)
@@ -163,16 +166,18 @@ _AROUND: dict[LoopKind, tuple[LoopKind, ...]] = {
 def misplaced(body: Sequence[Stmt], around: Sequence[For] = ()) -> Iterator[tuple[Stmt, str]]:
     """Loops and reductions whose kind does not fit those around them."""
     for stmt in body:
-        if not isinstance(stmt, For | Reduce):
+        if isinstance(stmt, Store):
             continue
-        what, var = ("loop", stmt.var) if isinstance(stmt, For) else ("reduction", stmt.vars[-1] if stmt.vars else None)
-        if stmt.kind in ("parallel", "block"):
+        what, var = {For: "loop", Reduce: "reduction", Scan: "scan"}[type(stmt)], next(iter(variables(stmt)[-1:]), None)
+        if stmt.kind in ("parallel", "block") and not isinstance(stmt, Scan):
             if isinstance(stmt, Reduce):
                 yield stmt, f"a {stmt.kind} reduction over {var}: its parts cannot be combined"
             elif len(body) > 1:
                 yield stmt, f"the {stmt.kind} loop over {var} has statements beside it"
         for loop in around:
-            if loop.kind not in _AROUND[stmt.kind] or (isinstance(stmt, Reduce) and stmt.kind == loop.kind == "thread"):
+            if loop.kind not in _AROUND[stmt.kind] or (
+                not isinstance(stmt, For) and stmt.kind == loop.kind == "thread"
+            ):
                 yield stmt, f"a {stmt.kind} {what} over {var} inside of the {loop.kind} loop over {loop.var}"
         if isinstance(stmt, For):
             yield from misplaced(stmt.body, (*around, stmt))

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
+from ..record import record
 from .op import Op
 
 CUSTOM: dict[str, Op] = {}  # by key
@@ -75,3 +76,21 @@ def native_sizes(avals: Sequence[Any], params: Mapping[str, Any]) -> tuple[int, 
 def _bits(value: float) -> int:
     found: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return found
+
+
+def _as_it_is(arguments: Sequence[Any]) -> Sequence[Any]:
+    return arguments
+
+
+@record(eq=False)
+class CudaCode:
+    """A user's code for a GPU.
+
+    `launch`: takes the types of operands and results, and the parameters; gives the grid, the block and the arguments,
+    in which a type stands for its array. `source`: takes the types and these arguments; gives CUDA C or PTX, and the
+    name of its function. `passed`: the arguments as the function takes them.
+    """
+
+    launch: Callable[..., tuple[Any, Any, Sequence[Any]]]
+    source: Callable[[Sequence[Aval], Sequence[Any]], tuple[str, str]]
+    passed: Callable[[Sequence[Any]], Sequence[Any]] = _as_it_is

@@ -29,8 +29,8 @@ A row carries everything that the framework knows of an operation:
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
-  version, native, vmap                  of rows of users (custom.py): a digest of their code, which is part of `key`;
-                                         the symbol of native code for operands; the rule for batches
+  version, native, cuda, vmap            of rows of users (custom.py): a digest of their code, which is part of `key`;
+                                         the symbol of native code for operands; code for a GPU; the rule for batches
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -138,7 +138,7 @@ class Op:
 
     __slots__ = (
         "accepts", "axis_params", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
-        "covers", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
+        "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
         "infer", "inputs", "is_view", "key", "kind", "lower", "lower_tile", "memory_order", "method", "name", "native",
         "needs", "operator", "params", "public", "put_back", "reorders", "results", "routine", "samples", "tile",
         "transforms", "unify", "variadic", "vjp", "vmap",
@@ -185,12 +185,13 @@ class Op:
         public: bool = True,
         version: str = "",
         native: Callable[[Sequence[Aval], Mapping[str, Any]], str | None] | None = None,
+        cuda: Any = None,
         vmap: str | Callable[..., Any] | None = None,
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
         self.key = f"{name}@{version}" if version else name
-        self.native, self.vmap = native, vmap
+        self.native, self.cuda, self.vmap = native, cuda, vmap
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
         self.cost = cost if cost is not None else 0.0 if kind == "movement" else SIMPLE

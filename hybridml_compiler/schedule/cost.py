@@ -97,6 +97,22 @@ PIECES_SIZE = 1 << 12
 NUMPY_CALL_NS = 5000.0
 
 
+def worth_rows(rows: int, row: int) -> bool:
+    """Whether so many rows, each the work of one thread, are enough for threads, or few elements in all."""
+    return rows >= MIN_ROWS or rows * row <= SMALL_SPACE
+
+
+def part_of(length: int, kept: int, beside: int) -> int:
+    """Elements of a reduction that are worth a partial result; 0 where it is one loop. There are `kept` reductions of
+    this length; `beside` of them are neighbours in memory, as columns are."""
+    if length * kept < SPLIT_SPACE:
+        return 0
+    if beside == 1:
+        return 0 if kept >= MIN_ROWS else SPLIT_ELEMENTS
+    rows = min(max(SPLIT_ELEMENTS // beside, SPLIT_ROWS), SPLIT_MOST_ROWS)
+    return rows if length >= SPLIT_LENGTH * rows else 0
+
+
 def memory_cost(nbytes: float, far: bool = False) -> float:
     return nbytes * (_FAR_BYTE if far else _BYTE)
 

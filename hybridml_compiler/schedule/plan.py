@@ -128,7 +128,7 @@ class _Planner:
             for task in self._tasks(group):
                 tasks.append(task)
                 alone = all([n in kept or not fills_cache(n, self.target) for n in task.operands])  # in no chain
-                if alone and self.carried is None:
+                if alone and self.carried is None and self.target.merges is None:
                     self.begin(self._alone(task.spec)[0])
         checked = any(task.spec.checked for task in tasks)
         start = STATUS_BYTES if checked else 0
@@ -185,7 +185,8 @@ class _Planner:
             left, right = operands
             return [*before, self._call(group, call, left, right)]
         kernels = self.alike.lowered(
-            group, lambda: lower_group(group, self.in_memory, self.donated, self.target.schedule)
+            group,
+            lambda: lower_group(group, self.in_memory, self.donated, self.target),
         )
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 

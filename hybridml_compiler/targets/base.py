@@ -107,9 +107,9 @@ class Executable:
         """The program for many calls: a device may record its launches, and replay them."""
         return self
 
-    def is_copied(self, spec: KernelSpec) -> bool:
-        """Whether a launch is the host's, for which operands are copied from the memory of a device, results back."""
-        return False
+    def computed_by(self, spec: KernelSpec) -> str:
+        """A sentence about a launch that is no code of the target's: whose it is, and why; "" for the target's own."""
+        return ""
 
     @property
     def ir(self) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..graph.ir import Graph
 from ..loops.ir import Kernel, KernelSpec
 from ..schedule.kernels.gemm import Matrix, Product
-from .run_plan import typed
+from .numpy_call import typed
 
 Bytes = np.ndarray  # uint8
 # Runs iterations lo to hi of a loop nest on its operands, flat arrays; False where an index was out of range
@@ -54,6 +55,9 @@ class HostMachine:
         share = slice(call.matrices * part // parts, call.matrices * (part + 1) // parts)
         with np.errstate(all="ignore"):  # other elements of a chain hold anything
             typed(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
+
+    def operation(self, graph: Graph, memories: Sequence[Bytes]) -> bool:
+        return False
 
     def on_host(
         self,

@@ -143,8 +143,9 @@ class PartitionedExecutable(Executable):
         found = {node: part for part in self.programs for node in part.reads}
         return {node: part for node, part in found.items() if node not in self.graph.outputs}
 
-    def is_copied(self, spec: KernelSpec) -> bool:
-        return any(exe.is_copied(spec) for exe in self.executables if spec in [launch.spec for launch in exe.launches])
+    def computed_by(self, spec: KernelSpec) -> str:
+        mine = (exe for exe in self.executables if spec in [launch.spec for launch in exe.launches])
+        return next(filter(None, (exe.computed_by(spec) for exe in mine)), "")
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         values: dict[Node, Any] = dict(zip(self.graph.inputs, arrays, strict=True))

@@ -12,9 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import HybridmlError
-from ..graph.interpret import interpret
-from ..graph.text import parse_graph
+from ..graph.ir import Graph
 from ..loops.ir import Kernel, KernelSpec
 from ..schedule.control import Choice, Loop
 from ..schedule.fusion.batch_fusion import BatchFusion
@@ -24,6 +22,7 @@ from ..schedule.host_call import HostCall
 from ..schedule.kernels.gemm import Product
 from ..schedule.kernels.transform import Transform
 from ..schedule.launch import Copy, Launch, Plan
+from .numpy_call import graph_of, run_call
 from .numpy_transform import run_transform
 
 Memory = Any  # of a machine: some bytes, of which `memory[first:last]` are a part
@@ -52,11 +51,15 @@ class Machine(Protocol):
         """The first bytes, for the host to look at."""
 
     def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:
-        """Runs a part of a library call with the loop nests round it, where there is code for all of it; whether there
-        is."""
+        """Runs a part of a library call with the loop nests round it, or a fusion, where there is code for all of it;
+        whether there is."""
 
     def product(self, call: Product, memories: Sequence[Memory], part: int, parts: int) -> None:
         """Computes a part of the matrices of a product: left and right operand, result."""
+
+    def operation(self, graph: Graph, memories: Sequence[Memory]) -> bool:
+        """Computes a graph of one operation by a library that has its operands' memory; False where there is none, or
+        it refuses what it is given: NumPy is asked by `on_host`, then, whose errors are the row's."""
 
     def on_host(
         self,
@@ -115,7 +118,7 @@ class _Run:
             case BatchFusion():
                 return self.machine.call(spec, memories, 0, 1) or self.chain(spec, memories)
             case HorizontalFusion():
-                return self.region(spec, memories)
+                return self.machine.call(spec, memories, 0, 1) or self.region(spec, memories)
             case HostCall():
                 return self.host_call(spec, memories)
             case Transform():
@@ -129,22 +132,13 @@ class _Run:
         return self.call(spec, memories, part, parts)
 
     def host_call(self, spec: HostCall, memories: Sequence[Memory]) -> bool:
-        """An operation that NumPy computes."""
-        graph = parse_graph(spec.text)
+        """An operation by a library of the machine's, or by NumPy."""
+        graph = graph_of(spec.text)
         avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
-
-        def compute(data: Sequence[np.ndarray]) -> bool:
-            arrays = [typed(m, a.dtype, a.size).reshape(a.shape) for m, a in zip(data, avals, strict=False)]
-            try:
-                results = interpret(graph, arrays[: spec.operands])
-            except HybridmlError:  # whoever runs the program explains it, as a failed check
-                return False
-            for out, found in zip(arrays[spec.operands :], results, strict=True):
-                out[...] = found
+        given, sizes = memories[: len(avals)], [int(a.nbytes) for a in avals]
+        if self.machine.operation(graph, given):
             return True
-
-        sizes = [int(a.nbytes) for a in avals]
-        return self.machine.on_host(compute, memories[: len(avals)], sizes, spec.written(len(avals)))
+        return self.machine.on_host(lambda data: run_call(graph, data), given, sizes, spec.written(len(avals)))
 
     def call(self, spec: KernelSpec, memories: Sequence[Memory], part: int, parts: int) -> bool:
         """A loop nest, or a library call with loop nests round it."""
@@ -245,9 +239,3 @@ class _Run:
 def _transform(spec: Transform, memories: Sequence[np.ndarray]) -> bool:
     run_transform(spec, *memories)
     return True
-
-
-def typed(memory: np.ndarray, dtype: np.dtype, size: int) -> np.ndarray:
-    """The first elements of some bytes as a flat array; a buffer has one element, if the array has none."""
-    whole = memory[: size * dtype.itemsize]
-    return whole.view(dtype) if whole.size else np.zeros(size, dtype)

@@ -51,6 +51,14 @@ HEAD = "kernel(x: f32[12], n: i64[4], u: i32[4], m: bool[4], o: f32[12] out)"
         ("s = reduce add over r < 4 of m[r] o[0] = select(s, x[0], x[1])", "a reduction cannot combine bool by 'add'"),
         ("s = reduce and over r < 4 of n[r] o[s] = 0.0:f32", "a reduction cannot combine i64 by 'and'"),
         ("scan argmax over r < 4 { o[r] = x[r] }", "a scan cannot combine f32 by 'argmax'"),
+        (
+            "scan add over r < 4 vector { o[r] = x[r] }",
+            "a vector scan over i0: it runs in order, or is shared by threads",
+        ),
+        (
+            "for i < 3 thread { scan add over r < 4 thread { o[i * 4 + r] = x[r] } }",
+            "a thread scan over i1 inside of the thread loop over i0",
+        ),
         ("s = reduce mul over r < 4 of pair(x[r], x[r]) o[0] = real(s)", "a reduction cannot combine c64 by 'mul'"),
         ("for i < 12 parallel { o[0] = x[i] }", "every iteration over i0 stores to the same place of o"),
         ("for i < 12 vector { o[0] = x[i] }", "every iteration over i0 stores to the same place of o"),

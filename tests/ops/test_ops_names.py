@@ -38,6 +38,7 @@ HONEST = {
     ("hybridml/core/codegen.py", "libraries[op]"): "makes them",
     ("hybridml/core/precision/autocast.py", "op.name in WIDE"): "PyTorch's lists of rows and of library functions",
     ("hybridml/core/batching/rules.py", "_RULES.get(op)"): "rows whose batches are not those of their kind",
+    ("hybridml/core/forward/rules.py", "_RULES.get(op)"): "rows whose tangents are not those of their kind",
     ("hybridml/tracing/capture/tracer.py", "op is _pow"): "a fixed power is a literal of the program",
     ("hybridml/tracing/capture/tracer.py", "op is _python_power"): "Python's own power gives a Python number",
     ("hybridml/tracing/capture/tracer.py", "op is not _astype"): "a cast is how a Python number becomes a tensor",
@@ -45,6 +46,7 @@ HONEST = {
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
     ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "COMBINE[part.op]"): "the same",
     ("hybridml_compiler/targets/cuda/emit/kernel.py", "INFIX[expr.op]"): "the same",
+    ("hybridml_compiler/targets/cuda/cupy_rows.py", "ROWS.get(node.op.name)"): "CuPy's functions, by the rows they are",
     ("hybridml_compiler/eager/large.py", "op is _astype"): "a cast between narrow floats computes nothing in float32",
 }
 

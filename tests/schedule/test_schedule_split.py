@@ -66,8 +66,10 @@ def program(seed: int) -> Graph:
     floats = ["sum", "max", "min", "mean", "var", "prod"]
     results = []
     for _ in range(1 + random.randrange(4)):
-        name = random.choice(names.get(np.dtype(dtype).kind, floats))
-        results.append(op(name, random.choice(fulls), axis=axes, keepdims=keepdims))
+        positions = ["argmax", "argmin"] if len(axes) == 1 and dtype != "bool" else []
+        name = random.choice(names.get(np.dtype(dtype).kind, floats) + positions)
+        axis = axes[0] if name in positions else axes
+        results.append(op(name, random.choice(fulls), axis=axis, keepdims=keepdims))
     more = [r + r for r in results if random.randrange(2) and r.node.dtype.kind != "b"]
     return graph(f"split {seed}", [x, y], [*results, *more])
 
@@ -87,7 +89,7 @@ def check(program: Graph, got: list[np.ndarray] | None) -> None:
 @given(st.integers(0, 1 << 30))
 def test_plans_of_long_reductions(seed: int) -> None:
     built = program(seed)
-    plan = plan_of(built)
+    plan = plan_of(built, splits_positions=True)
     for launch in plan.launches:
         if isinstance(launch.spec, Kernel):
             verify_kernel(launch.spec)
@@ -103,8 +105,8 @@ def test_compiled_long_reductions(seed: int) -> None:
     check(built, pipeline.compile(built)(data(built)))
 
 
-def kernels(*outputs: Value, inputs: list[Value]) -> list[Kernel]:
-    specs = [launch.spec for launch in plan_of(graph("kernels", inputs, list(outputs))).launches]
+def kernels(*outputs: Value, inputs: list[Value], **more: bool) -> list[Kernel]:
+    specs = [launch.spec for launch in plan_of(graph("kernels", inputs, list(outputs)), **more).launches]
     return [spec for spec in specs if isinstance(spec, Kernel)]
 
 
@@ -134,9 +136,13 @@ def test_the_squares_of_a_variance_wait_for_the_mean() -> None:
     assert len(kernels(op("var", x, axis=(0,)), inputs=[x])) == 3
 
 
-def test_a_place_is_found_in_one_loop() -> None:
-    x = array(32, 16)
-    assert len(kernels(op("argmax", x, axis=0), inputs=[x])) == 1
+def test_positions_of_blocks_are_partial_results() -> None:
+    """The last kernel looks at the elements at those positions, and blocks have no phases: the first of equals wins."""
+    x = array(32, 3)
+    assert len(kernels(op("argmax", x, axis=0), inputs=[x])) == 1, "one loop on the CPU"
+    partial, last = kernels(op("argmax", x, axis=0), inputs=[x], splits_positions=True)
+    assert [(b.size, b.role) for b in last.operands] == [(8 * 3, "in"), (96, "in"), (3, "out")]
+    assert partial.operands[1].dtype == np.int64 and "b1[b0[r0 * 3 + i0] * 3 + i0]" in print_kernel(last)
 
 
 def test_reductions_over_one_space_are_one_loop() -> None:

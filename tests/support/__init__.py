@@ -13,7 +13,8 @@ cuda_calls.py          products and convolutions of generated CUDA kernels, and 
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 examples.py            how many examples hypothesis draws
 fake_cupy.py           the names of CuPy that its driver uses, over memory of the host
-gpus.py                the device "cuda" over the simulated driver and over CuPy's, without a GPU
+fake_cupy_rows.py      CuPy's functions for rows without a kernel, by NumPy and SciPy
+gpus.py                devices of both drivers of the CUDA target, for the same tests
 markup.py              a check that markup is well formed
 numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
 numpy_page.py          the tables of docs/numpy.md

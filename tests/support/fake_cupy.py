@@ -17,8 +17,9 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
+from tests.support.fake_cupy_rows import Libraries
 
-DATA_TYPES = {0: dtypes.float32, 1: dtypes.float64, 14: dtypes.canonical("bfloat16")}  # cudaDataType
+DATA_TYPES = {0: dtypes.float32, 1: dtypes.float64, 2: dtypes.float16, 14: dtypes.canonical("bfloat16")}  # cudaDataType
 
 
 class CUDARuntimeError(RuntimeError):
@@ -37,6 +38,9 @@ class Runtime:
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
         self.pinned: dict[int, int] = {}  # bytes by addresses, of memory of the host that is copied late
+        self.allocator: Any = None  # of CuPy's own arrays
+        self.current: Any = None  # the stream of this thread
+        self.uploaded = self.downloaded = 0  # bytes
 
     def setDevice(self, index: int) -> None:
         if index:
@@ -67,7 +71,9 @@ class Runtime:
     def memcpyAsync(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         self.calls.append("memcpy")
         if kind == 2:
+            self.downloaded += nbytes
             self.streams[stream].refuse_if_captured()
+        self.uploaded += nbytes * (kind == 1)
         if kind == 1 and self._is_pinned(source):
             self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
         elif kind == 1:  # the array of the host may change at once
@@ -150,10 +156,11 @@ class Stream:
         return Graph(recorded)
 
     def __enter__(self) -> Stream:
+        self.before, self.runtime.current = self.runtime.current, self
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.runtime.current = self.before
 
 
 class Graph:
@@ -210,8 +217,8 @@ class Module:
         def launch(grid: tuple[int], block: tuple[int], args: tuple[int, ...], shared_mem: int, stream: Stream) -> None:
             self.runtime.calls.append("launch")
             lowest = min(self.runtime.allocated)
-            given = [self.runtime.view(x) if x >= lowest else x for x in args]
-            stream.do(lambda: self.simulator.launch(name, *grid, *block, given))
+            given = [self.runtime.view(x) if type(x) is int and x >= lowest else x for x in args]
+            stream.do(lambda: self.simulator.launch(name, grid, block, given))
 
         return launch
 
@@ -292,7 +299,8 @@ class FakeBlas:
 def fake_cupy(memory: int = 1 << 28) -> Any:
     """A module with CuPy's names over a new memory of so many bytes."""
     runtime = Runtime(memory)
-    default = Stream(runtime, True)
+    runtime.current = Stream(runtime, True)  # the default one
+    libraries = Libraries(runtime)
 
     def elapsed(start: Event, end: Event) -> float:
         assert start.timed and end.timed and start.seconds is not None and end.seconds is not None
@@ -312,22 +320,28 @@ def fake_cupy(memory: int = 1 << 28) -> Any:
         source = SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0))
         return _Adopted(np.from_dlpack(source), runtime)
 
+    def adopted(x: Any) -> Any:
+        return _Adopted(np.asarray(x).view(np.ndarray), runtime)
+
     cuda = SimpleNamespace(
         runtime=runtime,
         Stream=lambda non_blocking: Stream(runtime, non_blocking),
         Event=Event,
-        get_current_stream=lambda: default,
+        get_current_stream=lambda: runtime.current,
         alloc_pinned_memory=lambda nbytes: PinnedMemoryPointer(runtime, nbytes),
+        using_allocator=libraries.using_allocator,
         Module=lambda: Module(runtime),
         UnownedMemory=unowned,
         MemoryPointer=lambda memory, offset: memory,
         get_elapsed_time=elapsed,
     )
     return SimpleNamespace(
+        **libraries.cupy(),
+        libraries=libraries,
         cuda=cuda,
         ndarray=ndarray,
         from_dlpack=from_dlpack,
-        asarray=lambda x: _Adopted(np.asarray(x).view(np.ndarray), runtime),
+        asarray=lambda x: np.asarray(x).view(FakeArray) if np.ndim(x) == 0 else adopted(x),
         ascontiguousarray=lambda x: x,
     )
 

@@ -1,13 +1,13 @@
-"""GPUs without a GPU: the device "cuda" over the simulated driver, and over CuPy's with a stand-in for CuPy."""
+"""Devices of both drivers of the CUDA target, and of a GPU where there is one, for the same tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import hybridml as hm
 from hybridml_compiler.targets import registry
@@ -16,9 +16,6 @@ from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.fake_cupy import FakeBlas, fake_cupy
-
-# And a GPU, where there is one (benchmarks/gpu_check.py).
-KINDS = ["simulated", "cupy", *["gpu"] * hm.cuda.is_available()]
 
 
 @dataclass
@@ -43,7 +40,7 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
         blas = FakeBlas(runtime)
-        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture))
+        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture), load=cupy.libraries.load)
     else:
         driver = SimulatedDriver("cuda:other", memory)
     target = CudaTarget(driver.name, lambda: driver)
@@ -51,10 +48,10 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
     return Gpu(driver.name, target.device, runtime, blas)
 
 
-@contextmanager
-def chosen(kind: str) -> Iterator[Gpu]:
-    """A device that functions of `hm.cuda` use inside."""
-    found = gpu(kind)
+# And on a GPU, where there is one (benchmarks/gpu_check.py).
+@pytest.fixture(params=["simulated", "cupy", *["gpu"] * hm.cuda.is_available()])
+def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
+    found = gpu(request.param)
     limit = found.pool.limit
     with hm.cuda.device(found.name):
         yield found

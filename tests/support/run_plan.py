@@ -21,9 +21,9 @@ from hybridml_compiler.targets.host_machine import HostMachine
 from hybridml_compiler.targets.reference.target import TARGET, has_library
 
 
-def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
+def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True, **more: bool) -> Plan:
     made = {"has_library": has_library if blas else lambda _: False, "takes_epilogue": lambda _: True, "cores": 2}
-    return make_plan(graph, donate or {}, replace(capabilities(host_spec()), **made))
+    return make_plan(graph, donate or {}, replace(capabilities(host_spec()), **made, **more))
 
 
 def run_plan(

@@ -119,12 +119,16 @@ def test_control_flow() -> None:
 
 def test_what_has_no_kernel_is_interpreted_and_says_so() -> None:
     """Lowering makes no such loop nest today: the place is for what comes."""
-    kernel = parse_kernel("kernel(x: c64[4], y: c64[1] out) { s = reduce add over r < 4 of x[r] y[0] = s }")
+    kernel = parse_kernel(
+        "kernel(x: f32[4], y: f32[4] out, row: f32[4] scratch) {"
+        " for i < 4 { row[i] = x[i] } for j < 4 { y[j] = row[3:i64 - j] } }"
+    )
     code = TARGET.compile(kernel)
     assert isinstance(code, Interpreted)
-    assert code.text == f"// interpreted: it combines complex numbers\n{print_kernel(kernel)}"
-    x, y = np.arange(4).astype("c8") * (1 + 2j), np.zeros(1, "c8")
-    assert code.run([x, y], 0, 1) and y[0] == 6 + 12j
+    reason = "its scratch memory is not shared by the threads of a block"
+    assert code.text == f"// interpreted: {reason}\n{print_kernel(kernel)}"
+    x, y = np.arange(4).astype("f4"), np.zeros(4, "f4")
+    assert code.run([x, y], 0, 1) and y.tolist() == [3, 2, 1, 0]
 
 
 def test_long_arrays_take_turns() -> None:
@@ -156,3 +160,11 @@ def test_texts_of_programs_name_the_device() -> None:
     f = hm.trace(lambda x: x.sum(0) * 2)
     f(hm.ones((4, 3)).to(SIM))
     assert re.search(r"plan: \d+ launches", f.llvm) and 'extern "C" __global__' in f.llvm
+
+
+@pytest.mark.parametrize("n", [30, 32, 50, 300])
+def test_all_and_any_of_rows(n: int) -> None:
+    """All lanes of a warp hand on what they have, also those whose own value settles the result."""
+    for values in (np.ones(n, bool), np.zeros(n, bool), np.arange(n) % 3 == 1):
+        x = hm.tensor(values).to(SIM)
+        assert bool(hm.all(x)) == values.all() and bool(hm.any(x)) == values.any()

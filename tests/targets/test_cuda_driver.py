@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,15 +20,10 @@ from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc, planned_anew
 from tests.support.fake_cupy import FakeArray
-from tests.support.gpus import KINDS, Gpu, array, chosen, gpu
+from tests.support.gpus import Gpu, array, gpu, there
 
+__all__ = ["there"]
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
-
-
-@pytest.fixture(params=KINDS)
-def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
-    with chosen(request.param) as found:
-        yield found
 
 
 # ---- programs
@@ -145,14 +139,14 @@ def test_memory_of_a_capture_is_that_of_the_stream_of_its_call(there: Gpu, monke
     assert {p.block.stream for m in machines for p in m._blocks} == {there.device.default_stream}
 
 
-def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
-    """Calls of NumPy and loops that look at a value stand between graphs."""
+def test_a_library_and_the_host_have_a_part_in_a_replay(there: Gpu) -> None:
+    """Operations of CuPy's or NumPy's and loops that look at a value stand between graphs."""
 
     def program(x: Any) -> Any:
         a = hm.exp(x * 0.1) + 3 * hm.eye(3, device=x.device)
         y = hm.linalg.solve(a, x) * 2
         z = hm.while_loop(lambda t: t.sum() < 50, lambda t: t * 2 + 1, hm.abs(y))
-        return hm.functional.softmax(z, -1), z.sum()
+        return hm.functional.softmax(z, -1), hm.ldexp(z.sum(), 3), hm.linalg.eigvals(a + a.mT).real.sum() + 1
 
     f = hm.trace(program)
     used = []
@@ -163,8 +157,11 @@ def test_the_host_has_a_part_in_a_replay(there: Gpu) -> None:
             assert a.device == there.name
             assert_close(a.cpu(), b)
     assert used[5] == used[4] == used[3]  # recordings keep no arrays of their calls
-    copied = {kernel.kind for kernel in f.explain().kernels if "copied there" in kernel.reasons[-1]}
-    assert copied and all("solve" in kind for kind in copied)
+    kernels = f.explain().kernels
+    copied, library = (
+        {k.kind for k in kernels if words in k.reasons[-1]} for words in ("copied there", "on the device by CuPy")
+    )
+    assert library == {"solve by a routine", "NumPy's ldexp"} and copied == {"NumPy's eigvals"}
 
 
 @pytest.mark.parametrize(
@@ -191,8 +188,11 @@ def test_products(
         for run in (hm.matmul, f, f, f):
             assert_close(run(x.to(there.name), y.to(there.name)).cpu(), run(x, y))
     assert there.blas is None or (len(there.blas.computes) > 0) == (least == 0)
-    half = [x.to(hm.bfloat16) for x in (a, b)]
-    assert_close((half[0].to(there.name) @ half[1].to(there.name)).cpu().float(), (half[0] @ half[1]).float())
+    for narrow in (hm.bfloat16, hm.float16):
+        x, y = (z.to(narrow) for z in (a, b))
+        assert_close((x.to(there.name) @ y.to(there.name)).cpu().float(), (x @ y).float())
+        f = hm.trace(lambda x, y: x.float() @ y.float())  # read as they are stored
+        assert_close(f(x.to(there.name), y.to(there.name)).cpu(), f(x, y))
 
 
 def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,23 @@ KERNELS = {
     "scan": """kernel(b0: i32[60], b1: i32[60] out) {
       for i0 < 6 { scan add over r0 < 10 { b1[i0 * 10 + r0] = b0[i0 * 10 + r0] } } }""",
     "total": "kernel(b0: f32[777], b1: f32[1] out) { s0 = reduce add over r0 < 777 of b0[r0] b1[0] = s0 }",
+    "variances": """kernel(b0: f32[2560], b1: f32[40] out) {
+      for i0 < 40 {
+        s0 = reduce add over r0 < 64 of b0[r0 * 40 + i0]
+        s1 = reduce add over r1 < 64 of (b0[r1 * 40 + i0] - s0) * (b0[r1 * 40 + i0] - s0)
+        b1[i0] = s1
+      } }""",
+    "images": """kernel(b0: f32[777], b1: f32[3] out) {
+      for i0 < 3 { s0 = reduce add over r0 < 37, r1 < 7 of b0[r0 * 21 + i0 * 7 + r1] b1[i0] = s0 } }""",
+    "vectors": """kernel(b0: f32[1200], b1: f32[3] out) {
+      for i0 < 3 { s0 = reduce add over r0 < 400 of b0[i0 * 400 + r0] b1[i0] = s0 } }""",
+    "first": """kernel(b0: i32[1200], b1: i64[3] out) {
+      for i0 < 3 { s0 = reduce argmax over r0 < 400 of b0[i0 * 400 + r0] b1[i0] = s0 } }""",
+    "pairs": "kernel(b0: c64[300], b1: c64[1] out) { s0 = reduce add over r0 < 300 of b0[r0] b1[0] = s0 }",
+    "running": """kernel(b0: i32[2400], b1: i32[2400] out) {
+      for i0 < 2 { scan add over r0 < 1200 { b1[i0 * 1200 + r0] = b0[i0 * 1200 + r0] * 2:i32 } } }""",
+    "back": """kernel(b0: i32[602], b1: i32[602] out) {
+      for i0 < 2 { scan max over r0 < 301 reverse { b1[i0 * 301 + r0] = b0[i0 * 301 + r0] } } }""",
     "wide": """kernel(b0: f32[384], b1: f32[48], b2: f32[384] out) {
       for i0 < 8 { for i1 < 48 { b2[i0 * 48 + i1] = b0[i0 * 48 + i1] * 2.0:f32 + b1[i1] } } }""",
     "squares": """kernel(b0: f32[4096], b1: f32[4096] out) {
@@ -74,7 +91,7 @@ def buffers(kernel: Kernel) -> list[np.ndarray]:
     for buffer in kernel.operands:
         values: Any = rng.standard_normal(int(buffer.size)) * 60  # so that a softmax is far from flat
         if buffer.dtype.kind == "i":
-            values = rng.integers(-8, 8, int(buffer.size))
+            values = rng.integers(-8, 8, int(buffer.size))  # the largest several times in a row
             values[-1] = 8  # for an axis of eight elements one too many
         made.append(values.astype(buffer.dtype))
     return made
@@ -97,7 +114,7 @@ def run(name: str, change: Callable[[str], str]) -> bool:
         if any(int(word[0]) != status for word in words):
             return False
         for a, b in zip(found, expected, strict=True):
-            some = 1e-5 if "add" in KERNELS[name] and a.dtype.kind == "f" else 0.0  # sums have an order of their own
+            some = 1e-5 if "add" in KERNELS[name] and a.dtype.kind in "fc" else 0.0  # sums have an order of their own
             if not np.allclose(a, b, rtol=some, atol=some * 0.1 * float(np.abs(b).max())):
                 return False
     return True
@@ -163,6 +180,34 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("total", "warp < blockDim.x / 32", "warp < 1"),
     ("total", "parts[threadIdx.x / 32] = value", "parts[threadIdx.x % 32] = value"),
     ("total", "threadIdx.x % 32 == 0", "threadIdx.x % 16 == 0"),
+    # wrong squares of threads
+    ("variances", "(r0 * 8 + i1 / 20) * 40", "(r0 * 7 + i1 / 20) * 40"),
+    ("variances", "i1 % 20", "i1 % 19"),
+    ("variances", "tile0[r1 * 20 + i2]", "tile0[r1 * 20]"),
+    ("variances", "tile1[t1]", "tile1[0]"),
+    ("variances", "b1[t0 + i4]", "b1[i4]"),
+    ("variances", "tile2[160]", "tile2[150]"),
+    ("images", "t0 < 37LL", "t0 < 36LL"),
+    ("images", "t0 < 37LL", "true"),
+    ("images", "i1 / 7", "i1 / 6"),
+    ("vectors", "r0 < 100", "r0 < 99"),
+    ("vectors", "r0 * 4]", "r0 * 4 + 1]"),
+    ("vectors", "x0.lane[r1]", "x0.lane[r1 & 2]"),
+    # wrong positions, parts and runs
+    ("first", "place < at", "place > at"),
+    ("first", "|| ((value == best) && place < at)", ""),
+    ("first", "* 4 + r1", "* 4"),
+    ("first", "best = parts[0], at = places[0]", "best = parts[0], at = 0"),
+    ("pairs", "value.y, step", "value.x, step"),
+    ("running", "if (lane >= step)", "if (lane > step)"),
+    ("running", "lane == 31", "lane == 30"),
+    ("running", "each < warp", "each <= warp"),
+    ("running", "if (lane > 0) before", "before"),
+    ("running", "run0 < 1200", "run0 < 1196"),
+    ("running", "run0 < 1200", "run0 < 1204"),
+    ("running", "part0[k0] = before0", "part0[k0] = x0.lane[k0]"),
+    ("back", "300 - (chunk0", "299 - (chunk0"),
+    ("back", "run0 >= 0", "run0 > 0"),
 ]  # fmt: skip
 
 
@@ -182,7 +227,22 @@ def test_a_planted_bug_is_caught(name: str, old: str, new: str) -> None:
 # Those that nothing else makes up for: the parts of a reduction that are written, and read, and a row that is written.
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("softmax", 0), ("softmax", 2), ("moments", 0), ("moments", 1), ("twice", 2), ("squares", 0), ("squares", 1)],
+    [
+        ("softmax", 0),
+        ("softmax", 2),
+        ("moments", 0),
+        ("moments", 1),
+        ("twice", 2),
+        ("squares", 0),
+        ("squares", 1),
+        ("variances", 0),
+        ("variances", 1),
+        ("variances", 2),
+        ("first", 0),
+        ("first", 1),
+        ("running", 0),
+        ("running", 1),
+    ],
 )
 def test_a_missing_barrier_is_caught(name: str, number: int) -> None:
     """Lockstep alone would hide each of them."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -12,15 +10,10 @@ from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets.cuda import availability
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc
-from tests.support.gpus import KINDS, Gpu, array, chosen, gpu
+from tests.support.gpus import Gpu, array, gpu, there
 
+__all__ = ["there"]
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
-
-
-@pytest.fixture(params=KINDS)
-def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
-    with chosen(request.param) as found:
-        yield found
 
 
 def test_the_array_of_the_host_may_change_at_once(there: Gpu) -> None:

@@ -254,19 +254,64 @@ def test_the_training_step_of_a_gpt() -> None:
         assert built.spills == 0 and built.registers * source.block <= 1 << 16, built.log
 
 
+def narrow_programs() -> dict[str, tuple[Any, list[tuple[int, ...]]]]:
+    """Programs with one product or convolution each, and the shapes of their operands."""
+    f = hm.functional
+    return {
+        "bias, activation": (lambda x, w, b: f.relu(x @ w + b), [(40, 48), (48, 24), (24,)]),
+        "a vector": (lambda x, w: x @ w, [(40, 48), (48,)]),
+        "a row": (lambda x, w: x @ w, [(48,), (48, 40)]),
+        "a batch": (lambda x, y: x @ y.mT, [(3, 40, 48), (3, 20, 48)]),
+        "heads": (lambda x, w: x.reshape((2, 8, 4, 16)).permute((0, 2, 1, 3)) @ w, [(2, 8, 64), (16, 24)]),
+        "images": (lambda x, w: f.conv2d(x, w, padding=1), [(2, 16, 9, 8), (24, 16, 3, 3)]),
+        "pixels": (lambda x, w: f.conv2d(x, w), [(2, 16, 9, 8), (24, 16, 1, 1)]),
+    }
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("dtype", ["bfloat16"])
-def test_narrow_operands_go_to_tensor_cores(dtype: str) -> None:
-    """Narrow operands are read as they are stored; the result is rounded once, as the CPU's."""
-    x, w, b = (hm.tensor(np.random.default_rng(k).standard_normal(s).astype("f4")).astype(dtype)
-               for k, s in enumerate(((40, 48), (48, 24), (24,))))  # fmt: skip
-    program = hm.trace(lambda x, w, b: hm.functional.relu(x @ w + b))
+@pytest.mark.parametrize("name", narrow_programs())
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11)])
+def test_narrow_operands_go_to_tensor_cores(name: str, dtype: str, bits: int) -> None:
+    """Narrow operands are read as they are stored, by one kernel; the result is rounded once, as the CPU's."""
+    function, shapes = narrow_programs()[name]
+    rng = np.random.default_rng(0)
+    operands = [hm.tensor(rng.standard_normal(shape).astype("f4")).astype(dtype) for shape in shapes]
+    program = hm.trace(function)
     with compiled() as made:
-        found = program(*(t.to(SIM) for t in (x, w, b)))
-    assert len(made) == 1 and "mma.sync" in made[0].text
-    a, e = (t.astype("float32").numpy() for t in (found.cpu(), program(x, w, b)))
-    # Two roundings to 8 bits, which float32 sums in another order may push over a midpoint.
-    np.testing.assert_allclose(a, e, rtol=2 * 2.0**-8, atol=2.0**-8)
+        found = program(*(t.to(SIM) for t in operands))
+    instruction = "f32.f16.f16.f32" if dtype == "float16" else "f32.bf16.bf16.f32"
+    assert len(made) == 1 and instruction in made[0].text
+    a, e = (t.astype("float32").numpy() for t in (found.cpu(), program(*operands)))
+    # Two roundings, which float32 sums in another order may push over a midpoint.
+    np.testing.assert_allclose(a, e, rtol=2.0 * 2.0**-bits, atol=2.0**-bits)
+    architecture = nvrtc.ARCHITECTURES[len(name) % len(nvrtc.ARCHITECTURES)]
+    assert nvrtc.compile(made[0].text, "cubin", architecture).spills == 0
+
+
+@needs_nvrtc
+def test_gradients_of_float16_have_no_wide_operands() -> None:
+    """All three products of a layer's step read what is stored."""
+    x, w = (hm.tensor(np.random.default_rng(k).standard_normal((32, 32)).astype("f2")) for k in range(2))
+
+    def program(x: hm.Tensor, w: hm.Tensor) -> Any:
+        y = x @ w
+        return hm.autograd.grad([y], [x, w], [y * 2])
+
+    with compiled() as made:
+        found = hm.trace(program)(*(t.to(SIM).requires_grad_() for t in (x, w)))
+    expected = program(*(t.requires_grad_() for t in (x, w)))
+    assert [code.text.count("f32.f16.f16.f32") for code in made if isinstance(code.source, CallSource)] == [1, 1, 1]
+    for a, e in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.cpu().astype("f4").numpy(), e.astype("f4").numpy(), rtol=2.0**-9, atol=2.0**-9)
+
+
+def test_float16_widens_first_on_the_cpu() -> None:
+    """Its products have no words of float16."""
+    x = hm.tensor(np.random.default_rng(0).standard_normal((128, 128)).astype("f2"))
+    traced = hm.trace(lambda x: x @ x)
+    expected = (x.numpy().astype("f4") @ x.numpy().astype("f4")).astype("f2")
+    np.testing.assert_allclose(traced(x).numpy(), expected, rtol=2.0**-9, atol=2.0**-9)
+    assert "of f16" not in str(traced.explain())
 
 
 @needs_nvrtc

@@ -175,17 +175,19 @@ def test_nothing_is_recorded_where_nothing_is_outside() -> None:
     assert w.grad is None
 
 
-def test_hooks_run_once() -> None:
-    """The second walk of `jvp` goes as far as the cotangents, and not through the function."""
+def test_hooks_are_of_gradients() -> None:
+    """Forward mode has none, but those taken inside of it, and of what it has made."""
     seen = []
 
     def f(a: hm.Tensor) -> hm.Tensor:
         b = a * a
-        b.register_hook(lambda g: seen.append(1))
+        b.register_hook(lambda g: seen.append(g.item()))
         return b * b
 
-    assert hm.jvp(f, (hm.tensor(2.0),), (hm.tensor(1.0),))[1].item() == 32
-    assert len(seen) == 1
+    x, one = hm.tensor(2.0), hm.tensor(1.0)
+    assert hm.jvp(f, (x,), (one,))[1].item() == 32 and seen == []
+    assert hm.hvp(f, (x,), (one,)).item() == 48 and seen == [8]
+    assert hm.grad(lambda a: hm.jvp(f, (a,), (one,))[0])(x).item() == 32 and seen == [8, 8]
 
 
 def test_containers_and_aux() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..batching.interpreter import Batching, top_batching
+from ..batching.interpreter import Batching
 from ..batching.rules import spread
 from ..context import at_default_place, at_place, grad_is_off, lift, no_grad
+from ..forward.interpreter import Forward
+from ..forward.transposition import by_pullback
 from ..interpreter import below, interpret
+from ..nested import top_nesting
+from ..precision.autocast import forward_around, under_autocast
 from ..source_location import here
 from ..tensor import Tensor, like
-from .tape import Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
+from .tape import Mark, Node, conjugated, kept_by, make_node, misplaced, parents_of, part, result_shape, stale
 
+Tangents = Sequence[Tensor | None]
+Pushed = tuple[Sequence[Tensor], Tangents]  # results, and their tangents
 _astype, _full = OPS["astype"], OPS["full"]
 
 
@@ -52,7 +58,9 @@ class Function:
 
     `forward(ctx, *args)` returns a tensor or a tuple of tensors, and is not recorded. `backward(ctx, *grads)` gets one
     gradient an output and returns one an argument (None for arguments without gradient), which is cast to the
-    argument's dtype. If `backward` is written in framework operations it can be differentiated again.
+    argument's dtype. If `backward` is written in framework operations it can be differentiated again. Forward mode
+    transposes it, or calls a third static method, `jvp(ctx, *tangents)`: it gets one tangent an argument, None where
+    that has none, and returns one an output.
 
     >>> import hybridml as hm
     >>> class Square(hm.autograd.Function):
@@ -70,6 +78,9 @@ class Function:
     6.0
     """
 
+    # Whether the derivative of `forward`, operation by operation, is that of the function: then forward mode takes it.
+    is_composite: ClassVar[bool] = False
+
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
         raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
@@ -78,12 +89,29 @@ class Function:
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise NotImplementedError("a Function without a static method jvp(ctx, *tangents) is pulled back")
+
+    @classmethod
+    def _pushed(cls, fn: Callable[..., tuple[Tensor, ...]], args: Sequence[Any], tangents: Tangents) -> Pushed:
+        """The results of `fn`, which applies this function, and their tangents for those of its arguments."""
+        return _by_jvp(cls, fn, args, tangents) if cls._has_tangents() else by_pullback(fn, args, tangents)
+
+    @classmethod
+    def _has_tangents(cls) -> bool:
+        """Whether the function says its tangents itself."""
+        return cls.jvp is not Function.jvp
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Runs `forward`, and records this function as one step of the history."""
-        batching = top_batching()
-        if batching is not None:
-            return _of_batches(batching, cls, args)
+        around = top_nesting()
+        if type(around) is Batching:
+            return _of_batches(around, cls, args)
+        forward, narrow = forward_around()
+        if forward is not None:
+            return _of_duals(forward, cls, args, narrow)
         args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
         wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
         ctx = Context(wants)
@@ -173,18 +201,59 @@ class _Call:
         self.ctx = Context(tuple([isinstance(a, Tensor) and not grad_is_off() and _is_wanted(a) for a in self.args]))
         self.outs: list[Tensor] = []
         self.saved: tuple[Any, ...] = ()
+        self.are_batches: list[bool] = []
+        self.is_one = True
+
+    def over(self, batches: Sequence[Tensor]) -> _Call:
+        """The call with these tensors below: its own, or their values where those are dual numbers."""
+        if all([b is t._array.tensor for b, t in zip(batches, self.given, strict=True)]):
+            return self
+        left = iter([self.batching.wrap(b, t._array.is_batch) for b, t in zip(batches, self.given, strict=True)])
+        args = tuple([next(left) if isinstance(a, Tensor) else a for a in self.args])
+        found: _Call = interpret(self.batching, lambda: _Call(self.batching, self.cls, args))
+        found.ctx.needs_input_grad = self.ctx.needs_input_grad
+        return found
+
+    def pushed(self, tangents: Tangents) -> Pushed:
+        """Results below, and their tangents for those of the tensors among the arguments."""
+        batching, left = self.batching, iter(tangents)
+        self.is_one = False
+
+        def of_elements(*given: Any) -> tuple[Tensor, ...]:
+            result = self.cls.apply(*given)
+            self.is_one = isinstance(result, Tensor)
+            return _results(self.cls, result)
+
+        def run() -> list[tuple[Tensor, Tensor | None]]:
+            given = [next(left) if isinstance(a, Tensor) else None for a in self.args]
+            pairs = zip(given, self.args, strict=True)
+            elements = [None if t is None else batching.wrap(t, a._array.is_batch) for t, a in pairs]
+            outs, found = self.cls._pushed(of_elements, self.args, elements)
+            return [(batching.lift(o), t if t is None else batching.lift(t)) for o, t in zip(outs, found, strict=True)]
+
+        pairs = interpret(batching, run)
+        self.are_batches = [any(t is not None and t._array.is_batch for t in pair) for pair in pairs]
+
+        def whole(t: Tensor, is_batch: bool) -> Tensor:
+            return interpret(batching, lambda: batching.batch_of(t)) if is_batch else t._array.tensor
+
+        outs = [whole(o, is_batch) for (o, _), is_batch in zip(pairs, self.are_batches, strict=True)]
+        return outs, [
+            None if t is None else whole(t, is_batch) for (_, t), is_batch in zip(pairs, self.are_batches, strict=True)
+        ]
 
     def forward(self) -> tuple[Tensor, ...]:
         """Computes the results below."""
         result = interpret(self.batching, lambda: self.cls.forward(self.ctx, *self.args))
         self.is_one = isinstance(result, Tensor)
         self.outs = [self.batching.lift(o) for o in _results(self.cls, result)]
+        self.are_batches = [o._array.is_batch for o in self.outs]
         self.saved = self.ctx._saved
         return tuple([o._array.tensor for o in self.outs])
 
     def rewrapped(self, results: Sequence[Tensor]) -> list[Tensor]:
         """Results below as elements."""
-        return [self.batching.wrap(t, o._array.is_batch) for t, o in zip(results, self.outs, strict=True)]
+        return [self.batching.wrap(t, is_batch) for t, is_batch in zip(results, self.are_batches, strict=True)]
 
     def saved_with(self, results: Sequence[Tensor]) -> tuple[Any, ...]:
         """Tensors that `forward` has saved, with these for its results."""
@@ -241,11 +310,22 @@ class _OfBatches(Function):
 
     @staticmethod
     def forward(ctx: Any, call: _Call, *batches: Tensor) -> tuple[Tensor, ...]:
-        results = call.forward()
-        ctx.call = call
+        own = ctx.call = call.over(batches)
+        results: tuple[Tensor, ...] = own.forward()
+        call.are_batches, call.is_one = own.are_batches, own.is_one
         ctx.set_materialize_grads(call.ctx.materialize_grads)
         ctx.save_for_backward(*results)
         return results
+
+    @classmethod
+    def _pushed(cls, fn: Callable[..., tuple[Tensor, ...]], args: Sequence[Any], tangents: Tangents) -> Pushed:
+        call, *batches = args
+        if not call.cls._has_tangents():
+            return super()._pushed(fn, args, tangents)
+        own = call.over(batches)
+        pushed = own.pushed(tangents[1:])
+        call.are_batches, call.is_one = own.are_batches, own.is_one
+        return pushed
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> tuple[Any, ...]:
@@ -264,6 +344,92 @@ def _of_batches(batching: Batching, cls: type[Function], args: tuple[Any, ...]) 
     outs = tuple(call.rewrapped(results))
     wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in call.args])
     if any(wants):
-        call.ctx._saved = call.saved_with(outs)
-        outs = _record_function(cls, call.ctx, call.args, wants, outs)
+        ctx, saved = (call.ctx, call.saved_with(outs)) if call.outs else _again(cls, call.args, wants, outs)
+        ctx._saved = saved
+        outs = _record_function(cls, ctx, call.args, wants, outs)
     return outs[0] if call.is_one else outs
+
+
+# -- in forward mode
+
+
+def _of_duals(forward: Forward, cls: type[Function], args: tuple[Any, ...], narrow: Any = None) -> Any:
+    """A call in forward mode: one of the values below, where it is recorded, with the tangents that `jvp` says or that
+    `backward` is transposed to; and a step of the history of the dual numbers, where that is wanted. `narrow`: the
+    float of an `autocast` around the call.
+    """
+    args = tuple([forward.lift(a) if isinstance(a, Tensor) else a for a in args])
+    wants = tuple([isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args])
+    parents = [a._node for a, want in zip(args, wants, strict=True) if want]
+    is_recorded = not all(type(p) is Mark for p in parents)
+    if cls.is_composite and parents:
+        return _by_operation(cls, args, wants, is_recorded)
+    values = [a._array.tensor if isinstance(a, Tensor) else a for a in args]
+    tangents = [a._array.tangent if isinstance(a, Tensor) and not grad_is_off() else None for a in args]
+
+    is_one = False
+
+    def of_values(*given: Any) -> tuple[Tensor, ...]:
+        nonlocal is_one
+        apply = cls.apply if narrow is None else under_autocast(cls.apply, narrow)
+        result = apply(*given)
+        is_one = isinstance(result, Tensor)
+        return _results(cls, result)
+
+    if any(t is not None for t in tangents):
+        outs, found = below(forward, lambda: cls._pushed(of_values, values, tangents))
+    else:
+        outs = below(forward, lambda: of_values(*values))
+        found = [None] * len(outs)
+    duals = tuple([forward.wrap(o, t) for o, t in zip(outs, found, strict=True)])
+    if is_recorded:
+        ctx, saved = _again(cls, args, wants, duals)
+        ctx._saved = saved
+        duals = _record_function(cls, ctx, args, wants, duals)
+    elif parents:
+        for o in duals:
+            o._node = Mark(o.shape) if dtypes.is_inexact(o.dtype) else None
+    return duals[0] if is_one else duals
+
+
+def _by_operation(cls: type[Function], args: Sequence[Any], wants: tuple[bool, ...], is_recorded: bool) -> Any:
+    """A call in forward mode whose `forward` says the tangents, and `backward` the history, where that is wanted."""
+    bare = [like(a, a._array, Mark(a.shape)) if want else a for a, want in zip(args, wants, strict=True)]
+    ctx = Context(wants)
+    result = cls.forward(ctx, *bare)
+    if not is_recorded:
+        return result
+    given = {id(b): a for b, a in zip(bare, args, strict=True)}
+    ctx._saved = tuple([given.get(id(t), t) for t in ctx._saved])
+    outs = _record_function(cls, ctx, tuple(args), wants, _results(cls, result))
+    return outs[0] if isinstance(result, Tensor) else outs
+
+
+def _again(
+    cls: type[Function], args: Sequence[Any], wants: tuple[bool, ...], outs: Sequence[Tensor]
+) -> tuple[Context, tuple[Any, ...]]:
+    """The context that `forward` leaves, and what it saves, with these for its results."""
+    ctx = Context(wants)
+    with no_grad():
+        now = {id(o): out for o, out in zip(_results(cls, cls.forward(ctx, *args)), outs, strict=True)}
+    return ctx, tuple([now.get(id(t), t) for t in ctx._saved])
+
+
+def _by_jvp(
+    cls: type[Function], fn: Callable[..., tuple[Tensor, ...]], values: Sequence[Any], tangents: Tangents
+) -> Pushed:
+    """The results of a function, and their tangents as its `jvp` says."""
+    outs = fn(*values)
+    ctx, saved = _again(cls, values, tuple([t is not None for t in tangents]), outs)
+    ctx._saved = saved
+    found = at_default_place(lambda: cls.jvp(ctx, *tangents))
+    found = found if isinstance(found, tuple) else (found,)
+    if len(found) != len(outs):
+        raise GradientError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} results of forward")
+    for k, (t, o) in enumerate(zip(found, outs, strict=True)):
+        if t is not None and (not isinstance(t, Tensor) or t.shape != o.shape):
+            got = f"shape {t.shape}" if isinstance(t, Tensor) else type(t).__name__
+            raise ShapeError(f"{cls.__name__}.jvp: tangent {k} must be a tensor of shape {o.shape}, got {got}")
+    return outs, [
+        t if t is None or t.dtype is o.dtype else _astype.fn(t, o.dtype) for t, o in zip(found, outs, strict=True)
+    ]

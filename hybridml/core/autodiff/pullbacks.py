@@ -13,10 +13,10 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 
-from ..batching.interpreter import Element
 from ..context import grad_is_off
 from ..interpreter import interpreter_stack
 from ..library import FEW, MISS, factories, missed
+from ..nested import Nested
 from ..tensor import Tensor, like
 from .tape import Node, kept_by, kept_source, parent_source, parents_of, part, stale
 
@@ -135,7 +135,7 @@ def _rules(op: Op, wanting: tuple[int, ...], names: Sequence[str]) -> Callable[.
 def _rebuild(g: Tensor, kept: tuple[Any, Any], node: Node) -> Tensor:
     """The result of a node that keeps its own result (a reference to the tensor would be a cycle)."""
     array, version = kept
-    while type(g._array) is Element and type(array) is not Element:  # a pull for a batch of cotangents
+    while isinstance(g._array, Nested) and type(g._array) is not type(array):  # a cotangent of another level
         g = g._array.tensor
     return like(g, array, node, version)
 

@@ -45,11 +45,14 @@ _add, _sum, _reshape, _conj = OPS["add"], OPS["sum"], OPS["reshape"], OPS["conj"
 # -- nodes
 
 
-def make_node(pull: Callable[..., Any], shape: tuple[int, ...] | None, parents: Sequence[Any], *kept: Any) -> Node:
+def make_node(pull: Callable[..., Any], shape: tuple[int, ...] | None, parents: Sequence[Any], *kept: Any) -> Any:
     """A node of the tape: `pull` is given the cotangent of its result, of this shape, for the nodes `parents`.
 
-    `shape` is None for a node of several results, whose tensors have a `part` of it each.
+    `shape` is None for a node of several results, whose tensors have a `part` of it each. A mark, where no parent is
+    more than one.
     """
+    if parents and type(parents[0]) is Mark and all([type(p) is Mark for p in parents]):
+        return Mark(shape)
     return [clock(), pull, shape, len(parents), *parents, *kept]
 
 
@@ -60,8 +63,10 @@ def make_step(
     return [clock(), pull, shape, 1, parent, first, second, third]
 
 
-def part(joint: Node, k: int, shape: tuple[int, ...]) -> Node:
-    """The history of result `k` of a node of several results."""
+def part(joint: Any, k: int, shape: tuple[int, ...]) -> Any:
+    """The history of result `k` of a node of several results, or of a mark."""
+    if type(joint) is Mark:
+        return Mark(shape)
     return [clock(), _pull_part, shape, 1, joint, k]
 
 
@@ -127,6 +132,22 @@ def boundary(roots: Iterable[Any], since: int, own: Iterable[Any] = ()) -> list[
     return found
 
 
+def leading(roots: Iterable[Any], ends: Iterable[Any], since: int = 0) -> set[int]:
+    """The ids of nodes younger than the stamp `since`, from `roots` on, that lead to one of `ends`, and of those."""
+    found = {id(end) for end in ends}
+    order, seen, stack = [], set(found), list(roots)
+    while stack:
+        history = stack.pop()
+        if id(history) not in seen and is_node(history) and stamp_of(history) > since:
+            seen.add(id(history))
+            order.append(history)
+            stack += parents_of(history)
+    for node in sorted(order, key=stamp_of):
+        if any(id(p) in found for p in parents_of(node)):
+            found.add(id(node))
+    return found
+
+
 def result_shape(history: Any) -> tuple[int, ...]:
     """Shape of the tensor whose node or leaf this is."""
     shape: tuple[int, ...] = history[_SHAPE] if type(history) is list else history.shape
@@ -167,6 +188,30 @@ class Leaf:
         self.shape, self.dtype = shape, dtype
         self.grad: Tensor | None = None
         self.hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
+
+
+class Mark(Leaf):
+    """History of a tensor whose derivative is taken beside it, as a tangent, or at a level below: what is computed
+    from it is marked alone, as nobody asks for cotangents, and keeps nothing for a backward.
+    """
+
+    __slots__ = ()
+    inner = True
+
+    def __init__(self, shape: Any) -> None:
+        self.shape, self.hooks = shape, None
+
+    @property
+    def grad(self) -> None:
+        return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            raise GradientError(
+                "backward: inside of jvp it reaches an argument of the function; use hm.grad or hm.autograd.grad "
+                "inside, or call backward outside"
+            )
 
 
 class Hooked:
@@ -262,11 +307,12 @@ def run(
     create: bool,
     wanted: dict[int, int] | None = None,
     since: int = 0,
+    only: set[int] | None = None,
 ) -> dict[int, tuple[Any, Tensor]]:
     """Pulls cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
 
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
-    the stamp `since` are leaves. Nothing outside is changed.
+    the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. Nothing outside is changed.
     """
     # Sizes may be symbols; the history may cross devices.
     aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes else None
@@ -282,7 +328,7 @@ def run(
         while True:
             for p, c in contributions:
                 key = id(p)
-                if type(p) is list and p[stamp] > since:
+                if type(p) is list and p[stamp] > since and (only is None or key in only):
                     shape = p[of_result]
                     if shape is None:  # a node of several results: c is (position, cotangent)
                         c = _bundle(pending.get(key), *c)

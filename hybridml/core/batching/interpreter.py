@@ -9,59 +9,49 @@ then runs below, where it is computed, traced, or batched once more. Source: "Au
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 from hybridml_compiler.ops.op import Op
-from hybridml_compiler.ops.table import OPS
 
 from .. import context
-from ..autodiff.tape import Leaf, Node, is_node, make_node, parents_of
+from ..autodiff.tape import Leaf, Mark, Node, is_node, make_node, parents_of
 from ..context import grad_is_off
-from ..eager import active_interpreter
-from ..interpreter import Reading, below, interpret, interpreter_stack, is_in_force
-from ..tensor import Tensor, adopt, aval_of, leaked, like
+from ..interpreter import Reading, below, interpret
+from ..nested import Nested, NestedTensor, Nesting, as_tensor, called, top_nesting, with_history
+from ..tensor import Tensor
 from .rules import Operand, batched, spread
 
 R = TypeVar("R")
 Randomness = Literal["error", "different", "same"]
 
 
-class Element:
-    """The value behind a tensor of one element: the tensor below, and whether its first axis is the batch. `is_shared`:
-    the tensor is somebody's outside of the function."""
+class Element(Nested["Batching"]):
+    """The value behind a tensor of one element: the tensor below, and whether its first axis is the batch."""
 
-    __slots__ = ("batching", "depth", "is_batch", "is_shared", "tensor")
+    __slots__ = ("is_batch",)
 
     def __init__(self, batching: Batching, tensor: Tensor, is_batch: bool, is_shared: bool) -> None:
-        self.batching, self.tensor, self.is_batch, self.is_shared = batching, tensor, is_batch, is_shared
-        self.depth = batching.depth
+        super().__init__(batching, tensor, is_shared)
+        self.is_batch = is_batch
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.tensor.shape[1:] if self.is_batch else self.tensor.shape
 
-    @property
-    def dtype(self) -> np.dtype:
-        return self.tensor.dtype
-
-    @property
-    def aval(self) -> Aval:
-        found = aval_of(self.tensor)
-        return Aval(self.shape, found.dtype, device=found.device)
-
     def detached(self) -> Element:
-        """The same values without history, that of the batches included."""
-        tensor = below(self.batching, lambda: self.tensor.detach())
-        return Element(self.batching, tensor, self.is_batch, self.is_shared)
+        tensor = below(self.interpreter, lambda: self.tensor.detach())
+        return Element(self.interpreter, tensor, self.is_batch, self.is_shared)
+
+    def with_history(self, old: Tensor) -> Element:
+        beneath = old._array.tensor if type(old._array) is Element else old
+        return Element(self.interpreter, with_history(self.tensor, beneath), self.is_batch, self.is_shared)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> None:
-        """Calls a hook of elements for the gradient of the batch, too, if that has a history."""
-        batching, is_batch = self.batching, self.is_batch
+        batching, is_batch = self.interpreter, self.is_batch
         if self.tensor._node is None or (self.is_shared and not is_batch):  # there its history is that of the element
             return
         if self.is_shared:
@@ -105,35 +95,25 @@ def _passed(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
     return [(parents_of(node)[0], g)]
 
 
-class ElementTensor(Tensor):
-    """A tensor inside of `vmap`. Code that asks for the class is told `Tensor`."""
+class ElementTensor(NestedTensor):
+    """A tensor inside of `vmap`."""
 
     __slots__ = ()
     made_by = "a function under vmap"
-
-    @property
-    def __class__(self) -> Any:
-        return Tensor
-
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError("the class of a tensor cannot be assigned under vmap")
 
     def __format__(self, spec: str) -> str:
         return str(self) if not spec and varies(self) else Tensor.__format__(self, spec)
 
 
-class Batching:
+class Batching(Nesting):
     """The interpreter of one call of `vmap` (see core/interpreter.py for the members).
 
-    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`. `mask`: a flag of those elements
-    that in-place updates reach; None: of all. `depth`: how many loops of a traced program are around.
+    `size`: elements of the batch. `name`: that of its axis, for `psum` and `pmean`.
     """
 
     def __init__(self, size: int, randomness: Randomness = "error", name: Any = None) -> None:
+        super().__init__()
         self.size, self.randomness, self.name = size, randomness, name
-        self.mask: Tensor | None = None
-        self.depth = 0
 
     def wrap(self, tensor: Tensor, is_batch: bool, is_shared: bool = False) -> Tensor:
         """The element tensor of a tensor below. One that is somebody's has its history, so that transforms inside know
@@ -142,14 +122,18 @@ class Batching:
         t = ElementTensor()
         t._array = Element(self, tensor, is_batch, is_shared)
         t._node, t._version = tensor._node if is_shared else None, 0
-        if is_batch and t._node is not None:  # that of the batch is of another shape
+        if type(t._node) is Mark:
+            t._node = Mark(t.shape)
+        elif is_batch and t._node is not None:  # that of the batch is of another shape
             end = _End(t.shape, t.dtype)
             t._node = make_node(_passed, t.shape, [end]) if is_node(tensor._node) else end
         return t
 
-    def owns(self, value: Any) -> bool:
-        """Whether a tensor is one of this interpreter's."""
-        return type(value) is ElementTensor and value._array.batching is self
+    def wrap_shared(self, tensor: Tensor) -> Tensor:
+        return self.wrap(tensor, False, True)
+
+    def wrap_constant(self, tensor: Tensor) -> Tensor:
+        return self.wrap(tensor, False)
 
     def batch_of(self, t: Tensor) -> Tensor:
         """The tensor below with the batch as its first axis; a value that all share is repeated."""
@@ -161,45 +145,10 @@ class Batching:
         batch = self.batch_of(t)
 
         def run() -> bool:
-            flag, around = batch.any(), top_batching()
+            flag, around = batch.any(), top_nesting()
             return bool(flag) if around is None else around.any(flag)
 
         return below(self, run)
-
-    def only(self, flag: Tensor, fn: Callable[[], R]) -> R:
-        """Runs `fn()`; its in-place updates reach those elements alone for which a flag is set."""
-        outer = self.mask
-        try:
-            self.mask = flag if outer is None else OPS["logical_and"].fn(outer, flag)
-            return fn()
-        finally:
-            self.mask = outer
-
-    def kept(self, t: Tensor, value: Tensor) -> Tensor:
-        """Values of a tensor after a write to it: elements outside of the mask stay."""
-        if self.mask is None:
-            return value
-        left: Tensor = OPS["where"].fn(self.mask, value, like(t, t._array, t._node))
-        return left
-
-    def in_loop(self, fn: Callable[[], R]) -> R:
-        """Runs `fn()`, a step of a loop of the level below."""
-        try:
-            self.depth += 1
-            return interpret(self, fn)
-        finally:
-            self.depth -= 1
-
-    def lift(self, value: Tensor | np.ndarray) -> Tensor:
-        given: Any = value
-        if self.owns(given):
-            return given
-        if type(given) is ElementTensor and not is_in_force(given._array.batching):
-            raise leaked(given)
-        return self.wrap(below(self, lambda: context.lift(_as_tensor(given))), False, True)
-
-    def constant(self, t: Tensor, weak: bool = False) -> Tensor:
-        return t if self.owns(t) else self.wrap(below(self, lambda: context.constant(t, weak)), False)
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
         elements = [t._array for t in operands]
@@ -209,7 +158,7 @@ class Batching:
             if is_batch:
                 return batched(op, self.size, [Operand(e.tensor, e.is_batch) for e in elements], params)
             tensors = [e.tensor for e in elements]
-            return op.fn(tensors, **params) if op.variadic else op.fn(*tensors, **params)
+            return called(op, tensors, params)
 
         if op.results:
             params = {p: value for p, value in params.items() if p != "result"}
@@ -218,10 +167,8 @@ class Batching:
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         element = t._array
-        if type(element) is not Element:
-            return below(self, lambda: _read(t, how, what))
-        if not element.is_batch or how == "text":
-            return below(self, lambda: _read(element.tensor, how, what))
+        if type(element) is not Element or not element.is_batch or how == "text":
+            return super().read(t, how, what)
         raise TraceError(
             f"{what}: under vmap this tensor has another value for each of {self.size} elements, and Python can take "
             "only one way; use where, cond or while_loop, which do, or keep the value a tensor"
@@ -230,16 +177,12 @@ class Batching:
     def write(self, t: Tensor, value: Tensor) -> None:
         element, new = t._array, value._array
         if not element.is_shared:  # views follow, see aliasing.py
-            if element.depth < self.depth:
-                raise ArgumentError(
-                    f"vmap: a loop of a traced function updates a tensor of shape {t.shape} that is made outside of it "
-                    "in place; carry the value and return it instead"
-                )
+            self.check_depth(t, "vmap")
             tensor = self.batch_of(value) if element.is_batch else new.tensor
             if new.is_shared or type(tensor._version) is list:  # its memory is that of others, who may write to it
                 tensor = below(self, tensor.clone)
             if grad_is_off():  # the batch keeps its history, as the element does
-                tensor = _with_history(tensor, element.tensor)
+                tensor = with_history(tensor, element.tensor)
             t._array = Element(self, tensor, element.is_batch or new.is_batch, False)
             return
         if new.is_batch and not element.is_batch:
@@ -250,20 +193,6 @@ class Batching:
         written = self.batch_of(value) if element.is_batch else new.tensor
         below(self, lambda: element.tensor.copy_(written))
 
-    def layout(self, t: Tensor) -> np.ndarray:
-        return np.empty(t.shape, t.dtype)
-
-    def trust(self, t: Tensor) -> None:
-        element = self.lift(t)._array
-        below(self, lambda: context.trusted(element.tensor))
-
-    def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
-        given = list(tensors)
-        own = [(t, like(t, t._array), t._version) for t in given if self.owns(t)]
-        others = [t for t in given if not self.owns(t)]
-        written = below(self, lambda: _watched(others))
-        return lambda: written() + [(t, before) for t, before, version in own if t._version != version]
-
     def reserve(self, reserve: Callable[[Any], Tensor], shape: tuple[int, ...]) -> Tensor:
         """The state that an element draws numbers of a shape from, where `reserve(shape)` gives one below."""
         if self.randomness != "different":
@@ -272,7 +201,7 @@ class Batching:
         offsets = np.arange(self.size, dtype=np.uint64)[:, None] * np.array([0, blocks], np.uint64)
 
         def states() -> Tensor:
-            return reserve((self.size, 4 * blocks)) + context.literal(_as_tensor(offsets))
+            return reserve((self.size, 4 * blocks)) + context.literal(as_tensor(offsets))
 
         return self.wrap(below(self, states), True)
 
@@ -290,42 +219,5 @@ class Batching:
 
 def varies(value: Any) -> bool:
     """Whether a tensor has a value of its own for each element of a `vmap`, this one or one around it."""
-    if type(value) is not ElementTensor:
-        return False
-    return value._array.is_batch or varies(value._array.tensor)
-
-
-def top_batching() -> Batching | None:
-    """The batching interpreter that operations go to; None where another one or NumPy applies them."""
-    level = interpreter_stack()
-    return level.interpreter if level is not None and type(level.interpreter) is Batching else None
-
-
-def is_eager() -> bool:
-    """Whether NumPy computes, at once, at most with batches above it."""
-    level = interpreter_stack()
-    while level is not None and type(level.interpreter) is Batching:
-        level = level.beneath
-    return level is None
-
-
-def _watched(tensors: list[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
-    level = interpreter_stack()
-    return list if level is None else level.interpreter.watch(tensors)
-
-
-def _with_history(t: Tensor, old: Tensor) -> Tensor:
-    """The values of a tensor with the history of another, in all batches that lie beneath too."""
-    array = t._array
-    if type(array) is Element:
-        beneath = old._array.tensor if type(old._array) is Element else old
-        array = Element(array.batching, _with_history(array.tensor, beneath), array.is_batch, array.is_shared)
-    return like(t, array, old._node)
-
-
-def _as_tensor(value: Any) -> Tensor:
-    return value if isinstance(value, Tensor) else adopt(value)
-
-
-def _read(t: Tensor, how: Reading, what: str) -> Any:
-    return active_interpreter(t).read(t, how, what)
+    array = value._array if issubclass(type(value), NestedTensor) else None
+    return array is not None and ((type(array) is Element and array.is_batch) or varies(array.tensor))

@@ -15,6 +15,7 @@ from hybridml_compiler.dtypes import int64
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
+from ..nested import called
 from ..tensor import Tensor
 from .custom import by_rule
 
@@ -38,7 +39,7 @@ Rule = Callable[[Op, int, Sequence[Operand], Params], Any]
 
 def batched(op: Op, size: int, operands: Sequence[Operand], params: Params) -> Any:
     """The results of an operation for all elements, the batch as their first axis, which an operand at least has."""
-    rule = _RULES.get(op) or (_elementwise if _stretches(op) else _BY_KIND.get(op.kind, _without_rule))
+    rule = _RULES.get(op) or (_elementwise if stretches(op) else _BY_KIND.get(op.kind, _without_rule))
     if op.vmap is not None:
         rule = _BY_METHOD[op.vmap] if isinstance(op.vmap, str) else _custom
     return rule(op, size, operands, params)
@@ -51,10 +52,6 @@ def spread(tensor: Tensor, size: int) -> Tensor:
 
 
 # -- parts of rules
-
-
-def _call(op: Op, tensors: Sequence[Tensor], params: Params) -> Any:
-    return op.fn(list(tensors), **params) if op.variadic else op.fn(*tensors, **params)
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -108,7 +105,7 @@ def shifted(params: Params, size: int, *, but: Sequence[str] = ()) -> dict[str, 
 # -- rules of kinds
 
 
-def _stretches(op: Op) -> bool:
+def stretches(op: Op) -> bool:
     """Whether operands broadcast against each other and results have their common shape."""
     return op.kind == "elementwise" or op in _STRETCHED
 
@@ -126,16 +123,16 @@ def _elementwise(op: Op, size: int, xs: Sequence[Operand], params: Params) -> An
 
 def _shifted(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     """The row itself, one axis further to the right; all operands have the batch."""
-    return _call(op, [_full(x, size) for x in xs], shifted(params, size))
+    return called(op, [_full(x, size) for x in xs], shifted(params, size))
 
 
 def _same(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     """The row itself: it is about last axes, or has no axes among its parameters."""
-    return _call(op, [_full(x, size) for x in xs], params)
+    return called(op, [_full(x, size) for x in xs], params)
 
 
 def _one_by_one(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
-    found = [_call(op, [x.tensor[k] if x.is_batch else x.tensor for x in xs], params) for k in range(size)]
+    found = [called(op, [x.tensor[k] if x.is_batch else x.tensor for x in xs], params) for k in range(size)]
     if not op.results:
         return stacked(found)
     return tuple([stacked(results) for results in zip(*found, strict=True)])
@@ -152,7 +149,7 @@ def _custom(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
 
 def _expanded(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     """The row itself, with an axis of one element for what all elements share."""
-    return _call(op, [x.tensor if x.is_batch else _reshape(x.tensor, (1, *x.shape)) for x in xs], params)
+    return called(op, [x.tensor if x.is_batch else _reshape(x.tensor, (1, *x.shape)) for x in xs], params)
 
 
 def _after(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:

@@ -18,7 +18,9 @@ from hybridml_compiler.ops.table import OPS
 
 from .. import context
 from ..eager import active_interpreter
+from ..forward.interpreter import Forward
 from ..interpreter import Level, Reading, below, interpret, interpreter_stack
+from ..nested import Nesting
 from ..tensor import Tensor
 
 # Rows and functions of the library that compute in the narrow float; float64 stays what it is.
@@ -113,6 +115,24 @@ class Autocast:
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
         given = list(tensors)
         return below(self, lambda: active_interpreter(*given).watch(given))
+
+
+def autocast_around() -> Autocast | None:
+    """The `autocast` on top of the stack, or with nothing but transforms of functions above it; None elsewhere."""
+    level = interpreter_stack()
+    while level is not None and isinstance(level.interpreter, Nesting):
+        level = level.beneath
+    return level.interpreter if level is not None and type(level.interpreter) is Autocast else None
+
+
+def forward_around() -> tuple[Forward | None, np.dtype | None]:
+    """The forward mode on top of the stack, and the narrow float of an `autocast` inside of it."""
+    level = interpreter_stack()
+    narrow = None
+    if level is not None and type(level.interpreter) is Autocast:
+        narrow, level = level.interpreter.dtype, level.beneath
+    found: Any = None if level is None else level.interpreter
+    return (found, narrow) if type(found) is Forward else (None, None)
 
 
 def autocast_alone() -> np.dtype | None:

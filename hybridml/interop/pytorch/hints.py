@@ -47,8 +47,6 @@ HINTS: dict[str, str] = {
     "shape": "write x.shape",
     "c_": "write hm.column_stack(arrays)",
     "config": "write hm.set_default_dtype(hm.float64) for JAX's jax_enable_x64",
-    "custom_jvp": "write a class of hm.autograd.Function",
-    "custom_vjp": "write a class of hm.autograd.Function",
     "debug": "print and f-strings work in traced functions as they are",
     "devices": "tensors are on the CPU; x.device is it",
     "disable_jit": "write with hm.eager():",

@@ -1,4 +1,4 @@
-"""A compiled program inside of `vmap`: its operations one by one, each of which has a rule for batches.
+"""A compiled program inside of `vmap` or `jvp`: its operations one by one, each of which has a rule there.
 
 A function that ran outside may be pulled through inside, as `jacrev` does with all rows at once; its native backward
 takes arrays, and not elements of a batch.
@@ -20,23 +20,23 @@ from hybridml_compiler.sizes.values import bindings
 from ...core.batching.interpreter import Batching
 from ...core.batching.rules import stacked
 from ...core.context import grad_is_off
+from ...core.forward.transposition import by_pullback
 from ...core.interpreter import below
 from ...core.tensor import Tensor, wrap
 from ..capture.memory_order import inverse
 
 
-def inlined(program: Any, batching: Batching, tensors: Sequence[Any]) -> list[Tensor]:
-    """The outputs of a program for an element of a batch, from its inputs."""
+def inlined(program: Any, around: Any, tensors: Sequence[Any]) -> list[Tensor]:
+    """The outputs of a program for an element of a batch or for dual numbers, those of `around`, from its inputs."""
     given = [t if isinstance(t, Tensor) else wrap(np.asarray(t, np.float64)) for t in tensors]
     stored = [_permuted(t, order) for t, order in zip(given, program.orders, strict=True)]
     graph = program.graph
     sizes = bindings([node.shape for node in graph.inputs], [t.shape for t in stored])
     if sizes:
         graph = at_sizes(graph, sizes)
-    if all(map(_has_function, graph.nodes())):
-        found = _by_operation(graph, stored)
-    else:
-        return _by_element(program, batching, given)
+    if not all(map(_has_function, graph.nodes())):
+        return _by_element(program, around, given) if type(around) is Batching else _by_pullback(program, around, given)
+    found = _by_operation(graph, stored)
     orders = [None if order is None else inverse(order) for order in program.output_orders]
     return [_permuted(t, order) for t, order in zip(found, orders, strict=True)]
 
@@ -64,6 +64,17 @@ def _by_operation(graph: ir.Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
         found = node.op.fn(operands, **params) if node.op.variadic else node.op.fn(*operands, **params)
         values[node] = found[node.params["result"]] if node.op.results else found
     return [values[node] for node in graph.outputs]
+
+
+def _by_pullback(program: Any, forward: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The program as it is, and its backward transposed for tangents, where it has loops or branches in its graph."""
+    values, tangents = zip(*[forward.parts(t) for t in tensors], strict=True)
+    if grad_is_off() or all(t is None for t in tangents):
+        return [forward.wrap(t) for t in below(forward, lambda: program.apply(values))]
+    outs, found = below(forward, lambda: by_pullback(lambda *given: program.apply(given), values, tangents))
+    duals = [forward.wrap(o, t) for o, t in zip(outs, found, strict=True)]
+    program.record(tensors, dict(enumerate(duals)))
+    return duals
 
 
 def _by_element(program: Any, batching: Batching, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -26,8 +26,8 @@ class PlacedExecutable(Executable):
         self.stages, self.choice = executable.stages, executable.choice
         self._here = [node.aval.device == CPU for node in graph.outputs]
 
-    def is_copied(self, spec: KernelSpec) -> bool:
-        return self.executable.is_copied(spec)
+    def computed_by(self, spec: KernelSpec) -> str:
+        return self.executable.computed_by(spec)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         there = [upload(self.device, a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -32,9 +32,9 @@ from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
-from ...core.batching.interpreter import top_batching
 from ...core.context import grad_is_off, watch_var
 from ...core.device_tensor import wrapped
+from ...core.nested import top_nesting
 from ...core.source_location import here
 from ...core.tensor import Tensor
 from ..capture.memory_order import Order, as_seen, in_memory, inverse
@@ -333,9 +333,9 @@ class Program:
 
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Runs on tensors (or arrays), recording where they want gradients."""
-        batching = top_batching()
-        if batching is not None:
-            return inlined(self, batching, tensors)
+        around = top_nesting()
+        if around is not None:
+            return inlined(self, around, tensors)
         arrays = [
             dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
             for t, order in zip(tensors, self.orders, strict=True)

@@ -12,10 +12,10 @@ from hybridml_compiler.eager.large import contiguous
 
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, node_source, parents_of, part, stale
-from ...core.batching.interpreter import top_batching
 from ...core.context import clock, grad_is_off
 from ...core.interpreter import interpreter_stack
 from ...core.library import MISS, missed
+from ...core.nested import top_nesting
 from ...core.source_location import here
 from ...core.tensor import Tensor, like, wrap
 from ..capture.memory_order import Order, as_seen, in_memory
@@ -207,7 +207,7 @@ class Pull:
         operands = [kept[k] for k in self.used]
         if self.held:
             operands += self.held
-        if not grad_is_off() or top_batching() is not None:
+        if not grad_is_off() or top_nesting() is not None:
             return self.program.apply([*operands, *cotangents])
         orders = self.program.orders[len(operands) :]
         operands += map(in_order, cotangents, orders)  # that of a sum is one number, seen as many

@@ -90,7 +90,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
             else:
                 loaded += _bytes_an_element(operand, node)
         if nodes > cost.MAX_INLINE_NODES:
-            kept = _narrowest(node)
+            kept = _narrowest(node, target)
             chosen.setdefault(kept, "the expression is long enough")
             if kept is not node:
                 below, loaded, nodes = 0.0, _bytes_an_element(kept, node), 1
@@ -107,7 +107,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
             for reader in reading:
                 if reader.kind in LIBRARY:
                     library = LIBRARY[reader.kind]
-                    base = _memory_for(library, node, casts=target.reads_narrow(reader))
+                    base = _memory_for(library, node, target, casts=target.reads_narrow(reader))
                     if base.op is not None:
                         chosen.setdefault(base, library.reason)
         if node.kind == "movement" and "contraction" in kinds and worth_turning(node, reading):
@@ -115,19 +115,19 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
         of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
         homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
         reason = chosen.get(node) or _reason(node, reading, kinds, weight[node])
-        if reason is None and len(homes[node]) > 1 and _moved_from(node, casts=True) not in chosen:
+        if reason is None and len(homes[node]) > 1 and _movements(node, True, target.halves)[-1] not in chosen:
             # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
-                weighed.add(_narrowest(node))
+                weighed.add(_narrowest(node, target))
         if reason and node not in chosen:
-            chosen.setdefault(_narrowest(node), reason)
+            chosen.setdefault(_narrowest(node, target), reason)
     return {node: chosen[node] for node in order if node in chosen}, weighed
 
 
-def _narrowest(node: Node) -> Node:
+def _narrowest(node: Node, target: Capabilities) -> Node:
     """The node to keep for a node: the narrower one that it only widens, as products read that ([Note: Fusion])."""
-    return node.inputs[0] if widens(node) and node.inputs[0].op is not None else node
+    return node.inputs[0] if widens(node, halves=target.halves) and node.inputs[0].op is not None else node
 
 
 def _elements_a_row(operand: Node, node: Node) -> int:
@@ -159,6 +159,8 @@ def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: f
         by = (
             "a routine or NumPy"
             if node.op.routine is not None
+            else "code of its own or NumPy"
+            if node.op.native is not None or node.op.cuda is not None
             else "kernels or NumPy"
             if node.op.transforms
             else "NumPy"
@@ -184,7 +186,7 @@ def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
     return f"{homes} kernels need it: {again:.2f} ns to recompute, {once:.2f} ns to keep" if again > once else None
 
 
-def _memory_for(library: Library, node: Node, *, casts: bool) -> Node:
+def _memory_for(library: Library, node: Node, target: Capabilities, *, casts: bool) -> Node:
     """The node that must be in memory for a library to read an operand: itself, or the one that it is a view of.
 
     With symbolic sizes an operand in memory may have strides that a library does not take, as one with its images last.
@@ -194,29 +196,25 @@ def _memory_for(library: Library, node: Node, *, casts: bool) -> Node:
     def reads(memory: Node) -> bool:
         return library.readable(node, lambda n: n is memory)
 
-    *between, base = _movements(node, casts=casts)
+    *between, base = _movements(node, casts, target.halves)
     if between and reads(base):
         return base
     if casts:
-        return _narrowest(_memory_for(library, node, casts=False))
+        return _narrowest(_memory_for(library, node, target, casts=False), target)
     return next(filter(reads, between), node) if node.aval.symbolic else node
 
 
-def _movements(node: Node, *, casts: bool = False) -> list[Node]:
+def _movements(node: Node, casts: bool = False, halves: bool = False) -> list[Node]:
     """The node and those before it in a chain of movements, and of casts that a library sees through."""
     found = [node]
-    while (below := moved(found[-1], casts=casts)) is not None:
+    while (below := moved(found[-1], casts=casts, halves=halves)) is not None:
         found.append(below)
     return found
 
 
-def _moved_from(node: Node, *, casts: bool = False) -> Node:
-    return _movements(node, casts=casts)[-1]
-
-
 def _is_view_of_memory(node: Node) -> bool:
     """A chain of movements over something in memory: reading it costs nothing more than reading its base."""
-    base = _moved_from(node)
+    base = _movements(node)[-1]
     return base is not node and _has_own_memory(base)
 
 

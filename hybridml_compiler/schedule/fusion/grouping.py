@@ -8,7 +8,7 @@ few: those are found by what they read, not by a look at each.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...graph.body import family
@@ -156,7 +156,9 @@ class _Round:
                 if group.call is not None or _same_space(node, group):
                     if group not in needs or all(self.owner.get(r) is not group for r in expression.displaced):
                         return group
-                if group.call is None and _same_rows(node, group, self.owner, depends=group in needs):
+                if group.call is None and _same_rows(
+                    node, group, self.owner, self.target.worth_rows, depends=group in needs
+                ):
                     return group
         return None
 
@@ -218,11 +220,13 @@ def _same_space(node: Node, group: Group) -> bool:
     return group.space == (node.inputs[0].shape, reduced_axes(node))
 
 
-def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: bool) -> bool:
+def _same_rows(
+    node: Node, group: Group, owner: dict[Node, Group], worth: Callable[[int, int], bool], *, depends: bool
+) -> bool:
     """Whether the node may join as part of a row group: rows in cache, its own row only."""
     axes = reduced_axes(node)
     space = group.space or ((node.inputs[0].shape, axes) if axes and group.shape == node.inputs[0].shape else None)
-    if space is None or not depends or not _worth_rows(*space):
+    if space is None or not depends or not _worth_rows(*space, worth):
         return False
     form = form_of(node.shape, *space)
     if axes:
@@ -237,12 +241,12 @@ def _slides(node: Node) -> bool:
     return node.kind == "reduction" and not reduced_axes(node)
 
 
-def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether rows are contiguous, long enough for lanes, and either enough of them for threads or few in all."""
+def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...], worth: Callable[[int, int], bool]) -> bool:
+    """Whether rows are contiguous, long enough for lanes, and of numbers and lengths that are worth it."""
     if len(shape) - 1 not in axes or shape[-1] == 1:
         return False
     row = math.prod(shape[k] for k in axes)
     rows = math.prod(shape) // max(row, 1)
     if is_dim(rows) or is_dim(row):
         return True  # whatever the size at hand: one kernel adds up in another order than two
-    return row > 1 and (rows >= cost.MIN_ROWS or rows * row <= cost.SMALL_SPACE)
+    return row > 1 and worth(rows, row)

@@ -84,7 +84,9 @@ def form_regions(
     tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Capabilities
 ) -> list[Step]:
     """The steps with kernels merged into regions, in an order that allows it. `kept` have memory whatever happens."""
-    if target.cores < 2 or any(node.aval.symbolic for task in tasks for node in task.operands):
+    if (target.cores < 2 and target.merges is None) or any(
+        node.aval.symbolic for task in tasks for node in task.operands
+    ):
         return list(steps)
     return _Regions(tasks, steps, kept, target).form()
 
@@ -93,7 +95,8 @@ class _Regions:
     def __init__(
         self, tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Capabilities
     ) -> None:
-        self.tasks, self.steps, self.cores = tasks, steps, target.cores
+        self.tasks, self.steps, self.target = tasks, steps, target
+        self.most = cost.REGION_BYTES if target.merged_bytes is None else target.merged_bytes
         touched = touched_by(tasks)
         self.home = home = {task: number for number, step in enumerate(steps) for task in step.tasks}
         self.needs: list[set[int]] = [set() for _ in steps]
@@ -126,7 +129,7 @@ class _Regions:
             self.now = number
             if number:
                 self.held += sum(node.aval.nbytes for node in self.ending[number - 1] if self.waited[node])
-            if self.held > cost.REGION_BYTES:
+            if self.held > self.most:
                 result += self._released(number)
             before = max((self.waiting.get(n, -1) for n in self.needs[number]), default=-1)
             if number in waits or (before >= 0 and number in self.able):
@@ -164,8 +167,10 @@ class _Regions:
     def _is_worth(self, members: Sequence[int]) -> bool:
         """Whether forks are saved, or work is shared that is too little to be shared alone."""
         kernels = [spec for spec in (self.tasks[t].spec for t in members) if isinstance(spec, Kernel)]
+        if self.target.merges is not None:
+            return self.target.merges(kernels)
         if len(kernels) < 2 or sum(kernel.cost for kernel in kernels) <= cost.PARALLEL_THRESHOLD_NS:
             return False
         alone = [k for k in kernels if k.total < 2 * k.granule or k.cost <= cost.PARALLEL_THRESHOLD_NS]
-        shared = sum(kernel.cost for kernel in alone) * (1 - 1 / self.cores)
+        shared = sum(kernel.cost for kernel in alone) * (1 - 1 / self.target.cores)
         return shared + cost.FORK_NS * (len(kernels) - len(alone) - 1) >= cost.FORK_NS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ... import dtypes
-from ...graph.facts import moved
+from ...graph.facts import moved, stored
 from ...graph.ir import Node
 from ...loops.ir import KernelSpec
 from ...record import record, replace
@@ -168,30 +168,24 @@ MIN_FEATURES = 8
 def reads_narrow(node: Node) -> bool:
     """Whether its operands are read as they are stored, through casts, which depends on the convolution alone.
 
-    In bfloat16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over pixels,
-    and no two of these are adjacent in memory. That is computed in float32, and so are small groups. Where the number
-    of images comes with the call, operands are cast first.
+    In bfloat16 or float16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over
+    pixels, and no two of these are adjacent in memory. That is computed in float32, and so are small groups. Where the
+    number of images comes with the call, operands are cast first.
     """
     if any(n.aval.symbolic for n in node.inputs):
         return False
-    stored = [_unmoved(x).dtype for x in node.inputs]
-    kinds = [x.kind for x in stored if x.itemsize < node.dtype.itemsize]
+    kinds = [stored(x).dtype for x in node.inputs]
     kh, kw, groups, channels, features = node.inputs[1].shape
     if node.dtype is dtypes.int32:
-        narrow = len(kinds) == 2 and all(x.itemsize == 1 and x.kind in "iu" for x in stored)
+        narrow = all(x.itemsize == 1 and x.kind in "iu" for x in kinds)
     else:
         gradient = kh * kw * node.shape[0] * groups * features > node.aval.size
-        narrow = node.dtype is dtypes.float32 and kinds == ["V", "V"] and not gradient
+        alike = dtypes.is_narrow(kinds[0]) and kinds[0] is kinds[1]
+        narrow = node.dtype is dtypes.float32 and alike and not gradient
     if not narrow or node.aval.size * kh * kw * channels <= cost.WHOLE_PRODUCT:
         return False
     affine = [strides_of(x, lambda n: moved(n, casts=True) is None, casts=True) is not None for x in node.inputs]
     return all(affine) and (groups == 1 or features >= MIN_FEATURES)
-
-
-def _unmoved(node: Node) -> Node:
-    while (below := moved(node, casts=True)) is not None:
-        node = below
-    return node
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:

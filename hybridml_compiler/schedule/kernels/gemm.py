@@ -168,7 +168,8 @@ def multiplies(dtype: np.dtype, a: np.dtype, b: np.dtype) -> bool:
     """Whether there is a product in this dtype of operands stored in those, at least one of them narrower."""
     if dtype is dtypes.int32:
         return all(x.kind in "iu" and x.itemsize == 1 for x in (a, b))
-    return dtype is dtypes.float32 and "V" in (a.kind, b.kind) and all(x is dtype or x.kind == "V" for x in (a, b))
+    narrow = [dtypes.is_narrow(x) for x in (a, b)]
+    return dtype is dtypes.float32 and any(narrow) and all(x is dtype or n for x, n in zip((a, b), narrow, strict=True))
 
 
 def reads_narrow(node: Node) -> bool:

@@ -16,6 +16,7 @@ from ...loops.transforms import parallelized
 from ...once import lazy
 from ...ops.fourier import AxisTransform
 from ...record import record
+from .. import cost
 from ..kept import Kept
 from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
@@ -59,9 +60,19 @@ class Capabilities:
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
     # the passes of Fourier transforms of such an array; None where it has no kernels for them
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
+    halves: bool = False  # do calls that read bfloat16 as it is stored do so with float16?
+    # Is it worth a kernel to run so many rows of that length one by one (see grouping.py)?
+    worth_rows: Callable[[int, int], bool] = cost.worth_rows
+    # How many elements of a long reduction have a partial result (see lowering/split.py)?
+    part_of: Callable[[int, int, int], int] = cost.part_of
+    splits_positions: bool = False  # Are those of extremes found in parts, too?
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
     # Does it run these launches for one element of a batch after the other (see batch_fusion.py)?
     runs_chain: Callable[[Sequence[KernelSpec]], bool] = lambda _: True
+    # Is it a gain to launch kernels that do not need each other as one (see horizontal_fusion.py)? None: by their cost,
+    # where there are several cores.
+    merges: Callable[[Sequence[Kernel]], bool] | None = None
+    merged_bytes: int | None = None  # that kernels may keep alive by waiting for others; None: as cost.py has it
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy

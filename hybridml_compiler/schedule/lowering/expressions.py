@@ -14,7 +14,7 @@ from ...graph.facts import moved
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.index import affine_coefficient, opaque_leaves
-from ...loops.ir import Buffer, Expr, Role
+from ...loops.ir import Buffer, Expr, Role, loads
 from ...record import replace
 from ...sizes.dims import is_dim, same
 
@@ -88,10 +88,7 @@ class Expressions:
         return value if isinstance(value, Expr) else self.s.const(value, node.dtype)
 
     def flat(self, index: Index, shape: tuple[int, ...]) -> Expr:
-        position: Any = None
-        for k, n in zip(index, shape, strict=True):
-            position = k if position is None else self.s.add(self.s.mul(position, n), k)
-        return position if isinstance(position, Expr) else self.s.const(position or 0, dtypes.int64)
+        return ravel(self.s, index, shape)
 
     def loop_vars(self, shape: tuple[int, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index, loop variables): an axis of size 1 has index 0 and no loop."""
@@ -110,6 +107,14 @@ class Load:
 
     def __call__(self, index: Index) -> Expr:
         return self.lowering.at(self.node, tuple(index))
+
+
+def ravel(s: LoopBuilder, index: Index, shape: tuple[int, ...]) -> Expr:
+    """The row-major position of an index."""
+    position: Any = None
+    for k, n in zip(index, shape, strict=True):
+        position = k if position is None else s.add(s.mul(position, n), k)
+    return position if isinstance(position, Expr) else s.const(position or 0, dtypes.int64)
 
 
 def unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:
@@ -157,11 +162,10 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     probe = Expressions(in_memory, {}, [node])
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
-    while load.op in ("cast", "bitcast", "shl"):  # operands of `widens`
-        load = load.args[0]
-    if load.op != "load" or len(load.args) != 1:
+    found = loads(load)  # one, and what `widens` makes of it
+    if len(found) != 1 or len(found[0].args) != 1:
         return None
-    position = load.args[0]
+    position = found[0].args[0]
     if opaque_leaves(position):
         return None
     strides = tuple(0 if k.op == "const" else affine_coefficient(position, k) for k in index)

@@ -22,9 +22,9 @@ from ...record import record
 from ...sizes.dims import is_symbolic
 from .. import cost
 from ..fusion.group import Group
-from ..kernels.library import Schedule
+from ..kernels.library import Capabilities, Schedule
 from .concat import in_pieces, lower_pieces
-from .expressions import Index
+from .expressions import Index, ravel, unravel
 from .lower import GroupLowering
 
 
@@ -45,15 +45,13 @@ class Split:
 
 
 def lower_group(
-    group: Group,
-    in_memory: Callable[[Node], bool],
-    overwrites: Mapping[Node, Node],
-    schedule: Schedule,
+    group: Group, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node], target: Capabilities
 ) -> list[tuple[Kernel, tuple[Node, ...]]]:
     """The kernels of a group in order, each with the nodes whose memory it is given."""
+    schedule = target.schedule
     if in_pieces(group, overwrites):
         return list(lower_pieces(group, in_memory, schedule))
-    split = split_of(group)
+    split = split_of(group, target)
     if split is None:
         lowering = GroupLowering(group, in_memory, overwrites)
         return [(kernel, tuple(lowering.operands)) for kernel in lowering.kernels(schedule)]
@@ -68,8 +66,8 @@ def lower_group(
 # ---- whether, and where
 
 
-def split_of(group: Group) -> Split | None:
-    """The blocks into which the reductions of a group are cut; None where one loop is as good."""
+def split_of(group: Group, target: Capabilities) -> Split | None:
+    """The blocks into which the reductions of a group are cut, as the target has it; None where one loop is as good."""
     space = group.space
     if group.kind != "reduction" or space is None or not all(_may_wait(root, space) for root in group.roots):
         return None
@@ -80,24 +78,23 @@ def split_of(group: Group) -> Split | None:
     last = max(k for k in axes if shape[k] > 1)
     beside = math.prod(shape[last + 1 :])  # elements of a row that is reduced with others of its kind
     length, kept = math.prod(extents), math.prod(shape) // math.prod(extents)
-    if length * kept < cost.SPLIT_SPACE:
+    positions = any(map(_is_position, group.roots))
+    if positions and not target.splits_positions:
         return None
-    if beside == 1:
-        if kept >= cost.MIN_ROWS:
-            return None
-        return _cut(extents, cost.SPLIT_ELEMENTS, axes.index(last), 1)
-    phases = _phases(shape[last], beside)
-    rows = min(max(cost.SPLIT_ELEMENTS // (beside * phases), cost.SPLIT_ROWS), cost.SPLIT_MOST_ROWS)
-    return _cut(extents, rows, axes.index(last), phases) if length >= cost.SPLIT_LENGTH * rows * phases else None
+    # The first of equal elements is in the first block that has one, unless blocks have phases.
+    phases = _phases(shape[last], beside) if beside > 1 and not positions else 1
+    part = target.part_of(length // phases, kept * phases, beside * phases)
+    return _cut(extents, part, axes.index(last), phases) if part else None
 
 
 def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
     """Whether the root can be computed from partial results: a reduction that combines them, or one that only reads
     results."""
-    assert root.op is not None
-    if reduced_axes(root):
-        return not root.op.combine.startswith("arg")
-    return root.shape != space[0] and root.kind != "reduction"
+    return bool(reduced_axes(root)) or (root.shape != space[0] and root.kind != "reduction")
+
+
+def _is_position(root: Node) -> bool:
+    return root.op is not None and bool(reduced_axes(root)) and root.op.combine.startswith("arg")
 
 
 def _cut(extents: Sequence[int], most: int, last: int, phases: int) -> Split | None:
@@ -140,7 +137,7 @@ class _Blocks(LoopBuilder):
         self.split = split
         self.block: Index | None = None  # of the block that makes partial results
         self.partials: list[Callable[[Index], Expr] | None] = []  # value of a partial result at a block, by reduction
-        self.made: dict[int, Reduce] = {}  # reductions of this kernel that make partial results
+        self.made: dict[int, Expr] = {}  # partial results that this kernel makes, by reduction
         self._count = 0
         self._waiting: set[Expr] = set()
 
@@ -148,7 +145,9 @@ class _Blocks(LoopBuilder):
         number, self._count = self._count, self._count + 1
         partial = self.partials[number] if number < len(self.partials) else None
         if partial is not None:
-            return super().reduce(op, self.split.blocks, partial)
+            return (
+                self._of_positions(op, extents, body, partial) if op.startswith("arg") else self._of_blocks(op, partial)
+            )
         assert self.block is not None
         split, (*before, block, phase) = self.split, self.block
         sizes = _with_phases(extents, split.last, split.phases)
@@ -164,15 +163,36 @@ class _Blocks(LoopBuilder):
         if size % split.rows:
             inside = self.lt(row, size)
             value = self.under(inside, lambda: at(self.bounded(row, size)))
-            value = self.select(inside, value, identity(op, value.dtype))
+            value = self.select(inside, value, identity(op.removeprefix("arg"), value.dtype))
         else:
             value = at(row)
         result = self.reduction_result(op, value, variables)
         if not value.depends & self._waiting:
-            self.made[number] = Reduce(result, op, variables, value)
-            self.pending.append(self.made[number])
+            self.pending.append(Reduce(result, op, variables, value))
+            self.made[number] = result
+            if op.startswith("arg"):
+                first = ravel(self, (*before, self.mul(block, split.rows)), sizes[: split.axis + 1])
+                self.made[number] = self.add(self.mul(first, math.prod(sizes[split.axis + 1 :])), result)
         self._waiting.add(result)
         return result
+
+    def _of_blocks(self, op: str, partial: Callable[[Index], Expr]) -> Expr:
+        return super().reduce(op, self.split.blocks, partial)
+
+    def _of_positions(
+        self,
+        op: str,
+        extents: Sequence[int],
+        body: Callable[[tuple[Expr, ...]], Expr],
+        partial: Callable[[Index], Expr],
+    ) -> Expr:
+        """The position of the extreme, from those of each block: their elements are computed once more."""
+        size = math.prod(extents)
+
+        def element(block: Index) -> Expr:
+            return body(unravel(self, self.bounded(partial(block), size), tuple(extents)))
+
+        return partial(unravel(self, self._of_blocks(op, element), self.split.blocks))
 
 
 @record(frozen=False)
@@ -221,9 +241,9 @@ def _partial_kernel(
     stores = []
     for number, made in builder.made.items():
         shape = (*split.blocks, *(extent(k) if k.op == "var" else 1 for k in stage.index))
-        node = partials[number] = input_node(Aval(shape, made.value.dtype), "partial")
+        node = partials[number] = input_node(Aval(shape, made.dtype), "partial")
         at = lowering.flat((*builder.block, *stage.index), shape)
-        stores.append(Store(lowering.buffer(node, "out"), at, made.result))
+        stores.append(Store(lowering.buffer(node, "out"), at, made))
     return _kernel(stage, (*block_vars, *stage.vars), stores, schedule)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import dtypes
+from ...graph.facts import stored
 from ...graph.ir import Node
 from ...loops.ir import Expr, Kernel
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities
@@ -26,6 +27,8 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
     def reads_narrow(node: Node) -> bool:
         assert node.op is not None
         if not cpu.registers or not LIBRARY[node.op.kind].reads_narrow(node):
+            return False
+        if any(stored(x).dtype is dtypes.float16 for x in node.inputs):
             return False
         return node.op.kind != "convolution" or node.dtype is dtypes.int32 or multiplies_pairs
 

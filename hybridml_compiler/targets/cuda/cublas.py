@@ -19,7 +19,8 @@ from .libraries import libraries
 
 # Bytes for each stream, as PyTorch gives it on an H100. Its own would be allocated in the middle of a capture.
 _WORKSPACE = 32 << 20
-_TYPES = {dtypes.float32: 0, dtypes.float64: 1, dtypes.canonical("bfloat16"): 14}  # cudaDataType
+# cudaDataType
+_TYPES = {dtypes.float32: 0, dtypes.float64: 1, dtypes.float16: 2, dtypes.canonical("bfloat16"): 14}
 _FLOAT32, _TF32, _FLOAT64 = 68, 77, 70  # cublasComputeType
 _HOST, _DEFAULT = 0, -1  # where alpha and beta are, and the choice of the algorithm
 

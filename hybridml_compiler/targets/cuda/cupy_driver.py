@@ -1,23 +1,26 @@
 """The driver of a real GPU: CuPy's thin layer over CUDA's runtime, and cuBLAS (see cublas.py).
 
-No memory, kernel or array of CuPy's own is used: addresses are numbers, and machine code is what our own call of NVRTC
-has made. It is written from CuPy's documentation and sources, and run in the tests on a stand-in for CuPy:
-`benchmarks/gpu_check.py` is what runs it on a GPU.
+Addresses are numbers, and machine code is what our own call of NVRTC has made: CuPy's arrays and functions are used for
+operations that we have no kernels for, in our memory (cupy_rows.py). It is written from CuPy's documentation and
+sources, and run in the tests on a stand-in for CuPy: `benchmarks/gpu_check.py` is what runs it on a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from ...errors import DeviceError
-from ...once import lazy
+from ...graph.ir import Graph
+from ...once import lazy, once
 from ..device import PageLocked
-from . import nvrtc
+from . import cupy_rows, nvrtc
 from .cublas import Cublas, library
-from .driver import Gemm, Pointer, Properties
+from .cupy_rows import CuPy
+from .driver import Argument, Extent, Gemm, Pointer, Properties
 from .emit.kernel import ENTRY
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
@@ -29,13 +32,20 @@ _BLOCKS = 32  # of a launch, for each multiprocessor
 
 class CupyDriver:
     """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; `form` tells what to compile kernels to
-    for an architecture. DeviceError for a GPU that is too old."""
+    for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
 
     def __init__(
-        self, index: int, cupy: Any, blas: Any = None, form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for
+        self,
+        index: int,
+        cupy: Any,
+        blas: Any = None,
+        form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for,
+        load: Callable[[str], Any] = import_module,
     ) -> None:
         self.name = "cuda" if index == 0 else f"cuda:{index}"
         self.index, self.cupy, self.form = index, cupy, form
+        self._modules = CuPy(cupy, load)
+        self.lacks = once(self._lack)
         self.runtime = cupy.cuda.runtime
         self._enter()
         if self.properties.capability < nvrtc.VIRTUAL:
@@ -116,17 +126,19 @@ class CupyDriver:
 
     # ---- launches
 
-    def load(self, source: str) -> Any:
-        code = nvrtc.compile(source, *self.form(self.properties.capability)).code
+    def load(self, source: str, entry: str = ENTRY) -> Any:
+        is_ptx = nvrtc.is_ptx(source)
+        code = source.encode() if is_ptx else nvrtc.compile(source, *self.form(self.properties.capability)).code
         self._enter()
         module = self.cupy.cuda.Module()
         module.load(code)
-        return module.get_function(ENTRY)
+        return module.get_function(entry)
 
-    def launch(self, function: Any, grid: int, block: int, arguments: Sequence[Pointer | int], stream: Any) -> None:
+    def launch(self, function: Any, grid: Extent, block: Extent, arguments: Sequence[Argument], stream: Any) -> None:
         self._enter()
+        grid, block = (size if isinstance(size, tuple) else (size,) for size in (grid, block))
         numbers = tuple([_at(x) if isinstance(x, Pointer) else x for x in arguments])  # 64 bits each
-        function((grid,), (block,), numbers, 0, stream)
+        function(grid, block, numbers, 0, stream)
 
     @lazy
     def _products(self) -> Cublas:
@@ -136,6 +148,34 @@ class CupyDriver:
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any, home: Any) -> None:
         self._enter()
         self._products.gemm(call, _at(a), _at(b), _at(out), stream, home)
+
+    def _lack(self, needs: str) -> str:
+        self._enter()
+        return cupy_rows.lack(self._modules, needs)
+
+    def operation(self, graph: Graph, memories: Sequence[Pointer], stream: Any, take: Callable[[int], Pointer]) -> bool:
+        self._enter()
+        nodes = (*graph.inputs, *graph.outputs)
+        arrays = [self.export(p, n.shape, n.dtype, stream) for p, n in zip(memories, nodes, strict=True)]
+        lacking: list[MemoryError] = []
+
+        def allocate(nbytes: int) -> Any:
+            try:
+                return self._memory(take(nbytes))
+            except MemoryError as error:
+                lacking.append(error)
+                raise
+
+        with stream, self.cupy.cuda.using_allocator(allocate):
+            try:
+                found = cupy_rows.compute(self._modules, graph, arrays[: len(graph.inputs)])
+            except MemoryError as error:  # of Thrust it is another one, which says nothing
+                raise next(iter(lacking), error) from None
+            except (np.linalg.LinAlgError, NotImplementedError):  # the latter of older versions
+                return False
+            for out, value in zip(arrays[len(graph.inputs) :], found, strict=True):
+                out[...] = value
+        return True
 
     # ---- order
 
@@ -184,9 +224,12 @@ class CupyDriver:
     # ---- other libraries
 
     def export(self, pointer: Pointer, shape: tuple[int, ...], dtype: np.dtype, stream: Any) -> Any:
+        return self.cupy.ndarray(shape, dtype, self._memory(pointer))
+
+    def _memory(self, pointer: Pointer) -> Any:
+        """Memory as CuPy has it, which keeps the block."""
         cuda = self.cupy.cuda
-        memory = cuda.UnownedMemory(_at(pointer), pointer.nbytes, pointer.block, self.index)
-        return self.cupy.ndarray(shape, dtype, cuda.MemoryPointer(memory, 0))
+        return cuda.MemoryPointer(cuda.UnownedMemory(_at(pointer), pointer.nbytes, pointer.block, self.index), 0)
 
     def adopt(self, array: Any, stream: Any) -> tuple[int, Any]:
         self._enter()

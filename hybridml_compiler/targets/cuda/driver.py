@@ -1,6 +1,6 @@
 """The protocol of drivers: what the framework asks of a GPU, or of the simulated one.
 
-    alloc free   write read copy zero   load launch gemm   stream event   capture replay
+    alloc free   write read copy zero   load launch gemm operation   stream event   capture replay
 
 A driver has no policy: memory is kept and counted by pool.py, launches are chosen by machine.py, recorded and replayed
 by executable.py. `SimulatedDriver` and `CupyDriver` are the two that there are, and all else is the same for both.
@@ -8,19 +8,22 @@ by executable.py. `SimulatedDriver` and `CupyDriver` are the two that there are,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from ...graph import ir
 from ...record import record
 from ..device import PageLocked
+from .emit.kernel import ENTRY
 
 Raw = Any  # memory as the driver has it: an address, or bytes of the host
 Stream = Any
 Event = Any
 Function = Any
 Graph = Any
+Extent = int | tuple[int, ...]
 
 
 @record
@@ -55,6 +58,9 @@ class Pointer:
         first = min(part.start or 0, self.nbytes)
         last = self.nbytes if part.stop is None else min(part.stop, self.nbytes)
         return Pointer(self.block, self.offset + first, max(last - first, 0))
+
+
+Argument = Pointer | int | np.generic
 
 
 @record
@@ -129,17 +135,27 @@ class Driver(Protocol):
 
     # ---- launches
 
-    def load(self, source: str) -> Function:
-        """The function `kernel` of a source of CUDA C, compiled and loaded."""
+    def load(self, source: str, entry: str = ENTRY) -> Function:
+        """A function of a source of CUDA C, or of PTX, compiled and loaded."""
 
     def launch(
-        self, function: Function, grid: int, block: int, arguments: Sequence[Pointer | int], stream: Stream
+        self, function: Function, grid: Extent, block: Extent, arguments: Sequence[Argument], stream: Stream
     ) -> None:
-        """Launches so many blocks of so many threads; numbers are passed as 64-bit integers."""
+        """Launches so many blocks of so many threads, along one axis or up to three. Python's integers are passed in
+        64 bits, numbers of NumPy in their own."""
 
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream, home: Stream) -> None:
         """A matrix product by the library, which works in memory of the stream `home`: that on which it is done in the
         end, where `stream` only records it."""
+
+    def lacks(self, needs: str) -> str:
+        """The reason why operations that need a library (cupy_rows.py) are left to the host; "" where it is there."""
+
+    def operation(
+        self, graph: ir.Graph, memories: Sequence[Pointer], stream: Stream, take: Callable[[int], Pointer]
+    ) -> bool:
+        """Computes a graph of one operation, from the memory of its inputs to that of its outputs, by the library,
+        which `take` gives memory to work in; False where that refuses what it is given. No graph may hold it."""
 
     # ---- order
 

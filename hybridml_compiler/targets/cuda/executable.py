@@ -6,8 +6,8 @@ call whose arrays are where they were. The pool gives an array the memory of one
 come by a few sets of addresses again and again. Where they do not, a program gets memory of its own for its arrays, and
 copies them there.
 
-What the host has a part in (calls of NumPy, loops that look at a value) stands between the graphs of the launches
-before and after it.
+What the host has a part in (calls of NumPy, loops that look at a value), and what CuPy computes on the device
+(cupy_rows.py), stands between the graphs of the launches before and after it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 
 from ...locks import rlock
 from ...loops.ir import KernelSpec
+from ...once import lazy
 from ...schedule.control import Choice, Loop
 from ...schedule.host_call import HostCall
 from ...schedule.kernels.transform import Transform
@@ -24,16 +25,23 @@ from ...schedule.launch import Launch
 from ..base import Interface
 from ..device import DeviceArray
 from ..kernel_target import KernelExecutable, KernelProgram
+from ..numpy_call import graph_of
 from ..run_plan import Walk
+from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Pointer, Stream
 from .fallback import Interpreted
-from .machine import DeviceMachine, RecordingMachine
+from .machine import DeviceMachine, RecordingMachine, sets_status
 from .pool import NUMBER
+from .user_kernels import has_kernel
 
 # Sets of addresses of a program: training steps come by 3 to 14, depending on what the loop keeps.
 _MOST_GRAPHS = 64
 _MOST_MISSES = 128  # calls at new addresses until a program gets memory of its own
+
+# What computes a launch, for people.
+HOST = "computed on the host: its operands are copied there, its results back"
+LIBRARY = "computed on the device by CuPy, between two graphs"
 
 Step = Callable[[Walk], bool]
 
@@ -45,6 +53,11 @@ class CudaExecutable(KernelExecutable):
         super().__init__(program, interface)
         self.device = device
         self.replay: Replay | None = None
+
+    @lazy
+    def checked(self) -> bool:
+        """Whether a kernel may find an index out of range, so that a call is waited for."""
+        return any(sets_status(launch.spec) for launch in self.plan.launches)
 
     def replayed(self) -> CudaExecutable:
         self.replay = Replay(self)
@@ -60,7 +73,7 @@ class CudaExecutable(KernelExecutable):
         if self.replay is not None:
             return self.replay.launch(given, made, stream)
         machine = DeviceMachine(self.code, self.device, stream)
-        machine.begin(self.plan.checked)
+        machine.begin(self.checked)
         return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
 
     def timed(
@@ -69,7 +82,7 @@ class CudaExecutable(KernelExecutable):
         """`launch` without graphs, and the milliseconds after its beginning in which the device was at each launch."""
         stream, given, made = self._call(arrays, results)
         machine = DeviceMachine(self.code, self.device, stream)
-        machine.begin(self.plan.checked)
+        machine.begin(self.checked)
         walk, marks = Walk(self.plan, given, made, machine), [self.device.mark(stream, timed=True)]
         done = True
         for launch in self.plan.launches:
@@ -87,20 +100,27 @@ class CudaExecutable(KernelExecutable):
         self.device.join([array.memory for array in arrays], stream)
         return stream, [array.memory.pointer for array in arrays], [array.memory.pointer for array in results]
 
-    def is_copied(self, spec: KernelSpec) -> bool:
-        if isinstance(spec, Loop | Choice):
-            return any(self.is_copied(launch.spec) for plan in spec.plans for launch in plan.launches)
-        if isinstance(spec, HostCall | Transform):
-            return True
-        return any(isinstance(code, Interpreted) for code in self.code.codes(spec))
+    def computed_by(self, spec: KernelSpec) -> str:
+        match spec:
+            case Loop() | Choice():
+                parts = (self.computed_by(launch.spec) for plan in spec.plans for launch in plan.launches)
+                return next(filter(None, parts), "")
+            case HostCall() if has_kernel(graph_of(spec.text)):
+                return ""
+            case HostCall():
+                why = reason(graph_of(spec.text), self.device.driver.lacks)
+                return f"{HOST}: {why}" if why else LIBRARY
+            case Transform():
+                return HOST
+        return HOST if any(isinstance(code, Interpreted) for code in self.code.codes(spec)) else ""
 
     def needs_host(self, spec: KernelSpec) -> bool:
-        """Whether the host takes a part in a launch, which no graph can hold."""
+        """Whether the host takes a part in a launch, or CuPy's libraries, which no graph can hold."""
         if isinstance(spec, Choice) or (isinstance(spec, Loop) and (spec.counted or spec.condition is not None)):
             return True
         if isinstance(spec, Loop):
             return any(self.needs_host(launch.spec) for launch in spec.body.launches)
-        return self.is_copied(spec)
+        return bool(self.computed_by(spec))
 
 
 class Replay:
@@ -119,7 +139,7 @@ class Replay:
             self.calls += 1
             if self.calls == 1 or len(self.plan.launches) < 2:  # what is loaded late must be there before a capture
                 machine = DeviceMachine(self.executable.code, self.device, stream)
-                machine.begin(self.plan.checked)
+                machine.begin(self.executable.checked)
                 return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
             # A number may be kept by the caller, such as the loss of each step: its memory is always another.
             moves = self.misses > _MOST_MISSES
@@ -151,7 +171,7 @@ class Replay:
         if machine is None:
             machine = self._machines[stream] = RecordingMachine(self.executable.code, self.device, stream)
         machine.restart()
-        machine.begin(self.plan.checked)
+        machine.begin(self.executable.checked)
         walk = Walk(self.plan, given, made, machine)
         key = (stream, *[p.block.address for p in given], *[p.block.address for p in made])
         steps = self._recordings.pop(key, None)

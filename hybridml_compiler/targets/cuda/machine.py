@@ -1,7 +1,7 @@
 """The machine (see targets/run_plan.py) whose memory is a GPU's: plans become calls of its driver.
 
-What has no kernel (calls of NumPy, loop nests that cannot be emitted) is computed by the host: its operands are copied
-down, its results up.
+Operations without a kernel are the library's, where their operands are (cupy_rows.py). What it has not, and loop nests
+that cannot be emitted, the host computes: operands are copied down, results up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import dtypes
+from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
+from ...schedule.control import Choice, Loop
+from ...schedule.fusion.horizontal_fusion import HorizontalFusion
+from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
-from ..run_plan import typed
+from ..numpy_call import typed
+from . import user_kernels
+from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
@@ -77,6 +83,13 @@ class DeviceMachine:
         self._launch(code, given, lo, hi)
         return True
 
+    def loaded(self, source: str, entry: str) -> Any:
+        """The function of a user's source."""
+        kept: dict[tuple[str, str], Any] = self.device.__dict__.setdefault("user_kernels", {})
+        if (source, entry) not in kept:
+            kept[source, entry] = self.driver.load(source, entry)
+        return kept[source, entry]
+
     def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
         """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""
         source = code.source
@@ -96,17 +109,30 @@ class DeviceMachine:
         code = self.code.of(spec)
         if code is None:
             return False
+        if isinstance(spec, HorizontalFusion):
+            for kernel, numbers in code.parts:
+                self._call(kernel, [memories[k] for k in numbers], 0, 1)
+        else:
+            self._call(code, memories, part, parts)
+        return True
+
+    def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source
         given = [memory[: int(x.nbytes)] for memory, x in zip(memories, source.operands, strict=False)]
         lo, hi = source.total * part // parts, source.total * (part + 1) // parts
         if lo < hi:
             self._launch(code, given, lo, hi)
-        return True
 
     def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
         left, right, out = memories
         for gemm in gemms(call, part, parts):
             self.driver.gemm(gemm, left, right, out, self.stream, self.home)
+
+    def operation(self, graph: Graph, memories: Sequence[Pointer]) -> bool:
+        if user_kernels.has_kernel(graph):
+            user_kernels.launch(self, graph, memories)
+            return True
+        return not reason(graph, self.driver.lacks) and self.driver.operation(graph, memories, self.stream, self.new)
 
     def on_host(
         self,
@@ -156,6 +182,13 @@ class RecordingMachine(DeviceMachine):
         return self._blocks[self._next - 1]
 
 
+def sets_status(spec: KernelSpec) -> bool:
+    """Whether a launch sets the status word: kernels with index checks do. Operations say at once that they failed."""
+    if isinstance(spec, Loop | Choice):
+        return any(sets_status(launch.spec) for plan in spec.plans for launch in plan.launches)
+    return spec.checked and not isinstance(spec, HostCall)
+
+
 def constant_of(code: KernelCode, device: CudaDevice, array: np.ndarray) -> Pointer:
     """The memory of a constant of a program, which is copied once."""
     kept: dict[int, tuple[np.ndarray, Pointer]] = code.__dict__.setdefault("constants", {})
@@ -171,10 +204,10 @@ def constant_of(code: KernelCode, device: CudaDevice, array: np.ndarray) -> Poin
 
 
 def multiplies(call: Any) -> bool:
-    """Whether `gemm` computes a call: a product in float32 or float64, of operands in it, or both in bfloat16."""
+    """Whether `gemm` computes a call: one in float32 or float64, of operands in it, or both in one narrow type."""
     if not isinstance(call, Product) or call.dtype.kind != "f" or call.symbolic or call.computed:
         return False
-    return call.stored is None or all(x is dtypes.canonical("bfloat16") for x in call.stored)
+    return call.stored is None or (dtypes.is_narrow(call.stored[0]) and call.stored[0] is call.stored[1])
 
 
 def gemms(call: Product, part: int = 0, parts: int = 1) -> list[Gemm]:

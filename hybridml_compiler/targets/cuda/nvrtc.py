@@ -64,6 +64,11 @@ def compile(source: str, form: Form, architecture: int = VIRTUAL) -> Compiled:
     return made
 
 
+def is_ptx(source: str) -> bool:
+    """Whether a source is PTX, which nothing is compiled to here."""
+    return re.search(r"^\s*\.version\s", source, re.MULTILINE) is not None
+
+
 def options_for(form: Form, architecture: int) -> tuple[str, ...]:
     """The options of a compilation: those of all, and the architecture, virtual for PTX."""
     return (*OPTIONS, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")

@@ -10,7 +10,9 @@
    for i < 65536 { y[i] = x[i] + 1 }                                 of many more:
 -> for i < 16384 parallel { for j < 4 vector { y[i*4 + j] = x[i*4 + j] + 1 } }
 
-A reduction whose neighbours are not neighbours in memory (of columns) is one thread's, beside those of its neighbours.
+Reductions of columns and of short rows are shared by squares of threads (reductions.py). Of few elements, or of columns
+whose number has no fitting divisor, each is one thread's, beside those of its neighbours. Rows come in vectors at the
+end (vectors.py).
 What cannot be shown to keep the result (see loops/transforms.py) stays serial, in one thread.
 """
 
@@ -21,7 +23,7 @@ import math
 from ...errors import CompileError
 from ...loops.builder import LoopBuilder
 from ...loops.dependence import independent
-from ...loops.index import affine_terms, coefficient
+from ...loops.index import coefficient
 from ...loops.ir import (
     Buffer,
     Expr,
@@ -30,28 +32,35 @@ from ...loops.ir import (
     LoopKind,
     Reduce,
     Scan,
+    Stmt,
     Store,
     extent,
     loads,
     nested,
     perfect_nest,
 )
-from ...loops.transforms import bind, collapse, split, vectorize
+from ...loops.merge import join_reductions, merge_loops
+from ...loops.transforms import bind, collapse, renamed, split, vectorize
 from ...record import replace
+from .reductions import is_contiguous, tiled
+from .vectors import VECTOR, inside_of, lanes_of, with_inside
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
-_BYTES = 16
 _LEAST_VECTORS = 1 << 12
-_MOST_VALUES = 60  # of the body of such a loop, which is written once for each element
 _SIDE = 32  # of a square that a block transposes
 _MOST_SQUARES = 4  # of them, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024
+_LEAST_SCAN = 256  # elements; shorter ones are one thread's
 
 
 def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """The kernel with its loops, which are serial, as a grid runs them."""
+    kernel = join_reductions(s, merge_loops(s, kernel))
+    found = tiled(s, kernel)
+    if found is not None:
+        return found
     if _has_rows(kernel):
         try:
             return _blocks(s, kernel)
@@ -73,17 +82,11 @@ def _threads(s: LoopBuilder, kernel: Kernel) -> Kernel:
 def _wide(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
     """The kernel with its innermost loop in vectors; None unless these are in memory as they are in the loop."""
     loops, body = perfect_nest(kernel.body)
-    stores = [stmt for stmt in body if isinstance(stmt, Store)]
-    if not loops or len(stores) < len(body) or len(kernel.expressions) > _MOST_VALUES:
+    if not loops or not all(isinstance(stmt, Store) for stmt in body):
         return None
     var = loops[-1].var
-    read = [e for e in kernel.expressions if e.op == "load" and var in e.depends]
-    moving = [(x.buffer, x.index) for x in stores] + [(e.attr, e.args[0]) for e in read]
-    lanes = _BYTES // max((buffer.dtype.itemsize for buffer, _ in moving), default=_BYTES)
-    iterations = math.prod(int(extent(loop.var)) for loop in loops)
-    if lanes < 2 or extent(var) % lanes or iterations < lanes * _LEAST_VECTORS or any(e.args[1:] for e in read):
-        return None
-    if any(coefficient(index, var) != 1 or not _is_aligned(index, var, lanes) for _, index in moving):
+    lanes = lanes_of(kernel, var, body)
+    if math.prod(int(extent(loop.var)) for loop in loops) < lanes * _LEAST_VECTORS or lanes < 2:
         return None
     try:
         kernel, _, inner = split(s, kernel, var, lanes)
@@ -104,7 +107,7 @@ def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
     down = next((x.var for x in loops[:-1] for e in read if _goes_down(e, along, x.var)), None)
     moved = [e for e in read if down is not None and _goes_down(e, along, down)]
     sizes = {loop.var: int(extent(loop.var)) for loop in loops}
-    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < _BYTES * _LEAST_VECTORS // 4:
+    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < VECTOR * _LEAST_VECTORS // 4:
         return None
     if sizes[along] % _SIDE or sizes[down] % _SIDE or any(coefficient(x.index, along) != 1 for x in stores):
         return None
@@ -138,24 +141,34 @@ def _goes_down(load: Expr, along: Expr, down: Expr) -> bool:
     return coefficient(load.args[0], down) == 1 and (coefficient(load.args[0], along) or 0) > 1
 
 
-def _is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
-    """Whether an index is a multiple of `lanes` where the variable is."""
-    found, constant = affine_terms(index)
-    return not constant % lanes and not any(n % lanes for part, n in found.items() if part is not var)
-
-
 def _blocks(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """A block for each iteration of the outer loops, whose threads share the loops and the reductions inside."""
     kernel = _outer(s, kernel, "block")
-    inside = perfect_nest(kernel.body)[1] if kernel.range is not None else kernel.body
-    for stmt in inside:
-        if isinstance(stmt, For):
-            kernel = bind(kernel, stmt.var, "thread")
-        elif isinstance(stmt, Reduce):
-            kernel = bind(kernel, stmt.vars[-1], "thread")
-        elif isinstance(stmt, Scan):
-            raise CompileError("the threads of a block do not share a scan")
-    return kernel
+    shared = [_one_loop(s, stmt) if isinstance(stmt, For) else (stmt, stmt) for stmt in inside_of(kernel)]
+    kernel = kernel.rescheduled(body=with_inside(kernel, [stmt for stmt, _ in shared]))
+    for _, stmt in shared:
+        match stmt:
+            case For(var, _, _):
+                kernel = bind(kernel, var, "thread")
+            case Reduce(_, _, variables, _, _):
+                kernel = bind(kernel, variables[-1], "thread")
+    scans = [replace(x, kind="thread") if isinstance(x, Scan) else x for x in inside_of(kernel)]
+    return kernel.rescheduled(body=with_inside(kernel, scans))
+
+
+def _one_loop(s: LoopBuilder, stmt: For) -> tuple[Stmt, For]:
+    """(the loop over all elements of a row, the loop of it that threads share): the innermost, where that is long, and
+    else one over the positions of all."""
+    loops, inside = perfect_nest((stmt,))
+    sizes = [int(extent(loop.var)) for loop in loops]
+    if sizes[-1] >= 2 * _LEAST_ROW or len(loops) == 1:
+        return stmt, loops[-1]
+    var = position = s.var("i", math.prod(sizes))
+    where: dict[Expr, Expr] = {}
+    for loop, size in zip(reversed(loops), reversed(sizes), strict=True):
+        where[loop.var], position = s.mod(position, size), s.floordiv(position, size)
+    made = For(var, renamed(s, inside, where))
+    return made, made
 
 
 def _outer(s: LoopBuilder, kernel: Kernel, kind: LoopKind) -> Kernel:
@@ -177,18 +190,19 @@ def _has_rows(kernel: Kernel) -> bool:
     """Whether the threads of a block find work beside each other in an iteration of the outer loops."""
     _, inside = perfect_nest(kernel.body)
     reductions = [stmt for stmt in inside if isinstance(stmt, Reduce)]
-    if any(stmt.op.startswith("arg") or stmt.value.dtype.kind == "c" for stmt in reductions):
-        return False
+    if any(isinstance(stmt, Scan) for stmt in inside):
+        return all(_is_long(stmt) for stmt in inside if isinstance(stmt, Scan))
     if kernel.scratch or any(_is_row(stmt) for stmt in reductions):
         return True
     return len(kernel.body) > 1 and any(isinstance(stmt, For) for stmt in kernel.body)
 
 
+def _is_long(stmt: Scan) -> bool:
+    """Whether a scan is along neighbours in memory, and long enough for the threads of a block."""
+    moving = [stmt.index, *(load.args[0] for load in loads(stmt.value) if stmt.var in load.depends)]
+    return int(extent(stmt.var)) >= _LEAST_SCAN and all(coefficient(index, stmt.var) == 1 for index in moving)
+
+
 def _is_row(stmt: Reduce) -> bool:
     size = math.prod(int(extent(var)) for var in stmt.vars)
-    return size >= _LEAST_ROW and (size > _MOST_COLUMN or _is_contiguous(stmt))
-
-
-def _is_contiguous(stmt: Reduce) -> bool:
-    last: Expr = stmt.vars[-1]
-    return any(coefficient(load.args[0], last) in (1, -1) for load in loads(stmt.value))
+    return size >= _LEAST_ROW and (size > _MOST_COLUMN or is_contiguous(stmt))

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import DeviceError
+from ...graph.ir import Graph
 from ..device import PageLocked
+from ..numpy_call import run_call
 from . import nvrtc
-from .driver import Gemm, Operand, Pointer, Properties
+from .driver import Argument, Extent, Gemm, Operand, Pointer, Properties
+from .emit.kernel import ENTRY
 from .sim.simulator import Simulator
 
 _ALIGNMENT = 256  # bytes, as CUDA's
@@ -58,7 +61,7 @@ class SimulatedDriver:
     def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
         self.name = name
         self.properties = Properties("simulated GPU", nvrtc.VIRTUAL, memory, 1)
-        self.entry, self._others = "kernel", SimulatedStream()
+        self._others = SimulatedStream()
         self._late: deque[tuple[np.ndarray, bytes]] = deque(maxlen=_MOST_LATE)  # arrays that a GPU might yet copy
 
     # ---- memory
@@ -113,21 +116,22 @@ class SimulatedDriver:
 
     # ---- launches
 
-    def load(self, source: str) -> Callable[[], Simulator]:
-        """A function that gives the simulator: reading PTX takes 10 ms, which is left to the first launch."""
-        code = nvrtc.compile(source, "ptx").code
-        return cache(lambda: Simulator(code.decode()))
+    def load(self, source: str, entry: str = ENTRY) -> tuple[Callable[[], Simulator], str]:
+        """A function that gives the simulator, and the kernel: reading PTX takes 10 ms, which is left to the first
+        launch."""
+        text = source if nvrtc.is_ptx(source) else nvrtc.compile(source, "ptx").code.decode()
+        return cache(lambda: Simulator(text)), entry
 
     def launch(
         self,
-        function: Callable[[], Simulator],
-        grid: int,
-        block: int,
-        arguments: Sequence[Pointer | int],
+        function: tuple[Callable[[], Simulator], str],
+        grid: Extent,
+        block: Extent,
+        arguments: Sequence[Argument],
         stream: SimulatedStream,
     ) -> None:
-        given = [_at(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
-        stream.do(lambda: function().launch(self.entry, grid, block, given))
+        (simulator, entry), given = function, [_at(a) if isinstance(a, Pointer) else a for a in arguments]
+        stream.do(lambda: simulator().launch(entry, grid, block, given))
 
     def gemm(
         self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream
@@ -144,6 +148,15 @@ class SimulatedDriver:
                 np.matmul(left.astype(call.dtype, copy=False), right.astype(call.dtype, copy=False), out=result)
 
         stream.do(multiply)
+
+    def lacks(self, needs: str) -> str:
+        return ""
+
+    def operation(
+        self, graph: Graph, memories: Sequence[Pointer], stream: SimulatedStream, take: Callable[[int], Pointer]
+    ) -> bool:
+        self._refuse(stream, "given an operation of a library")
+        return run_call(graph, [_at(pointer) for pointer in memories])
 
     # ---- order
 

@@ -25,7 +25,8 @@ from .fallback import Interpreted
 LARGEST = 64 << 20  # bytes of constants; a program with larger ones is planned again
 _UNPICKLED = (pickle.PicklingError, AttributeError, RecursionError, TypeError)  # of what has no pickle
 
-Code = Source | Interpreted | None
+# of a region, the sources of its launches and the order of their operands
+Code = Source | tuple[tuple[Source, list[int]], ...] | Interpreted | None
 
 
 @record(eq=False)

@@ -7,6 +7,7 @@ tree of their own, fixed by the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ... import config
@@ -17,6 +18,7 @@ from ...placement.performance import Performance
 from ...record import record, replace
 from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
+from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
 from ...schedule.kernels.gemm import Product
@@ -25,7 +27,7 @@ from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
-from . import stored
+from . import region, stored
 from .availability import checked_driver
 from .contraction.attention import emit_attention, is_attention
 from .contraction.kernel import emit_call, is_left_to_library
@@ -35,8 +37,11 @@ from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
 from .machine import multiplies
+from .reductions import part_of, worth_rows
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
+
+_MERGED_BYTES = 16 << 20  # that launches may keep alive by waiting to be merged: a part of a GPU's L2 cache
 
 
 def has_kernel(call: Call) -> bool:
@@ -45,6 +50,11 @@ def has_kernel(call: Call) -> bool:
     if isinstance(call, Product):
         return True
     return call.groups == 1 or min(call.channels, call.features) >= convolution.MIN_FEATURES
+
+
+def can_merge(kernels: Sequence[Kernel]) -> bool:
+    """Whether kernels that do not need each other are launched as one, which is a gain whatever they do."""
+    return len(kernels) > 1 and not any(map(unsupported, kernels)) and all(region.can_join(emit(k)) for k in kernels)
 
 
 @record(eq=False)
@@ -59,6 +69,17 @@ class CudaKernel:
     @property
     def text(self) -> str:
         return self.source.text
+
+
+@record(eq=False)
+class CudaRegion:
+    """The launches of a region: kernels, and the numbers of their operands among the region's."""
+
+    parts: tuple[tuple[CudaKernel, list[int]], ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(kernel.text for kernel, _ in self.parts)
 
 
 class CudaTarget(KernelTarget):
@@ -85,37 +106,57 @@ class CudaTarget(KernelTarget):
             schedule=schedule,
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
+            halves=True,
+            worth_rows=worth_rows,
+            part_of=part_of,
+            splits_positions=True,
             runs_control=True,
             runs_chain=is_attention,  # of others a launch of one element would leave most of a GPU idle
+            merges=can_merge,
+            merged_bytes=_MERGED_BYTES,
         )
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
         reason = unsupported(kernel)
-        return Interpreted(kernel, reason) if reason else self._kernel(kernel)
+        return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
 
-    def call_of(self, spec: KernelSpec) -> CudaKernel | None:
+    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, BatchFusion):
-            return None if emit_attention(spec) is None else self._kernel(spec)
+            return None if emit_attention(spec) is None else self._kernel(partial(_source, spec))
+        if isinstance(spec, HorizontalFusion):
+            return self._region(spec)
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution):
             return None
         if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
             return None
-        return self._kernel(spec)
+        return self._kernel(partial(_source, spec))
+
+    def _region(self, spec: HorizontalFusion) -> CudaRegion:
+        """The kernels of a region, each in one of a few launches."""
+        most, made = self.device.driver.most_blocks, []
+        for k, stages in enumerate(region.launches(spec.kernels, emit)):
+            kernel = self._kernel(partial(self._region_source, spec, k), region.joined(stages, most))
+            made.append((kernel, region.order(stages)))
+        return CudaRegion(tuple(made))
+
+    def _region_source(self, spec: HorizontalFusion, part: int, wide: bool) -> Source:
+        stages = region.launches(spec.kernels, partial(emit, wide=wide))[part]
+        return region.joined(stages, self.device.driver.most_blocks)
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:
         """Loaded kernels by their text."""
         return {}
 
-    def _kernel(self, spec: KernelSpec, wide: bool = True) -> CudaKernel:
-        """The kernel of a spec; unless it is `wide`, for operands that begin anywhere."""
-        return self._load(spec, _source(spec, wide))
-
-    def _load(self, spec: KernelSpec, source: Source) -> CudaKernel:
+    def _kernel(self, emitted: Callable[[bool], Source], source: Source | None = None) -> CudaKernel:
+        """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
+        wide ones, where it is known."""
+        source = source or emitted(True)
         if source.text not in self._loaded:
             function = self.device.driver.load(source.text)
-            self._loaded[source.text] = CudaKernel(source, function, lambda: self._kernel(spec, wide=False))
+            anywhere = lambda: self._kernel(emitted, emitted(False))  # noqa: E731
+            self._loaded[source.text] = CudaKernel(source, function, anywhere)
         return self._loaded[source.text]
 
     @property
@@ -129,8 +170,18 @@ class CudaTarget(KernelTarget):
             return None
         code = CudaCode(self)
         for spec, kept in found.codes:
-            code.keep(spec, self._load(spec, kept) if isinstance(kept, Source) else kept)
+            code.keep(spec, self._restored(spec, kept))
         return KernelProgram(found.plan.fresh, found.plan.arena_bytes, found.facts, found.plan, code)
+
+    def _restored(self, spec: KernelSpec, kept: stored.Code) -> Any:
+        """The code of a spec, of its sources."""
+        if isinstance(kept, Source):
+            return self._kernel(partial(_source, spec), kept)
+        if isinstance(kept, tuple):
+            assert isinstance(spec, HorizontalFusion)
+            parts = [(partial(self._region_source, spec, k), *part) for k, part in enumerate(kept)]
+            return CudaRegion(tuple((self._kernel(emitted, source), order) for emitted, source, order in parts))
+        return kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -144,7 +195,7 @@ class CudaCode(KernelCode):
 
     def finish(self, plan: Plan, facts: Mapping[str, int], key: str | None) -> KernelProgram:
         if key is not None:
-            codes = [(spec, made.source if isinstance(made, CudaKernel) else made) for spec, made in self.made]
+            codes = [(spec, _kept(made)) for spec, made in self.made]
             stored.StoredProgram(plan, dict(facts), codes).save(key)
         return super().finish(plan, facts, key)
 
@@ -156,6 +207,13 @@ class CudaCode(KernelCode):
                 places.update(dict.fromkeys(launch.where))
         kernels = ["".join([*(f"// {place}\n" for place in places if place), text]) for text, places in lines.items()]
         return "\n".join([describe_plan(plan), *kernels])
+
+
+def _kept(code: Any) -> stored.Code:
+    """The sources of some code; itself where it has none."""
+    if isinstance(code, CudaRegion):
+        return tuple((kernel.source, order) for kernel, order in code.parts)
+    return code.source if isinstance(code, CudaKernel) else code
 
 
 def _source(spec: KernelSpec, wide: bool) -> Source:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .... import dtypes
+from ....loops.complex_parts import BY_PARTS
 from ....loops.division import float_divmod, int_divmod
 from ....loops.scalar import COMBINE
 from ....loops.transcendental import TABLE
@@ -128,19 +129,15 @@ class DeviceFunctions:
         lanes of a warp, then warp by warp in order. The tree depends on the size of the block alone."""
         full = f"block_{op}_{dtypes.short(dtype)}"
         if full not in self._texts:
-            kind, lane = c_type(dtype), c_type(dtype) if dtype.itemsize >= 4 else "int"
-            lines = CBuilder(self)
-            below = "__shfl_down_sync(0xffffffffu, value, step)"  # of the lane so many places below
-            if lane != kind:
-                below = f"({kind}){below.replace('value', f'({lane})value')}"
-            # The lanes of a warp shuffle together: a value in an expression is left out where `&&` does not need it.
-            combined = getattr(lines, COMBINE[op])(C("value", dtype), C("other", dtype))
-            following = getattr(lines, COMBINE[op])(C("value", dtype), C("parts[warp]", dtype))
+            kind, combine = c_type(dtype), combination(CBuilder(self), op, dtype)
+            below = _lane("down", "value", dtype, "step")  # of the lane so many places below
+            combined = combine(C("value", dtype), C("below", dtype))
+            following = combine(C("value", dtype), C("parts[warp]", dtype))
             self._texts[full] = (
                 f"static __device__ __forceinline__ {kind} {full}({kind} value) {{\n"
                 f"  __shared__ {kind} parts[{WARP}];\n"
                 f"  for (int step = {WARP // 2}; step > 0; step /= 2) {{\n"
-                f"    const {kind} other = {below};\n"
+                f"    const {kind} below = {below};  // in all lanes, whatever && and ?: need\n"
                 f"    value = {combined};\n"
                 "  }\n"
                 f"  if (threadIdx.x % {WARP} == 0) parts[threadIdx.x / {WARP}] = value;\n"
@@ -152,6 +149,92 @@ class DeviceFunctions:
                 "}\n"
             )
         return full
+
+    def block_scan(self, op: str, dtype: np.dtype) -> str:
+        """The name of the function that gives each thread of a block the combination of the total before, and of the
+        values of the threads below; the total then has those of all."""
+        full = f"scan_{op}_{dtypes.short(dtype)}"
+        if full not in self._texts:
+            kind, combine = c_type(dtype), combination(CBuilder(self), op, dtype)
+            value, part, before = (C(name, dtype) for name in ("value", "parts[each]", "before"))
+            self._texts[full] = (
+                f"static __device__ __forceinline__ {kind} {full}({kind} value, {kind}& total) {{\n"
+                f"  __shared__ {kind} parts[{WARP}];\n"
+                f"  const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};\n"
+                f"  for (int step = 1; step < {WARP}; step *= 2) {{\n"
+                f"    const {kind} other = {_lane('up', 'value', dtype, 'step')};\n"
+                f"    if (lane >= step) value = {combine(C('other', dtype), value)};\n"
+                "  }\n"
+                f"  if (lane == {WARP - 1}) parts[warp] = value;\n"
+                "  __syncthreads();\n"
+                f"  {kind} before = total;\n"
+                f"  for (int each = 0; each < blockDim.x / {WARP}; ++each) {{\n"
+                f"    if (each < warp) before = {combine(before, part)};\n"
+                f"    total = {combine(C('total', dtype), part)};\n"
+                "  }\n"
+                f"  const {kind} other = {_lane('up', 'value', dtype, '1')};\n"
+                f"  if (lane > 0) before = {combine(before, C('other', dtype))};\n"
+                "  __syncthreads();  // the parts are free for the next turn\n"
+                "  return before;\n"
+                "}\n"
+            )
+        return full
+
+    def block_position(self, op: str, dtype: np.dtype) -> str:
+        """The name of the function that gives all threads of a block the first position of the extreme, from the best
+        value of each and its position."""
+        full = f"block_{op}_{dtypes.short(dtype)}"
+        if full not in self._texts:
+            kind = c_type(dtype)
+            equal = "value == best" + " || (value != value && best != best)" * (dtype.kind == "f")
+            take = f"if ({better(op, dtype, 'value', 'best')} || (({equal}) && place < at)) best = value, at = place;"
+            self._texts[full] = (
+                f"static __device__ __forceinline__ long long {full}({kind} best, long long at) {{\n"
+                f"  __shared__ {kind} parts[{WARP}];\n"
+                f"  __shared__ long long places[{WARP}];\n"
+                f"  for (int step = {WARP // 2}; step > 0; step /= 2) {{\n"
+                f"    const {kind} value = {_lane('down', 'best', dtype, 'step')};\n"
+                f"    const long long place = {_lane('down', 'at', dtypes.int64, 'step')};\n"
+                f"    {take}\n"
+                "  }\n"
+                f"  const int own = threadIdx.x / {WARP};\n"
+                f"  if (threadIdx.x % {WARP} == 0) parts[own] = best, places[own] = at;\n"
+                "  __syncthreads();\n"
+                "  best = parts[0], at = places[0];\n"
+                f"  for (int warp = 1; warp < blockDim.x / {WARP}; ++warp) {{\n"
+                f"    const {kind} value = parts[warp];\n"
+                "    const long long place = places[warp];\n"
+                f"    {take}\n"
+                "  }\n"
+                "  __syncthreads();  // the parts are free for the next reduction\n"
+                "  return at;\n"
+                "}\n"
+            )
+        return full
+
+
+def combination(s: CBuilder, op: str, dtype: np.dtype) -> Callable[[C, C], C]:
+    """The function of two values that a reduction or a scan repeats."""
+    if dtype.kind == "c":
+        return lambda a, b: BY_PARTS[op](s, a, b)
+    made: Callable[[C, C], C] = getattr(s, COMBINE[op])
+    return made
+
+
+def better(op: str, dtype: np.dtype, value: str, best: str) -> str:
+    """The condition that a value takes the place of the best before it: greater or less, or the first nan."""
+    wins = f"{value} {'>' if op == 'argmax' else '<'} {best}"
+    return f"({wins} || {value} != {value}) && {best} == {best}" if dtype.kind == "f" else wins
+
+
+def _lane(where: str, value: str, dtype: np.dtype, distance: str) -> str:
+    """The value of the lane that is so many places down or up the warp."""
+    if dtype.kind == "c":
+        parts = ", ".join(_lane(where, f"{value}.{part}", dtypes.real_of(dtype), distance) for part in "xy")
+        return f"make_{c_type(dtype)}({parts})"
+    if dtype.itemsize >= 4:
+        return f"__shfl_{where}_sync(0xffffffffu, {value}, {distance})"
+    return f"({c_type(dtype)})__shfl_{where}_sync(0xffffffffu, (int){value}, {distance})"
 
 
 # ---- instructions as functions, over a builder

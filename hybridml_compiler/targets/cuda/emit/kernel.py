@@ -1,48 +1,47 @@
 """A loop nest as a kernel of CUDA C.
 
 A loop of kind `parallel` is shared by all threads of the grid, one of kind `block` by its blocks; inside of that, loops
-and reductions of kind `thread` are shared by the threads of a block, and all else is computed by each of them. A value
-is computed in the outermost loop that knows its variables.
+and reductions of kind `thread` are shared by the threads of a block, and all else is computed by each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
 
 from .... import dtypes
 from ....loops.builder import LoopBuilder, identity, scan_start
-from ....loops.complex_parts import BY_PARTS
 from ....loops.ir import (
-    INFIX,
-    Buffer,
     Expr,
     For,
     Kernel,
+    LoopKind,
     Reduce,
     Scan,
     Stmt,
     Store,
-    changing,
-    expressions,
     extent,
     statements,
     steps,
+    variables,
 )
-from ....loops.scalar import COMBINE
-from ....loops.text import Block, Blocks
+from ....loops.text import Block
 from ....record import record
-from ....walk import postorder
-from .functions import WARP, DeviceFunctions
-from .scalars import ATOM, PRODUCT, SUM, C, CBuilder, call
+from ..vectors import VECTOR, in_vectors
+from .functions import WARP, DeviceFunctions, better
+from .scalars import ATOM, C
+from .scans import scan_of_block
 from .types import c_type, literal
+from .values import ValueWriter
 
 ENTRY = "kernel"
+# Kinds that the threads of a block share. Of a reduction in vectors they share the last variable but one, and each
+# combines neighbours along the last, which it loads at once.
+_SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Scan: ("thread",), Reduce: ("thread", "vector")}
 _INDENT = "  "
-_BARRIER = "__syncthreads();"
 _BLOCK = 128  # threads of a block that run iterations of their own
-_VECTOR = 16  # bytes
+# Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
+# the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
+_TURNS, _TERMS = 4, 8
 _ROW = 256  # threads of a block that share a row, at most
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -71,40 +70,40 @@ def unsupported(kernel: Kernel) -> str:
         return "its scratch memory is not shared by the threads of a block"
     if sum(int(buffer.nbytes) for buffer in kernel.scratch) > _MOST_SHARED:
         return f"its scratch memory is more than {_MOST_SHARED} bytes"
-    if any(isinstance(stmt, Reduce) and stmt.value.dtype.kind == "c" for stmt in statements(kernel.body)):
-        return "it combines complex numbers"
     return ""
 
 
 def emit(kernel: Kernel, *, wide: bool = True) -> Source:
     """The kernel's source; unless it is `wide`, every access is of one element, wherever operands begin."""
-    return KernelWriter(kernel, wide=wide).source()
+    return KernelWriter(in_vectors(kernel), wide=wide).source()
 
 
 def _shares_rows(kernel: Kernel) -> bool:
-    return any(isinstance(stmt, For | Reduce) and stmt.kind == "thread" for stmt in statements(kernel.body))
+    return any(_is_shared(stmt) for stmt in statements(kernel.body))
 
 
-class KernelWriter(Blocks[C]):
+def _is_shared(stmt: Stmt) -> bool:
+    return not isinstance(stmt, Store) and stmt.kind in _SHARED[type(stmt)]
+
+
+def _shared_of(stmt: Reduce) -> Expr:
+    """The variable that threads share."""
+    return stmt.vars[-2 if stmt.kind == "vector" else -1]
+
+
+class KernelWriter(ValueWriter):
     """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
 
     def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
-        super().__init__(kernel)
-        self.wide, self.alignment = wide, 1
-        self.functions = DeviceFunctions() if functions is None else functions
-        self.s = CBuilder(self.functions)
-        self.changing = changing(kernel.body)
+        super().__init__(kernel, functions, wide=wide)
         self.rows = _shares_rows(kernel)
         self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
-        stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
-        loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
-        self.exchanged = stored & loaded  # buffers by which iterations may hand on values
 
     def source(self) -> Source:
         kernel = self.kernel
         block = self.open(())
         for buffer in kernel.scratch:
-            block.add(f"__shared__ {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
+            block.add(f"__shared__ __align__({VECTOR}) {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
         self.body(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
@@ -140,15 +139,14 @@ class KernelWriter(Blocks[C]):
             return _BLOCK if self.kernel.range is not None else 1
         longest = 1
         for stmt in statements(self.kernel.body):
-            if isinstance(stmt, For | Reduce) and stmt.kind == "thread":
-                longest = max(longest, int(extent(stmt.var if isinstance(stmt, For) else stmt.vars[-1])))
+            if _is_shared(stmt):
+                shared = _shared_of(stmt) if isinstance(stmt, Reduce) else variables(stmt)[0]
+                each = self.kernel.lanes if isinstance(stmt, Scan) else 1
+                longest = max(longest, int(extent(shared)) // each)
         threads = WARP
         while threads < min(longest, _ROW):
             threads *= 2
         return threads
-
-    def new(self, kind: str, dtype: np.dtype) -> C:
-        return C(self.number(kind), dtype)
 
     # ---- statements
 
@@ -168,7 +166,7 @@ class KernelWriter(Blocks[C]):
                 case For():
                     self.loop(step[0])
                 case Scan():
-                    self.scan(step[0])
+                    (scan_of_block if step[0].kind == "thread" else KernelWriter.scan)(self, step[0])
 
     def stores(self, stmts: Sequence[Store]) -> None:
         block, made = self.blocks[-1], []
@@ -223,16 +221,11 @@ class KernelWriter(Blocks[C]):
         """A loop over stores of neighbours: all elements are loaded at once before it, and stored at once after it."""
         name, lanes, s = self.new("i", dtypes.int64), int(extent(stmt.var)), LoopBuilder()
         first, block = {stmt.var: s.const(0, dtypes.int64)}, self.blocks[-1]
-        self.names[stmt.var], self.alignment = name, _VECTOR
         stores = [x for x in stmt.body if isinstance(x, Store)]
         assert len(stores) == len(stmt.body)
         after = []
-        for load in expressions(stmt.body):
-            if load.op == "load" and stmt.var in load.depends:
-                kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
-                at = self.index(s.substitute(load.args[0], first))
-                block.add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
-                self.names[load] = C(f"{value}.lane[{name}]", load.dtype)
+        self.names[stmt.var] = name
+        self.neighbours(stmt.body, stmt.var, first[stmt.var], lanes, name)
         inner = self.open((stmt.var,))
         for store in stores:
             kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
@@ -246,16 +239,6 @@ class KernelWriter(Blocks[C]):
         block.nest(inner)
         for line in after:
             block.add(line)
-
-    def barrier(self, body: Sequence[Stmt]) -> None:
-        """Waits for the other threads of the block, where they may read what these statements store, or store over what
-        they read. A reduction has waited for them already."""
-        touched = {stmt.buffer.name for stmt in statements(body) if isinstance(stmt, Store | Scan)}
-        touched |= {expr.attr.name for expr in expressions(body) if expr.op == "load"}
-        lines = self.blocks[-1].lines
-        waited = not lines or lines[-1].strip() == _BARRIER or " = block_" in lines[-1]
-        if touched & self.exchanged and not waited:
-            self.blocks[-1].add(_BARRIER)
 
     def nested(self, variables: Sequence[Expr], kind: str) -> tuple[list[str], Block]:
         """The heads of loops over the variables, the last one of this kind, and the block inside of them."""
@@ -273,7 +256,8 @@ class KernelWriter(Blocks[C]):
     def enclose(self, heads: Sequence[str], inner: Block) -> None:
         block = self.blocks[-1]
         for k, head in enumerate(heads):
-            block.add(_INDENT * k + head)
+            for line in head.splitlines():
+                block.add(_INDENT * k + line)
         block.lines.extend(inner.lines)
         for k in reversed(range(len(heads))):
             block.add(_INDENT * k + "}")
@@ -282,47 +266,75 @@ class KernelWriter(Blocks[C]):
         """Reductions over the same variables, in one loop."""
         first = joined[0]
         totals = [self.new("s", stmt.value.dtype) for stmt in joined]
-        heads, inner = self.nested(first.vars, first.kind)
-        for stmt, total in zip(joined, totals, strict=True):
-            inner.add(f"{total} = {self.combined(stmt.op, total, self.expression(stmt.value))};")
-        self.close(inner)
+        heads, inner = self.over(joined, lambda: self.combine(joined, totals))
         block = self.blocks[-1]
         for stmt, total in zip(joined, totals, strict=True):
             start = literal(identity(stmt.op, total.dtype), total.dtype)
             block.add(f"{c_type(total.dtype)} {total} = {start};")
         self.enclose(heads, inner)
         for stmt, total in zip(joined, totals, strict=True):
-            if first.kind == "thread":
+            if first.kind in _SHARED[Reduce]:
                 block.add(f"{total} = {self.functions.block_reduction(stmt.op, total.dtype)}({total});")
             self.define(stmt.result, total)
 
-    def combined(self, op: str, a: C, b: C) -> C:
-        made: C = BY_PARTS[op](self.s, a, b) if a.dtype.kind == "c" else getattr(self.s, COMBINE[op])(a, b)
-        return made
+    def over(self, joined: Sequence[Reduce], combine: Callable[[], None]) -> tuple[list[str], Block]:
+        """(the heads of the loops over the variables of reductions, the block inside of them)."""
+        first = joined[0]
+        shared = first.kind == "vector"
+        heads, inner = self.nested(first.vars[:-1] if shared else first.vars, "thread" if shared else first.kind)
+        if shared:
+            heads[-1] = f"#pragma unroll {_TURNS}\n{heads[-1]}"
+            self.along_neighbours(joined, combine)
+        else:
+            if self.rows and not self.uniform:
+                heads[-1] = f"#pragma unroll {_TERMS}\n{heads[-1]}"
+            combine()
+        self.close(inner)
+        return heads, inner
+
+    def combine(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
+        for stmt, total in zip(joined, totals, strict=True):
+            value = self.combined(stmt.op, total, self.expression(stmt.value))
+            self.blocks[-1].add(f"{total} = {value};")
+
+    def along_neighbours(self, joined: Sequence[Reduce], combine: Callable[[], None]) -> None:
+        """The loop over the last variable, before which all along it is loaded."""
+        var, name, block = joined[0].vars[-1], self.new("r", dtypes.int64), self.blocks[-1]
+        self.names[var] = name
+        if self.wide:
+            self.neighbours(joined, var, LoopBuilder().const(0, dtypes.int64), int(extent(var)), name)
+        inner = self.open((var,))
+        combine()
+        self.close(inner)
+        block.add("#pragma unroll")
+        block.add(f"for (int {name} = 0; {name} < {extent(var)}; ++{name}) {{")
+        block.nest(inner)
 
     def position(self, stmt: Reduce) -> None:
         """The row-major position of the first extreme; nan counts as the extreme."""
-        dtype, symbol = stmt.value.dtype, ">" if stmt.op == "argmax" else "<"
+        dtype = stmt.value.dtype
         at, best = self.new("s", dtypes.int64), self.new("best", dtype)
-        heads, inner = self.nested(stmt.vars, "serial")
+        heads, inner = self.over([stmt], lambda: self.compare(stmt, at, best))
+        block = self.blocks[-1]
+        block.add(f"long long {at} = 0;")
+        block.add(f"{c_type(dtype)} {best} = {literal(identity(stmt.op[3:], dtype), dtype)};")
+        self.enclose(heads, inner)
+        if stmt.kind in _SHARED[Reduce]:
+            block.add(f"{at} = {self.functions.block_position(stmt.op, dtype)}({best}, {at});")
+        self.define(stmt.result, at)
+
+    def compare(self, stmt: Reduce, at: C, best: C) -> None:
+        """Takes the element at hand for the best, where it is better."""
+        dtype, inner = stmt.value.dtype, self.blocks[-1]
         value, name = self.expression(stmt.value), self.new("v", dtype)
         inner.add(f"const {c_type(dtype)} {name} = {value};")
         position = str(self.names[stmt.vars[0]])
         for var in stmt.vars[1:]:
             position = f"({position}) * {extent(var)} + {self.names[var]}"
-        better = f"{name} {symbol} {best}"
-        if dtype.kind == "f":
-            better = f"({better} || {name} != {name}) && {best} == {best}"
-        inner.add(f"if ({better}) {{")
+        inner.add(f"if ({better(stmt.op, dtype, str(name), str(best))}) {{")
         inner.add(f"{_INDENT}{best} = {name};")
         inner.add(f"{_INDENT}{at} = {position};")
         inner.add("}")
-        self.close(inner)
-        block = self.blocks[-1]
-        block.add(f"long long {at} = 0;")
-        block.add(f"{c_type(dtype)} {best} = {literal(identity(stmt.op[3:], dtype), dtype)};")
-        self.enclose(heads, inner)
-        self.define(stmt.result, at)
 
     def scan(self, stmt: Scan) -> None:
         dtype, name, size = stmt.value.dtype, self.new("r", dtypes.int64), extent(stmt.var)
@@ -338,71 +350,3 @@ class KernelWriter(Blocks[C]):
         backward = f"long long {name} = {size} - 1; {name} >= 0; --{name}"
         block.add(f"for ({backward if stmt.reverse else forward}) {{")
         block.nest(inner)
-
-    # ---- expressions
-
-    def expression(self, expr: Expr) -> C:
-        """An operand of a statement; parts that have a name and are not yet defined are defined first."""
-        for part in postorder([expr], lambda part: () if part in self.names else part.args):
-            if part in self.named and part not in self.names:
-                depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
-                if part in self.changing:
-                    depth = len(self.blocks) - 1
-                value, name = self.show(part), self.new("t", part.dtype)
-                self.names[part] = name
-                self.blocks[depth].add(f"const {c_type(part.dtype)} {name} = {value};")
-                self.blocks[depth].names.append(part)
-        return self.show(expr)
-
-    def show(self, expr: Expr) -> C:
-        if expr in self.names:
-            return self.names[expr]
-        match expr.op:
-            case "const":
-                return self.s.const(expr.attr, expr.dtype)
-            case "load":
-                return self.load(expr.attr, expr)
-            case "cast" | "bitcast":
-                made: C = getattr(self.s, expr.op)(self.show(expr.args[0]), expr.dtype)
-                return made
-            case "table":
-                index = self.show(expr.args[0])
-                inside = C(call(self.functions.helper("clamp"), index, str(len(expr.attr))), dtypes.int64)
-                return self.s.table(expr.attr, inside, expr.dtype)
-            case "index":
-                index, counts = self.show(expr.args[0]), self.show(expr.args[1]) if expr.args[1:] else "true"
-                check = call(self.functions.helper("checked"), index, counts, str(expr.attr[0]), "status")
-                return C(check, dtypes.int64)
-        plain = self.plain(expr)
-        if plain is not None:
-            return plain
-        found: C = getattr(self.s, expr.op)(*map(self.show, expr.args))
-        return found
-
-    def plain(self, expr: Expr) -> C | None:
-        """Index arithmetic, which does not wrap; None for other instructions."""
-        if expr.op not in ("add", "sub", "mul", "floordiv", "mod") or expr.dtype is not dtypes.int64:
-            return None
-        x, y = expr.args
-        if expr.low is None or x.low is None or y.low is None:
-            return None
-        if expr.op in ("floordiv", "mod"):
-            if y.op != "const" or y.attr < 1 or x.low < 0:
-                return None
-            symbol, level = "/%"[expr.op == "mod"], PRODUCT
-        else:
-            symbol, level = INFIX[expr.op][0], PRODUCT if expr.op == "mul" else SUM
-        a, b = (str(e.attr) if e.op == "const" and e.attr >= 0 else None for e in (x, y))
-        left = a if a is not None and b is None else self.show(x).at(level)
-        right = b if b is not None and a is None else self.show(y).at(level + 1)
-        return C(f"{left} {symbol} {right}", expr.dtype, level)
-
-    def load(self, buffer: Buffer, expr: Expr) -> C:
-        index, *mask = expr.args
-        element = C(f"{buffer.name}[{self.index(index)}]", buffer.dtype)
-        if not mask:
-            return element
-        return self.s.select(self.show(mask[0]), element, self.s.const(0, buffer.dtype))
-
-    def index(self, expr: Expr) -> str:
-        return str(expr.attr) if expr.op == "const" else str(self.expression(expr))

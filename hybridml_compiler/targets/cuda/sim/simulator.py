@@ -6,6 +6,7 @@ arrived at the same one. What a GPU would do wrongly in silence is an error here
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from . import tensor as _  # noqa: F401 - its instructions are in the table
 from .instructions import Semantics, semantics_of
 from .memory import GlobalMemory, SimulatorError
 from .ptx import Entry, Instruction, parse_ptx
-from .threads import Lanes, Threads
+from .threads import Lanes, Sizes, Threads
 
 _AT_ONCE = 1 << 14  # threads that run side by side
 _BRANCH, _RETURN, _BARRIER = "bra", ("ret", "exit"), ("bar", "barrier")
@@ -51,11 +52,25 @@ class Simulator:
             for name, entry in self.module.entries.items()
         }
 
-    def launch(self, name: str, grid: int, block: int, arguments: Sequence[np.ndarray | int]) -> None:
-        """Runs a kernel in so many blocks of so many threads; arrays are its buffers, which it writes to."""
+    def launch(
+        self,
+        name: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        arguments: Sequence[np.ndarray | np.generic | int],
+    ) -> None:
+        """Runs a kernel in so many blocks of so many threads; arrays are its buffers, which it writes to. CompileError
+        for arguments of another number or width than it takes: Python's numbers have 64 bits."""
         entry = self.module.entries[name]
         if len(arguments) != len(entry.parameters):
             raise CompileError(f"cuda:sim: {name} takes {len(entry.parameters)} arguments, got {len(arguments)}")
+        for k, ((parameter, dtype), a) in enumerate(zip(entry.parameters, arguments, strict=True)):
+            width = 8 if isinstance(a, np.ndarray | int) else a.itemsize
+            if width != dtype.itemsize:
+                raise CompileError(
+                    f"cuda:sim: argument {k} of {name}, {parameter}, has {8 * dtype.itemsize} bits, got {8 * width}; "
+                    "pass numpy.int32(n) and the like for what is not 64 bits wide"
+                )
         buffers = [a for a in arguments if isinstance(a, np.ndarray)]
         memory = GlobalMemory(buffers, self.module.constants, self.races)
         addresses = iter(memory.buffers)
@@ -63,12 +78,20 @@ class Simulator:
             parameter: np.array(next(addresses) if isinstance(a, np.ndarray) else a).astype(dtype)
             for (parameter, dtype), a in zip(entry.parameters, arguments, strict=True)
         }
-        at_once = max(1, _AT_ONCE // block)
+        grids, sizes = _along(grid), _along(block)
+        count, at_once = math.prod(grids), max(1, _AT_ONCE // math.prod(sizes))
         with np.errstate(all="ignore"):
-            for first in range(0, grid, at_once):
-                blocks = range(first, min(grid, first + at_once))
-                threads = Threads(entry, parameters, memory, grid, block, blocks, self.races)
+            for first in range(0, count, at_once):
+                blocks = range(first, min(count, first + at_once))
+                threads = Threads(entry, parameters, memory, grids, sizes, blocks, self.races)
                 _Run(entry, self._semantics[name], threads).run()
+
+
+def _along(sizes: int | Sequence[int]) -> Sizes:
+    """Sizes along x, y and z."""
+    given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    x, y, z = (*map(int, given), 1, 1)[:3]
+    return x, y, z
 
 
 def _is_control(instruction: Instruction) -> bool:

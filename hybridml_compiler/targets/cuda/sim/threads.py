@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from .ptx import Entry
 from .races import ThreadIds
 
 WARP = 32
+Sizes: TypeAlias = tuple[int, int, int]  # along x, y and z
 Lanes: TypeAlias = "np.ndarray | slice"  # which threads execute an instruction: their numbers, or all
 _ALL = slice(None)
 _ADDRESS = re.compile(r"\[\s*([%$\w.]+?)\s*(?:\+\s*(-?\d+))?\s*\]$")
@@ -27,35 +29,40 @@ class Threads:
         entry: Entry,
         parameters: Mapping[str, np.ndarray],
         memory: GlobalMemory,
-        grid: int,
-        block: int,
+        grid: Sizes,
+        block: Sizes,
         blocks: range,
         races: bool,
     ) -> None:
         self.entry, self.parameters, self.memory = entry, parameters, memory
-        self.per_block, self.count = block, len(blocks) * block
-        self.of_block = np.tile(np.arange(block), len(blocks))  # a thread's number in its block
-        self.local_block = np.repeat(np.arange(len(blocks)), block)  # its block's number among these
+        size = math.prod(block)
+        self.per_block, self.count = size, len(blocks) * size
+        self.of_block = np.tile(np.arange(size), len(blocks))  # a thread's number in its block
+        self.local_block = np.repeat(np.arange(len(blocks)), size)  # its block's number among these
         self.block = self.local_block + blocks.start
-        self.thread = self.block * block + self.of_block  # its number in the grid
+        self.thread = self.block * size + self.of_block  # its number in the grid
         self.clock = np.zeros(self.count, np.int64)
-        self.warp = self.local_block * -(-block // WARP) + self.of_block // WARP
+        self.warp = self.local_block * -(-size // WARP) + self.of_block // WARP
         self.lane = self.of_block % WARP
-        self.warps = len(blocks) * -(-block // WARP)
+        self.warps = len(blocks) * -(-size // WARP)
         self.special = self._special(grid, block)
         self.registers: dict[str, np.ndarray] = {}
         self.shared = Region.of_owners("shared memory", entry.shared_bytes, len(blocks), races=races)
         self.local = Region.of_owners("local memory", entry.local_bytes, self.count, races=False)
         self.copies = Copies(self)
 
-    def _special(self, grid: int, block: int) -> dict[str, np.ndarray]:
-        sizes = {"%ntid": block, "%nctaid": grid}
-        found = {f"{name}.{axis}": np.full(self.count, size if axis == "x" else 1, np.uint32)
-                 for name, size in sizes.items() for axis in "xyz"}  # fmt: skip
-        numbers = {"%tid": self.of_block, "%ctaid": self.block}
-        for name, values in numbers.items():
-            found |= {f"{name}.{axis}": (values * (axis == "x")).astype(np.uint32) for axis in "xyz"}
-        return found | {"%laneid": self.lane.astype(np.uint32)}
+    def _special(self, grid: Sizes, block: Sizes) -> dict[str, np.ndarray]:
+        """Sizes and numbers along the axes, of which x is the innermost."""
+        found = {"%laneid": self.lane.astype(np.uint32)}
+        for size, of, sizes, values in (
+            ("%ntid", "%tid", block, self.of_block),
+            ("%nctaid", "%ctaid", grid, self.block),
+        ):
+            for axis, count in zip("xyz", sizes, strict=True):
+                found[f"{size}.{axis}"] = np.full(self.count, count, np.uint32)
+                found[f"{of}.{axis}"] = (values % count).astype(np.uint32)
+                values = values // count
+        return found
 
     def number(self, lanes: Lanes) -> int:
         """The number of these threads."""
