@@ -152,6 +152,7 @@ def suite(check: Check) -> Record:
         return {"left out": f"{' and '.join(missing)} not installed"}
     files = (
         "tests/targets/test_cuda_driver.py",
+        "tests/targets/test_cuda_page_locked.py",
         "tests/targets/test_cuda_random.py",
         "tests/core/test_devices.py",
         "tests/control_flow/test_control_devices.py",
@@ -258,6 +259,13 @@ def bandwidth(check: Check) -> Record:
         driver.copy(target.memory.pointer, source.memory.pointer, nbytes, stream)
 
     found["copy"] = {"GB/s": check.tried(lambda: 2 * nbytes / check.milliseconds(copy) / 1e6)}
+    here = hm.tensor(np.ones((side, side), np.float32))
+    for name, x in (("upload", here), ("upload of page-locked memory", here.pin_memory(check.device))):
+
+        def upload(x: Any = x) -> None:
+            x.to(check.device, non_blocking=True)
+
+        found[name] = {"GB/s": check.tried(lambda upload=upload: nbytes / check.milliseconds(upload) / 1e6)}
     cases: dict[str, tuple[Callable[..., Any], int]] = {
         "gelu(x * 1.5 + 1)": (lambda x: F.gelu(x * 1.5 + 1), 2),
         "softmax of rows": (lambda x: F.softmax(x, -1), 2),

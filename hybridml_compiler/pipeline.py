@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from . import config
+from .aval import CPU
 from .errors import CompileError
 from .graph.interpret import interpret
 from .graph.ir import Graph, Node
@@ -40,10 +41,13 @@ from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
     from .loops.ir import KernelSpec
+    from .placement.by_cost import Choice
     from .schedule.kept import Reuse
     from .schedule.launch import Launch, Plan
     from .targets.base import Code, Executable, Program, Target
     from .targets.shapes import Shapes
+
+Among = Literal["auto"] | Sequence[str] | None  # devices to choose from; None: operations are where their operands are
 
 
 @record(frozen=False)
@@ -95,24 +99,29 @@ def compile(
     name: str = "",
     guards: Guards | None = None,
     target: Target | None = None,
+    among: Among = None,
 ) -> Executable:
     """An executable for the graph on a target: that of the device that its values are on unless one is given. If there
-    are several, each computes what is on it, and takes and gives its arrays (see graph/partition.py).
+    are several, each computes what is on it, and takes and gives its arrays (see placement/partition.py).
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
-    symbolic sizes, `guards` are the conditions that its capture relied on.
+    symbolic sizes, `guards` are the conditions that its capture relied on. `among`: devices that compute what they take
+    the least time for (see placement/by_cost.py), wherever operands are; "auto": those of the machine.
     """
     from .graph.devices import device_of, devices_of
-    from .graph.placement import placement, spans_devices
+    from .placement.by_operands import placement, spans_devices
     from .targets.registry import find_target
 
     if target is None:
-        if any(node.aval.symbolic for node in graph.inputs) and len(devices_of(graph)) > 1:
+        if any(node.aval.symbolic for node in graph.inputs) and (among or len(devices_of(graph)) > 1):
             raise CompileError(f"{graph.name}: programs of several devices have fixed sizes")
-        where = placement(graph)
+        choice = _choice(graph, among) if among else None
+        where = placement(graph) if choice is None else choice.where
         if spans_devices(graph, where):
-            return _compile_partition(graph, where)
-        target = find_target(device_of(graph))
+            return _compile_partition(graph, where, choice)
+        executable = compile(graph, donate, name, guards, find_target(device_of(graph)))
+        executable.choice = choice
+        return executable
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
         if not target.capabilities.takes_sizes:
@@ -129,20 +138,35 @@ def compile(
     return stages.executable(program, stats)
 
 
-def _compile_partition(graph: Graph, where: Mapping[Node, str]) -> Executable:
+def _choice(graph: Graph, among: Literal["auto"] | Sequence[str]) -> Choice | None:
+    """The placement of a graph by cost; None where it has arrays without values, which no device can be sent."""
+    from .graph.devices import devices_of
+    from .placement.by_cost import cheapest
+    from .targets.registry import find_device, machine_devices, performance_of
+
+    there = sorted(devices_of(graph))
+    if not all(find_device(device).has_values for device in there):
+        return None
+    devices = list(dict.fromkeys([*machine_devices(), *there] if among == "auto" else among))
+    speeds = {device: performance_of(device) for device in dict.fromkeys([*devices, CPU, *there])}
+    return cheapest(graph, devices, speeds)
+
+
+def _compile_partition(graph: Graph, where: Mapping[Node, str], choice: Choice | None) -> Executable:
     """`compile` for a graph that several devices compute."""
-    from .graph.partition import place, split
+    from .placement.partition import place, split
     from .targets.partitioned import PartitionedExecutable
     from .targets.registry import find_target
 
-    placed = place(graph, where)
+    made: dict[Node, Node] = {}
+    placed = place(graph, where, made)
     if config.read().verify:
         verify(placed, "placement")
     programs = {
         part: compile(part.program, target=find_target(part.device)) if part.computes else None
         for part in split(placed)
     }
-    return PartitionedExecutable(placed, programs)
+    return PartitionedExecutable(placed, programs, choice, made)
 
 
 def _compile_symbolic(stages: Stages, captured: Guards) -> Executable:

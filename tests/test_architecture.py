@@ -42,8 +42,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "passes": (*BASE, "ops", "graph"),
     "loops": BASE,  # a loop nest can be built, printed and run without any op or graph
     "schedule": (*BASE, "ops", "graph", "loops"),
+    "placement": (*BASE, "ops", "graph", "loops", "schedule"),  # a graph becomes programs of one device each
     "runtime": BASE,
-    "targets": (*BASE, "ops", "graph", "loops", "schedule", "runtime"),  # a plan becomes code
+    "targets": (*BASE, "ops", "graph", "loops", "schedule", "placement", "runtime"),  # a plan becomes code
 }
 ARROWS["hoist"] = (*BASE, "ops", "graph", "schedule")  # asked by capture: what a loop computes before its first step
 ARROWS["pipeline"] = tuple(ARROWS)

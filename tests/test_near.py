@@ -23,7 +23,7 @@ def graph() -> nx.DiGraph:
         ("hybridml/fft.py", {"test_fft.py"}),  # a room of one file
         ("hybridml/control_flow/loops.py", {"control_flow", "linalg", "random"}),  # one that a few others import
         ("hybridml_compiler/ops/gone.py", {"ops"}),  # a module that was deleted
-        ("hybridml_compiler/schedule/cost.py", {"schedule", "targets"}),
+        ("hybridml_compiler/schedule/text.py", {"schedule", "targets"}),
         ("tests/support/markup.py", {"display/test_display.py", "inspect/test_reports.py"}),
         ("tests/nn/test_nn.py", {"nn/test_nn.py"}),
         ("hybridml/display/templates/base.jinja", {"display"}),  # data of a room

@@ -12,17 +12,19 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute_into
 from hybridml_compiler.eager.large import contiguous as row_major
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.targets.device import is_page_locked
+from hybridml_compiler.targets.registry import find_device, machine_devices
 
 from ..core import aliasing, ops
-from ..core.context import FLOAT_FLAGS, grad_is_off, lift, placed
+from ..core.context import FLOAT_FLAGS, current_interpreter, grad_is_off, lift, placed
 from ..core.device_tensor import names_device, transfer
 from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
-from ..core.tensor import Device, Tensor, method, place_of, wrap
+from ..core.tensor import Device, Tensor, array_of, method, place_of, wrap
 from .creation import asarray, list_operand
 from .shaping import manipulation
 
@@ -57,7 +59,8 @@ def to(
     self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False
 ) -> Tensor:
     """`to(dtype)`, `to("cpu")`, `to(other)` for the dtype and device of another one: the tensor itself when nothing
-    changes. `non_blocking` is PyTorch's and says nothing here.
+    changes. With `non_blocking=True` a GPU copies what is in page-locked memory (`pin_memory`) beside what Python does
+    next: do not change it before `hm.cuda.synchronize()`, or an event behind it, has been waited for.
     """
     for a in args:
         if isinstance(a, Tensor):
@@ -66,7 +69,7 @@ def to(
             device = a
         else:
             dtype = a
-    moved = self if device is None else transfer(self, Device(device).type)
+    moved = self if device is None else transfer(self, Device(device).type, non_blocking)
     if dtype is None or moved.dtype is dtypes.canonical(dtype):
         return moved.clone() if copy and moved is self else moved
     return _astype.fn(moved, dtype)
@@ -97,20 +100,39 @@ def cpu(self: Tensor) -> Tensor:
 @method
 def cuda(self: Tensor, device: Any = "cuda", non_blocking: bool = False) -> Tensor:
     """The tensor on a GPU, by its name or number, with its history; `to(device)` by PyTorch's other name. DeviceError
-    where there is none."""
-    return transfer(self, Device(f"cuda:{device}" if isinstance(device, int) else device).type)
+    where there is none. `non_blocking` is as in `to`."""
+    return transfer(self, Device(f"cuda:{device}" if isinstance(device, int) else device).type, non_blocking)
 
 
 @method
-def pin_memory(self: Tensor) -> Tensor:
-    """The tensor itself: CUDA copies memory of the CPU that is not pinned as well."""
-    return self
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory of the CPU, which a GPU copies from without the CPU: `to("cuda", non_blocking=True)`
+    returns at once. The tensor itself where its memory is such, or where there is no GPU; "cuda:sim" as the `device`
+    has one. DeviceError for a tensor that is not on the CPU, and for a device that is no GPU.
+    """
+    found = machine_devices()[1:2] if device is None else (Device(device).type,)
+    if not found or self.is_pinned() or current_interpreter() is not None:  # a program has memory of its own
+        return self
+    if type(self).home is not None:
+        raise DeviceError(
+            f"pin_memory: the tensor is on {self.device.type!r}, and only memory of the CPU can be pinned"
+        )
+    gpu: Any = None if found[0] == "cpu" else find_device(found[0])
+    if not hasattr(gpu, "page_locked"):
+        raise DeviceError(f"pin_memory: {found[0]!r} is no GPU")
+    memory = gpu.page_locked(self.shape, self.dtype)
+    memory[...] = array_of(self)
+    if self._node is None or grad_is_off():
+        return wrap(memory)
+    copy = self.clone()
+    copy._array = memory
+    return copy
 
 
 @method
 def is_pinned(self: Tensor) -> bool:
-    """Whether the memory is pinned: False."""
-    return False
+    """Whether the memory is page-locked, by `pin_memory`."""
+    return is_page_locked(self._array)
 
 
 @method

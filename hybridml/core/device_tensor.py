@@ -185,8 +185,9 @@ def wrapped(array: Any) -> Tensor:
     return wrap(array) if type(array) is np.ndarray else home_of(array.device.name).wrap(array)
 
 
-def transfer(t: Tensor, device: str) -> Tensor:
-    """The values of a tensor on a device, with its history; the tensor itself where it is there already."""
+def transfer(t: Tensor, device: str, later: bool = False) -> Tensor:
+    """The values of a tensor on a device, with its history; the tensor itself where it is there already. `later`: what
+    is in page-locked memory may be copied after this returns."""
     source = t.device.type
     if source == device:
         return t
@@ -201,7 +202,7 @@ def transfer(t: Tensor, device: str) -> Tensor:
     else:
         home = home_of(device)
         array = array_of(t) if type(t).home is None else devices.download(t._array)
-        out = home.wrap(devices.upload(home.device, array))
+        out = home.wrap(devices.upload(home.device, array, later))
     if t._node is not None and not grad_is_off():
         out._node = make_node(_pull_transfer, out.shape, [t._node], source)
     return out

@@ -483,7 +483,7 @@ class TensorMethods:
     def is_leaf(self) -> builtins.bool:
         """True for a tensor without recorded history."""
     def is_pinned(self) -> builtins.bool:
-        """Whether the memory is pinned: False."""
+        """Whether the memory is page-locked, by `pin_memory`."""
     def isclose(self, y: Tensor, /, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN."""
     def isfinite(self, /) -> Tensor:
@@ -686,8 +686,9 @@ class TensorMethods:
         """Axes in the given order: `permute(2, 0, 1)`."""
     def permute_dims(self, /, axes: Sequence[builtins.int] | None = None, *, dims: Sequence[builtins.int] | None = ..., dim: Sequence[builtins.int] | None = ...) -> Tensor:
         """Axis k of the result is axis `axes[k]` of x; reversed order without `axes`."""
-    def pin_memory(self) -> Tensor:
-        """The tensor itself: CUDA copies memory of the CPU that is not pinned as well."""
+    def pin_memory(self, device: Any = None) -> Tensor:
+        """A copy in page-locked memory of the CPU, which a GPU copies from without the CPU: `to("cuda",
+        non_blocking=True)` returns at once."""
     def pinverse(self, *args: Any, **kwargs: Any) -> Any:
         """`hm.linalg.pinverse` of this tensor."""
     def positive(self, /) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
+from ..core import pytree
 from ..core.states import check_entries
 from ..core.tensor import Tensor
 from .dataset import IterableDataset, Subset, TensorDataset
@@ -68,8 +69,9 @@ class DataLoader:
     The order of a shuffled epoch depends only on `generator` (a seed) and on the number of the epoch; without a seed it
     is drawn from the default generator, and `hm.manual_seed` decides. `num_workers` threads fetch up to
     ``num_workers * prefetch_factor`` batches ahead; the batches and their order are the same for every number of them.
-    `pin_memory` and `persistent_workers` are PyTorch's and say nothing here: memory of the CPU is not pinned, and
-    threads start at once.
+    With `pin_memory=True` batches are in page-locked memory, from which a GPU copies by itself: `batch.to("cuda",
+    non_blocking=True)`. It is that of `pin_memory_device`, of the first GPU without one. `persistent_workers` is
+    PyTorch's and says nothing here: threads start at once.
 
     `state_dict` tells where a loader is, also in the middle of an epoch, and `load_state_dict` goes on from there.
 
@@ -92,6 +94,7 @@ class DataLoader:
         generator: Seed = None,
         *,
         pin_memory: bool = False,
+        pin_memory_device: str = "",
         persistent_workers: bool = False,
     ) -> None:
         if num_workers < 0 or prefetch_factor < 1:
@@ -107,6 +110,7 @@ class DataLoader:
             raise ArgumentError("DataLoader: a batch_sampler replaces batch_size, shuffle, sampler and drop_last")
         self.dataset, self.batch_size, self.drop_last, self.generator = dataset, batch_size, drop_last, generator
         self.num_workers, self.prefetch_factor, self.collate_fn = num_workers, prefetch_factor, collate_fn
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self._epoch = _Epoch()
         self._resumed: _Epoch | None = None
         self._streams = streams
@@ -205,6 +209,16 @@ class DataLoader:
 
     def _fetch(self, job: Any) -> Any:
         """One batch, or with ``batch_size=None`` one sample as it is."""
+        return self._pinned(self._made(job))
+
+    def _pinned(self, batch: Any) -> Any:
+        """The batch, with its tensors in page-locked memory if that is asked for."""
+        if not self.pin_memory:
+            return batch
+        device = self.pin_memory_device or None
+        return pytree.tree_map(lambda leaf: leaf.pin_memory(device) if isinstance(leaf, Tensor) else leaf, batch)
+
+    def _made(self, job: Any) -> Any:
         if isinstance(job, int | np.integer):
             sample = self.dataset[int(job)]
             return sample if self.collate_fn is None else self.collate_fn(sample)
@@ -214,11 +228,11 @@ class DataLoader:
 
     def _stream(self, samples: Iterator[Any]) -> Iterator[Any]:
         if self.batch_size is None:
-            yield from samples if self.collate_fn is None else map(self.collate_fn, samples)
+            yield from map(self._pinned, samples if self.collate_fn is None else map(self.collate_fn, samples))
             return
         while group := list(islice(samples, self.batch_size)):
             if len(group) == self.batch_size or not self.drop_last:
-                yield (self.collate_fn or default_collate)(group)
+                yield self._pinned((self.collate_fn or default_collate)(group))
 
     def _prefetch(self, jobs: Iterator[Any]) -> Iterator[Any]:
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="hybridml-data")

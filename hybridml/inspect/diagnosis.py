@@ -156,7 +156,10 @@ def _cuda() -> Iterable[Finding]:
         yield 'device "cuda"', True, f"not available: {found.problem}"
         return
     from .. import cuda
+    from ..core.tensor import wrap
 
+    pinned = wrap(np.ones(1)).pin_memory("cuda").is_pinned()
+    yield "page-locked memory", pinned, "copies with non_blocking=True are beside the CPU" if pinned else "none"
     for index in range(found.devices):
         gpu = cuda.get_device_properties(index)
         said = f"{gpu.name}, sm_{gpu.major}{gpu.minor}, {gpu.total_memory / 2**30:.0f} GiB"

@@ -97,6 +97,7 @@ class Explanation(Report):
     lines: tuple[LineCost, ...] = ()
     ir: str = ""  # of the whole path, with the names that `run(fetch=...)` takes
     reused: tuple[str, ...] = ()  # what was known when each part of the path was compiled
+    placement: tuple[str, ...] = ()  # devices by cost: estimates of the choice, of the others, of each program
 
     TEMPLATE = "explanation.html.jinja"
 
@@ -139,6 +140,8 @@ class Explanation(Report):
             yield "traced again", list(self.retraces)
         if self.reused:
             yield "how it was compiled", list(self.reused)
+        if self.placement:
+            yield "placement by cost (estimated)", list(self.placement)
         if self.kernels:
             yield f"kernels ({len(self.kernels)})", list(self._kernel_rows())
         if self.lines:

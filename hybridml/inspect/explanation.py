@@ -104,6 +104,7 @@ def _explained(
         lines=tuple(_lines(kernels)),
         ir=print_graph(path.program.whole),
         reused=tuple(_reused(entry, path)),
+        placement=tuple(_placement(entry, path)),
     )
 
 
@@ -189,6 +190,15 @@ def _reused(entry: Entry, path: CompiledPath) -> Iterator[str]:
         reused = getattr(getattr(executable, "stats", None), "reused", "")
         if reused:
             yield reused
+
+
+def _placement(entry: Entry, path: CompiledPath) -> Iterator[str]:
+    for executable in executables_of(entry, path):
+        choice = getattr(executable, "choice", None)
+        if choice is not None:
+            yield from choice.lines()
+            for part, share in getattr(executable, "shares", {}).items():
+                yield f"{part.graph.name} on {part.device}: {share}"
 
 
 def kernels_of(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:

@@ -28,6 +28,7 @@ from ..tracing.capture.line_observer import Observer
 from ..tracing.capture.memory_order import in_memory
 from ..tracing.capture.subgraph import between, cut
 from ..tracing.capture.tracer import inputs_of as inputs_behind
+from ..tracing.run.backend import INTERPRET
 from ..tracing.run.compiled_path import CompiledPath, array_of, real_of
 from ..tracing.run.program import compile_graph, dense
 from ..tracing.specialize.errors import RunEagerly
@@ -64,7 +65,7 @@ def run(
     if executable is None:
         while len(path.fetches) >= MOST_KEPT:
             path.fetches.pop(next(iter(path.fetches)))
-        backend = "interpret" if stance_var.get() == "eager" else traced._backend
+        backend = INTERPRET if stance_var.get() == "eager" else traced._backend
         executable = compile_graph(at_sizes(graph, sizes) if sizes else graph, {}, backend)
         if backend == traced._backend:
             path.fetches[key] = executable

@@ -91,8 +91,11 @@ class Node(_ReadOnly):
     line: str  # the user's line that asked for it, "model.py:12", of an input the first; "" where there is none
     source: str  # text of that line
     value: np.ndarray | None  # data of a constant, read-only
+    device: str  # that computes it, or that it is on
 
-    def __init__(self, name: str, node: ir.Node, made: Mapping[ir.Node, Node], graphs: dict[Body, Graph]) -> None:
+    def __init__(
+        self, name: str, node: ir.Node, made: Mapping[ir.Node, Node], graphs: dict[Body, Graph], device: str
+    ) -> None:
         """Wraps a node. `made`: nodes of the operands; `graphs`: subgraphs made so far, to which its own are added."""
         bodies = {key: value for key, value in node.params.items() if isinstance(value, Body)}
         for part, body in bodies.items():
@@ -113,6 +116,7 @@ class Node(_ReadOnly):
             line=line_name(file, number) if number else file,
             source=source,
             value=node.value,
+            device=device,
         )
 
     def __repr__(self) -> str:
@@ -164,16 +168,25 @@ class Graph(_ReadOnly):
     _graph: ir.Graph
     _ends: _Ends
     _stages: Any
+    _where: Mapping[ir.Node, str]
     _known: Mapping[str, Node]
 
-    def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None, name: str = "") -> None:
-        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph."""
+    def __init__(
+        self,
+        graph: ir.Graph,
+        ends: _Ends | None = None,
+        stages: Any = None,
+        name: str = "",
+        where: Mapping[ir.Node, str] = MappingProxyType({}),
+    ) -> None:
+        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph; `where`: devices
+        of operations that are computed elsewhere than on that of their value."""
         ends = ends or _Ends(frozenset(), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
         users: dict[Node, dict[Node, None]] = {}
         for k, node in enumerate(graph.nodes()):
-            new = made[node] = Node(f"%{k}", node, made, graphs)
+            new = made[node] = Node(f"%{k}", node, made, graphs, where.get(node, node.aval.device))
             users[new] = {}
             for operand in new.inputs:
                 users[operand][new] = None
@@ -193,6 +206,7 @@ class Graph(_ReadOnly):
             _graph=graph,
             _ends=ends,
             _stages=stages,
+            _where=where,
             _known={node.label: node for node in map(made.__getitem__, reversed(graph.inputs)) if node.label}
             | {node.name: node for node in users},
         )
@@ -276,9 +290,9 @@ class Graph(_ReadOnly):
     def to_networkx(self) -> networkx.MultiDiGraph:
         """A copy as a `networkx.MultiDiGraph`: nodes by their names, an edge for each operand.
 
-        Nodes have the attributes `op`, `shape`, `dtype`, `params`, `label`, `line`, `source`, and `subgraphs`, which
-        are graphs of the same form; an edge has its position among the operands as its key and as `position`. The graph
-        has `name`, and `inputs`, `outputs`, `updates` and `gradients` by the names of nodes.
+        Nodes have the attributes `op`, `shape`, `dtype`, `params`, `label`, `line`, `source`, `device`, and
+        `subgraphs`, which are graphs of the same form; an edge has its position among the operands as its key and as
+        `position`. The graph has `name`, and `inputs`, `outputs`, `updates` and `gradients` by the names of nodes.
 
         >>> import networkx as nx
         >>> import hybridml as hm
@@ -310,6 +324,7 @@ class Graph(_ReadOnly):
                 label=node.label,
                 line=node.line,
                 source=node.source,
+                device=node.device,
                 subgraphs={name: graph.to_networkx() for name, graph in node.subgraphs.items()},
             )
         net.add_edges_from((a.name, b.name, k, {"position": k}) for a, b, k in self.edges)
@@ -340,7 +355,7 @@ class Graph(_ReadOnly):
         for label, named in (("updates", self.updates), ("sets .grad of", self.gradients)):
             if named:
                 ends.append((f"{label} {some_names(named)}", originals(named.values())))
-        found = draw(self._graph, repr(self)[1:-1], ends)
+        found = draw(self._graph, repr(self)[1:-1], ends, self._where)
         if path is not None:
             found.save(path)
         return found
@@ -356,7 +371,9 @@ def graph_of(path: CompiledPath) -> Graph:
         updates = _by_name((source.node.name, k) for k, source in path.writes)
         gradients = _by_name((source.node.name, k) for source, k in path.grads if k is not None)
         ends = _Ends(captured, list(_returned(path)), updates, gradients)
-        graph = Graph(path.program.whole, ends, getattr(path.program.executable, "stages", None))
+        executable = path.program.executable
+        where = getattr(executable, "where", {})
+        graph = Graph(path.program.whole, ends, getattr(executable, "stages", None), where=where)
         vars(path).setdefault("graph", graph)  # another thread may have been faster
     found: Graph = path.graph
     return found

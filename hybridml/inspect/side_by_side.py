@@ -24,6 +24,7 @@ from ..core import pytree
 from ..core.context import current_interpreter, watchers
 from ..core.tensor import Device, Tensor
 from ..tracing.function import TracedFunction
+from ..tracing.run.backend import LLVM
 from .comparison import Comparison, DeviceComparison, Difference, KernelLine, Style
 from .snapshot import Snapshot
 
@@ -135,7 +136,7 @@ def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], Traced
         return plain(*args, **kwargs)
 
     name = call.__name__ = str(getattr(fn, "__name__", type(fn).__name__))
-    backend = traced._backend if isinstance(traced, TracedFunction) else "llvm"
+    backend = traced._backend if isinstance(traced, TracedFunction) else LLVM
     return name, plain, TracedFunction(plain if isinstance(plain, FunctionType | MethodType) else call, backend)
 
 

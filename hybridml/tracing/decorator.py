@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from .function import Check, TracedFunction
+from .run.backend import Placement
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -33,18 +34,38 @@ class _Decorator(Protocol):
 
 
 @overload
-def trace(fn: M, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...) -> M: ...
+def trace(
+    fn: M,
+    *,
+    backend: str = ...,
+    strict: bool = ...,
+    dynamic: bool = ...,
+    check: Check = ...,
+    placement: Placement = ...,
+) -> M: ...
 @overload
 def trace(
-    fn: Callable[P, R], *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
+    fn: Callable[P, R],
+    *,
+    backend: str = ...,
+    strict: bool = ...,
+    dynamic: bool = ...,
+    check: Check = ...,
+    placement: Placement = ...,
 ) -> TracedFunction[P, R]: ...
 @overload
 def trace(
-    fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
+    fn: None = None,
+    *,
+    backend: str = ...,
+    strict: bool = ...,
+    dynamic: bool = ...,
+    check: Check = ...,
+    placement: Placement = ...,
 ) -> _Decorator: ...
 def trace(
     fn: Any = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
-    check: Check = None,
+    check: Check = None, placement: Placement = None,
 ) -> Any:  # fmt: skip
     """Captures a function (or a module) when it is called, compiles it, and runs the compiled program from then on.
 
@@ -54,8 +75,10 @@ def trace(
     not. A size that changes is compiled a second time, for any size (`dynamic=False`: each size for itself).
     `backend="interpret"` runs the graph without the compiler. `check` runs the function itself beside the compiled
     program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
-    such a call leaves the results and the state of the function itself. A module is returned itself, with its `forward`
-    traced, and has what a traced function has (`net.cache_info()`, `net.explain(x)`).
+    such a call leaves the results and the state of the function itself. `placement` is a list of devices, or "auto" for
+    those of the machine: each operation is computed by the one with which the whole is estimated to take the least time
+    (see docs/devices.md); results are where the function itself would have them, sizes are fixed. A module is returned
+    itself, with its `forward` traced, and has what a traced function has (`net.cache_info()`, `net.explain(x)`).
 
     >>> import hybridml as hm
     >>> @hm.trace
@@ -65,10 +88,14 @@ def trace(
     [3.0, 5.0]
     """
     if fn is None:
-        return functools.partial(trace, backend=backend, strict=strict, dynamic=dynamic, check=check)
+        return functools.partial(
+            trace, backend=backend, strict=strict, dynamic=dynamic, check=check, placement=placement
+        )
     if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
         module: Any = fn
-        traced = TracedFunction(module.forward, backend, strict=strict, dynamic=dynamic, check=check)
+        traced = TracedFunction(
+            module.forward, backend, strict=strict, dynamic=dynamic, check=check, placement=placement
+        )
         object.__setattr__(module, "forward", traced)
         return module
-    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check)
+    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check, placement=placement)

@@ -30,6 +30,7 @@ from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
 from .python_state.rebound import Rebound
+from .run.backend import Backend, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
 from .specialize import errors
@@ -48,7 +49,6 @@ R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
-BACKENDS = ("llvm", "interpret")
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 
@@ -80,15 +80,13 @@ class TracedFunction(Introspection, Generic[P, R]):
     __qualname__: str
 
     def __init__(
-        self, fn: Callable[P, R], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
-        silent: bool = False, dynamic: bool = True, check: Check = None,
+        self, fn: Callable[P, R], backend: str | Backend = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
+        silent: bool = False, dynamic: bool = True, check: Check = None, placement: Placement = None,
     ) -> None:  # fmt: skip
         """Wraps `fn`. `most`: programs compiled; calls that need further ones run `fn` itself, which is said unless
         `silent` (a function of the library, which a stance leaves as it is). `dynamic`: sizes that change become
         symbolic. `check`: calls that eager runs beside (see audits.py).
         """
-        if backend not in BACKENDS:
-            raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
         if not callable(fn):
             also = "; the sum of a diagonal is hm.linalg.trace(x)" if hasattr(fn, "__array__") else ""
             raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}{also}")
@@ -102,10 +100,11 @@ class TracedFunction(Introspection, Generic[P, R]):
         if check is not None and inspect.iscoroutinefunction(fn):
             raise ArgumentError("trace: check runs a function twice, which a coroutine function cannot be")
         functools.update_wrapper(self, fn)
-        self._fn, self._backend, self._most = fn, backend, most
+        self._backend = backend if isinstance(backend, Backend) else backend_of(backend, placement)
+        self._fn, self._most = fn, most
         self._strict, self._silent = strict, silent
         self._is_async = inspect.iscoroutinefunction(fn)
-        self._families = Families() if dynamic else None
+        self._families = Families() if dynamic and not self._backend.among else None
         self._integers = Integers()
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Fields, list[Entry]] = {}  # by their signature

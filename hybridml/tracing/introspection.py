@@ -91,7 +91,7 @@ class Introspection:
     def ir(self) -> str:
         """Text of the captured graphs of the last call, below the guards of its symbolic sizes: one, or a segment for
         each value that Python has asked for, with the question below it. Where several devices compute one, the
-        program of each follows, with what it receives and sends.
+        program of each follows, with what it receives and sends, and where the devices were chosen by cost, with that.
 
         >>> import hybridml as hm
         >>> f = hm.trace(lambda x: hm.exp(x) if x.sum() > 0 else -x)
@@ -103,8 +103,12 @@ class Introspection:
         lines = [] if sized is None else [f"# {guard}  {guard.where}" for guard in sized.guards.list]
         for question, graph, executable in self._parts():
             lines += [] if graph is None else [print_graph(graph)]
-            for part in getattr(executable, "programs", ()):
-                lines += [f"# on {part.device}", print_graph(part.graph)]
+            programs, choice = getattr(executable, "programs", ()), getattr(executable, "choice", None)
+            if choice is not None and choice.whole is not None and not programs:
+                lines.append(f"# on {choice.whole.device}: {choice.whole}")
+            for part in programs:
+                share = executable.shares.get(part)
+                lines += [f"# on {part.device}{'' if share is None else f': {share}'}", print_graph(part.graph)]
             lines += [f"# {question}"] if question else []
         return "\n".join(lines)
 

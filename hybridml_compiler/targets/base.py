@@ -18,6 +18,8 @@ from ..sizes.dims import Size
 
 if TYPE_CHECKING:  # a program that is found on disk needs no schedule
     from ..loops.ir import KernelSpec
+    from ..placement.by_cost import Choice
+    from ..placement.performance import Performance
     from ..schedule.kernels.library import Capabilities
     from ..schedule.launch import Plan
     from .shapes import Shapes
@@ -74,6 +76,8 @@ class Executable:
     once.
     """
 
+    choice: Choice | None = None  # of devices by cost, where it was made so
+
     def __init__(self, program: Program, interface: Interface) -> None:
         self.name, self.inputs, self.donate = interface.name, interface.inputs, interface.donate
         self.stats, self.stages, self.shapes = interface.stats, interface.stages, interface.shapes
@@ -93,6 +97,11 @@ class Executable:
         fresh = dict(zip(self.fresh, results, strict=True))
         count = len(fresh) + len(self.donate)
         return [fresh[k] if k in fresh else arrays[self.donate[k]] for k in range(count)]
+
+    @property
+    def where(self) -> Mapping[Any, str]:
+        """The devices of the graph's operations that another one computes than has their values."""
+        return {} if self.choice is None else self.choice.where
 
     def replayed(self) -> Executable:
         """The program for many calls: a device may record its launches, and replay them."""
@@ -128,6 +137,13 @@ class Target:
     def key(self) -> str:
         """Text of all that decides about the code, beside the graph and the compiler."""
         return self.name
+
+    @property
+    def performance(self) -> Performance:
+        """Speeds and size of its device, by which operations are placed (see performance.py)."""
+        from ..placement.performance import UNKNOWN
+
+        return UNKNOWN
 
     @lazy
     def capabilities(self) -> Capabilities:

@@ -42,6 +42,9 @@ class Device(Protocol):
     def write(self, memory: Any, data: np.ndarray) -> None:
         """Copies the bytes of a C-contiguous host array to the beginning of a block."""
 
+    def write_later(self, memory: Any, data: np.ndarray) -> None:
+        """`write` from page-locked memory, which must not change before what this thread asks for next is done."""
+
     def read(self, memory: Any, nbytes: int) -> bytes:
         """A copy of the first bytes of a block, once all that writes them has ended."""
 
@@ -50,6 +53,22 @@ class Device(Protocol):
 
     def transfers(self) -> AbstractContextManager[None]:
         """A context in which `write` is done beside what the device computes, if it can."""
+
+
+class PageLocked:
+    """Memory of the host that a GPU can read by itself, while the host goes on. Arrays over it keep it: `np.asarray` of
+    it is the first."""
+
+    def __init__(self, owner: object, address: int, nbytes: int) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+
+
+def is_page_locked(array: Any) -> bool:
+    """Whether an array is over page-locked memory of ours."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, PageLocked)
 
 
 class DeviceArray:
@@ -93,10 +112,11 @@ def empty(device: Device, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArra
     return DeviceArray(device, device.allocate(prod(shape) * dtype.itemsize), shape, dtype)
 
 
-def upload(device: Device, array: np.ndarray) -> DeviceArray:
-    """A copy of a host array on a device."""
-    found = empty(device, array.shape, array.dtype)
-    device.write(found.memory, np.ascontiguousarray(array))
+def upload(device: Device, array: np.ndarray, later: bool = False) -> DeviceArray:
+    """A copy of a host array on a device. `later`: one in page-locked memory may be copied after this returns."""
+    found, data = empty(device, array.shape, array.dtype), np.ascontiguousarray(array)
+    write = device.write_later if later and is_page_locked(data) else device.write
+    write(found.memory, data)
     return found
 
 

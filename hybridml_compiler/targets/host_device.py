@@ -45,6 +45,8 @@ class HostDevice:
     def write(self, memory: Block, data: np.ndarray) -> None:
         memory.opened()[: data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)
 
+    write_later = write
+
     def read(self, memory: Block, nbytes: int) -> bytes:
         return memory.opened()[:nbytes].tobytes()
 

@@ -7,7 +7,7 @@ class Mine(KernelTarget):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -35,7 +35,7 @@ class KernelTarget(Target):
     """A target given by `compile` and `run`. Its `device` is memory of the host that only it looks into.
 
     Loops, choices, calls of NumPy and fusions are taken apart for it. Where its `capabilities` have a library for
-    `Product`, that is NumPy's. Programs are not kept on disk: making one is planning it.
+    `Product`, that is NumPy's. Unless a target does more, programs are not kept on disk: making one is planning it.
     """
 
     @lazy
@@ -121,6 +121,15 @@ class KernelCode:
             make = self.target.code_of if isinstance(spec, Kernel) else self.target.call_of
             self._made[id(spec)] = spec, make(spec)  # type: ignore[arg-type]
         return self._made[id(spec)][1]
+
+    @property
+    def made(self) -> Iterable[tuple[KernelSpec, Any]]:
+        """Specs with the code that was made of them."""
+        return self._made.values()
+
+    def keep(self, spec: KernelSpec, code: Any) -> None:
+        """Adds code that was made before."""
+        self._made[id(spec)] = spec, code
 
     def run(self, kernel: Kernel, buffers: Sequence[np.ndarray], lo: int, hi: int) -> bool:
         return self.target.run(self.of(kernel), buffers, lo, hi)

@@ -15,16 +15,19 @@ import numpy as np
 from ..aval import CPU
 from ..graph.devices import moved, without_devices
 from ..graph.ir import Graph, Node, apply, constant
-from ..graph.partition import Part
 from ..graph.text import print_graph
 from ..loops.ir import KernelSpec
 from ..once import lazy
 from ..ops.table import OPS
+from ..placement.by_cost import Choice, Share
+from ..placement.partition import Part
 from ..record import replace
 from ..schedule.launch import Copy, Launch
 from .base import Executable
 from .device import Device, download, on_host, upload
 from .registry import find_device
+
+_NOTHING: Mapping[Node, Node] = {}
 
 
 class PartitionedStages:
@@ -99,8 +102,15 @@ class PartitionedStats:
 class PartitionedExecutable(Executable):
     """`exe(arrays)`: each array where its node is, and each result."""
 
-    def __init__(self, graph: Graph, programs: Mapping[Part, Executable | None]) -> None:
-        """`programs`: in the order in which they run; None of one that only receives and sends."""
+    def __init__(
+        self,
+        graph: Graph,
+        programs: Mapping[Part, Executable | None],
+        choice: Choice | None = None,
+        made: Mapping[Node, Node] = _NOTHING,
+    ) -> None:
+        """`programs`: in the order in which they run; None of one that only receives and sends. `made`: what the nodes
+        have become for which devices were chosen."""
         self.name, self.graph, self.donate = graph.name, graph, {}
         self.inputs, self.outputs = ([node.aval for node in nodes] for nodes in (graph.inputs, graph.outputs))
         self.programs = {part: exe and exe.replayed() for part, exe in programs.items()}
@@ -108,6 +118,24 @@ class PartitionedExecutable(Executable):
         self.stages: Any = PartitionedStages(graph, self.programs)
         self.stats: Any = PartitionedStats([exe.stats for exe in self.executables])
         self.fresh, self.arena_bytes = range(len(self.outputs)), 0
+        self.choice, self._made = choice, made
+
+    @property
+    def where(self) -> Mapping[Node, str]:
+        return {node: there.aval.device for node, there in self._made.items() if there.op is not None}
+
+    @lazy
+    def shares(self) -> dict[Part, Share]:
+        """The cost of each program, where devices were chosen by it."""
+        found: dict[Part, Share] = {}
+        if self.choice is None:
+            return found
+        for part in self.programs:
+            own = set(part.members)
+            share = self.choice.share([node for node, there in self._made.items() if there in own])
+            if share is not None:
+                found[part] = share
+        return found
 
     @lazy
     def _last(self) -> dict[Node, Part]:

@@ -309,6 +309,7 @@ def test_every_operation_has_its_attributes(op: Op) -> None:
         "label": "",
         "line": f"{file}:{line}",
         "source": source,
+        "device": "cpu",
         "subgraphs": {},
     }
     operands = {net.edges[edge]["position"]: edge[0] for edge in net.in_edges(node.name, keys=True)}

@@ -11,7 +11,7 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.loops.ir import Kernel, KernelSpec
-from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda import nvrtc, stored
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 from hybridml_compiler.targets.cuda.target import TARGET, CudaKernel, CudaRegion, CudaTarget
@@ -21,6 +21,12 @@ SIM = "cuda:sim"
 needs_nvrtc = pytest.mark.skipif(
     not nvrtc.is_installed(), reason="NVRTC is not installed: pip install nvidia-cuda-nvrtc"
 )
+
+
+def planned_anew(patch: pytest.MonkeyPatch) -> None:
+    """Neither finds programs on disk nor keeps them there: for tests of how they are made, or that change that."""
+    patch.setattr(stored, "find", lambda name: None)
+    patch.setattr(stored.StoredProgram, "save", lambda self, name: None)
 
 
 @contextmanager
@@ -40,7 +46,9 @@ def compiled() -> Iterator[list[Any]]:
     nests, calls = CudaTarget.code_of, CudaTarget.call_of
     CudaTarget.code_of, CudaTarget.call_of = code_of, call_of  # type: ignore[assignment, method-assign]
     try:
-        yield made
+        with pytest.MonkeyPatch.context() as patch:
+            planned_anew(patch)
+            yield made
     finally:
         CudaTarget.code_of, CudaTarget.call_of = nests, calls  # type: ignore[method-assign]
 

@@ -37,7 +37,7 @@ class Runtime:
         self.memory, self.calls, self.capability = memory, list[str](), (8, 0)
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
-        self.pinned: set[int] = set()  # addresses of memory of the host that is copied late
+        self.pinned: dict[int, int] = {}  # bytes by addresses, of memory of the host that is copied late
         self.allocator: Any = None  # of CuPy's own arrays
         self.current: Any = None  # the stream of this thread
         self.uploaded = self.downloaded = 0  # bytes
@@ -50,6 +50,9 @@ class Runtime:
         major, minor = self.capability
         found = {"name": b"stand-in", "major": major, "minor": minor, "multiProcessorCount": 4}
         return {**found, "totalGlobalMem": self.memory}
+
+    def deviceGetAttribute(self, attribute: int, index: int) -> int:
+        return {13: 1_000_000, 36: 1_000_000, 37: 4096}[attribute]
 
     def malloc(self, nbytes: int) -> int:
         self.calls.append("malloc")
@@ -71,7 +74,7 @@ class Runtime:
             self.downloaded += nbytes
             self.streams[stream].refuse_if_captured()
         self.uploaded += nbytes * (kind == 1)
-        if kind == 1 and source in self.pinned:
+        if kind == 1 and self._is_pinned(source):
             self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
         elif kind == 1:  # the array of the host may change at once
             copy = bytes((ctypes.c_char * nbytes).from_address(source))
@@ -84,10 +87,15 @@ class Runtime:
         self.streams[stream].do(lambda: ctypes.memset(target, value, nbytes))
 
     def pointerGetAttributes(self, address: int) -> Any:
-        return SimpleNamespace(type=int(address in self.pinned))
+        return SimpleNamespace(type=int(self._is_pinned(address)))
+
+    def _is_pinned(self, address: int) -> bool:
+        return any(start <= address < start + nbytes for start, nbytes in self.pinned.items())
 
     def deviceSynchronize(self) -> None:
         self.calls.append("deviceSynchronize")
+        for stream in self.streams.values():
+            stream.catch_up()
 
     def view(self, address: int) -> np.ndarray:
         """The bytes of the allocation around an address, from there on."""
@@ -109,6 +117,7 @@ class Stream:
 
     def do(self, work: Callable[[], Any]) -> None:
         if self.recorded is None:
+            self.catch_up()
             work()
         else:
             self.recorded.append(work)
@@ -119,18 +128,24 @@ class Stream:
 
     def synchronize(self) -> None:
         self.refuse_if_captured()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Does what it was to do late, which comes before all else."""
         while self.late:
             self.late.pop(0)()
 
     @property
     def done(self) -> bool:
         self.refuse_if_captured()
-        return True
+        return not self.late
 
     def wait_event(self, event: Event) -> None:
         self.runtime.calls.append("wait_event")
         assert event.seconds is not None, "an event that nobody has recorded"
         self.waited.append(event.stream)
+        if event.stream is not None:
+            event.stream.catch_up()
 
     def begin_capture(self) -> None:
         self.recorded = []
@@ -164,13 +179,31 @@ class Event:
 
     seconds: float | None
     stream: Stream | None
-    done = True
+
+    @property
+    def done(self) -> bool:
+        """Whether what is copied late on its stream is copied."""
+        return self.stream is None or not self.stream.late
 
     def record(self, stream: Stream) -> None:
         self.seconds, self.stream = time.perf_counter(), stream
 
     def synchronize(self) -> None:
-        assert self.seconds is not None
+        assert self.seconds is not None and self.stream is not None
+        self.stream.catch_up()
+
+
+class PinnedMemoryPointer:
+    """Page-locked memory. The next that is asked for may have it as soon as nobody has this one."""
+
+    def __init__(self, runtime: Runtime, nbytes: int) -> None:
+        self.array, self.runtime = np.empty(nbytes, np.uint8), runtime
+        self.ptr = int(self.array.ctypes.data)
+        runtime.pinned[self.ptr] = nbytes
+
+    def __del__(self) -> None:
+        del self.runtime.pinned[self.ptr]
+        self.array.fill(0xFF)
 
 
 class Module:
@@ -295,6 +328,7 @@ def fake_cupy(memory: int = 1 << 28) -> Any:
         Stream=lambda non_blocking: Stream(runtime, non_blocking),
         Event=Event,
         get_current_stream=lambda: runtime.current,
+        alloc_pinned_memory=lambda nbytes: PinnedMemoryPointer(runtime, nbytes),
         using_allocator=libraries.using_allocator,
         Module=lambda: Module(runtime),
         UnownedMemory=unowned,

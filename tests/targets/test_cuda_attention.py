@@ -15,7 +15,7 @@ from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from tests.support.closeness import assert_close
-from tests.support.cuda import SIM, compiled, launch, needs_nvrtc
+from tests.support.cuda import SIM, compiled, launch, needs_nvrtc, planned_anew
 
 pytestmark = needs_nvrtc
 attention = hm.functional.scaled_dot_product_attention
@@ -49,6 +49,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 @pytest.fixture(autouse=True)
 def chains(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small scores are fused as large ones."""
+    planned_anew(monkeypatch)
     monkeypatch.setattr(cost, "CHAIN_BYTES", 1 << 10)
 
 

@@ -138,6 +138,16 @@ def test_long_arrays_take_turns() -> None:
     assert (x.to(SIM) * 3).cpu().numpy().tolist() == list(range(0, 3 * n, 3))
 
 
+@pytest.mark.parametrize("where", [0, 5, 40, 399])
+def test_lanes_that_know_the_result_shuffle_with_the_others(where: int) -> None:
+    """`all` and `any` over a row: a lane whose value decides must not leave the warp."""
+    x = np.zeros(400, "f4")
+    x[where] = 1
+    there = hm.tensor(x).to(SIM)
+    found = hm.trace(lambda x: ((x < 1).all(), (x > 0).any(), (x > 1).any(), (x < 2).all()))(there)
+    assert [bool(value) for value in found] == [False, True, False, True]
+
+
 def test_one_kernel_serves_equal_loops() -> None:
     x = hm.ones(6).to(SIM)
     with compiled() as made:

@@ -34,6 +34,7 @@ from ..capture.tracer import Input, Tracer
 from ..python_state.mutations import Mutation
 from ..specialize.errors import CheckFailed, Untraceable
 from ..specialize.path_tree import PathEnd
+from .backend import Backend
 from .program import Program, dense
 from .random_draws import Draw, blocks_between
 
@@ -97,7 +98,7 @@ class CompiledPath(PathEnd):
     graph: Any = None  # what `fn.graph` is, once it has been asked for
 
     def __init__(
-        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (),
+        self, tracer: Tracer, result: Any, backend: Backend, given: Sequence[ir.Node] = (),
         effects: Sequence[Mutation] = (),
         arguments: Sequence[tuple[int, Any]] = (), there: Sequence[tuple[int, Any]] = (),
         checked: Container[ir.Node] = (),

@@ -347,7 +347,9 @@ class NativeCall:
 
 def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
     """The fast form of an entry for calls like this one, or None."""
-    if entry.backend == "interpret" or entry.sized is not None:  # native entries know sizes, and an address of code
+    if (
+        entry.backend.name == "interpret" or entry.sized is not None
+    ):  # native entries know sizes, and an address of code
         return None
     if entry.grad_guards or entry.aliased or not _takes(entry, leaves):
         return None
@@ -415,7 +417,7 @@ def _is_plain(path: CompiledPath) -> bool:
 def _compiled(segment: Segment) -> Any:
     """The executable of a segment, compiled even if it was too small for that when it was traced."""
     if not is_native(segment.executable):
-        segment.executable = compile_graph(segment.graph, {}, "llvm")
+        segment.executable = compile_graph(segment.graph, {})
     return segment.executable
 
 

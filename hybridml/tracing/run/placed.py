@@ -23,7 +23,7 @@ class PlacedExecutable(Executable):
 
     def __init__(self, executable: Executable, device: Device, graph: ir.Graph) -> None:
         self.executable, self.device, self.stats = executable.replayed(), device, executable.stats
-        self.stages = executable.stages
+        self.stages, self.choice = executable.stages, executable.choice
         self._here = [node.aval.device == CPU for node in graph.outputs]
 
     def computed_by(self, spec: KernelSpec) -> str:

@@ -41,6 +41,7 @@ from ..capture.memory_order import Order, as_seen, in_memory, inverse
 from ..capture.subgraph import cut
 from ..capture.tracer import Input, Tracer
 from ..specialize.symbolic_shapes import binders, decisions
+from .backend import INTERPRET, LLVM, Backend
 from .inlined import inlined
 from .placed import PlacedExecutable
 
@@ -75,7 +76,9 @@ def is_native(executable: Any) -> bool:
     return hasattr(executable, "step")
 
 
-def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guards: Guards | None = None) -> Any:
+def compile_graph(
+    graph: ir.Graph, donate: Mapping[int, int], backend: Backend = LLVM, guards: Guards | None = None
+) -> Any:
     """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs.
 
     TraceError where a value that a body of control flow was given has come out of it by way of Python.
@@ -93,15 +96,15 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
         from hybridml_compiler.targets.partitioned import PartitionedExecutable
 
         # Values of a device never change: what is updated gets the new one.
-        executable = compile(graph, {}, graph.name, guards)
+        executable = compile(graph, {}, graph.name, guards, among=backend.among)
         if isinstance(executable, PartitionedExecutable):
             return executable
         return PlacedExecutable(executable, find_device(device_of(graph)), graph)
-    if backend == "interpret":
+    if backend == INTERPRET:
         return Interpreted(graph, donate)
 
     try:
-        return compile(graph, dict(donate), graph.name, guards)
+        return compile(graph, dict(donate), graph.name, guards, among=backend.among)
     except ImportError as missing:  # a platform without llvmlite
         warn(
             f"traced functions run without the compiler, one NumPy operation at a time ({missing}); install llvmlite, "
@@ -113,7 +116,7 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
 class PerSize:
     """The executable of a gradient with symbolic sizes for which the compiler makes none: a program for each size."""
 
-    def __init__(self, graph: ir.Graph, donate: Mapping[int, int], backend: str) -> None:
+    def __init__(self, graph: ir.Graph, donate: Mapping[int, int], backend: Backend) -> None:
         self.graph, self.donate, self.backend = graph, donate, backend
         self.ir, self.llvm = print_graph(graph), ""
         self.stats: Any = None
@@ -136,7 +139,7 @@ class Program:
     nodes: list[ir.Node]
     leaves: list[Leaf | None]
     outputs: list[Tensor]
-    backend: str
+    backend: Backend
     name: str
     donate: dict[int, int] = field(default_factory=dict)
     # Of the memory of each input, and of each output; a gradient lies as what it is the gradient of.

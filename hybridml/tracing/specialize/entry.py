@@ -43,6 +43,7 @@ from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
 from ..python_state.updated_scalars import placed
+from ..run.backend import INTERPRET, Backend
 from ..run.compiled_path import (
     CompiledPath,
     array_of,
@@ -66,7 +67,7 @@ class Entry:
     """A signature with the tree of its paths: `grow` adds a path, `find` follows one."""
 
     def __init__(
-        self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
+        self, fn: Callable[..., Any], name: str, backend: Backend, objects: list[Any], strict: bool,
         sized: Sized | None = None, integers: frozenset[int] = frozenset(), seen: Integers | None = None,
         doubles: frozenset[int] = frozenset(), positions: frozenset[int] = frozenset(),
         rebound: Places | None = None,
@@ -206,7 +207,7 @@ class Entry:
         tracer.only_kept = partial(only_kept, self.watch)
         tracer.prints, tracer.logs = output.print, output.log
 
-        def end(result: Any, backend: str) -> CompiledPath:
+        def end(result: Any, backend: Backend) -> CompiledPath:
             effects = [*output.said, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
             if not hidden.found and observer is None:
                 self._record(effects, tracer)
@@ -264,7 +265,7 @@ class Entry:
                     if not (self.strict or self._is_async) and not hidden.set_back():
                         self._effects(hidden)
                         raise TraceFailed(self, error) from error
-                    end(None, "interpret").run(leaves, found)
+                    end(None, INTERPRET).run(leaves, found)
                 else:
                     self._effects(hidden)
                     if isinstance(error, RunEagerly | Untraceable | CheckFailed):

@@ -38,6 +38,7 @@ from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
+from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
 from .errors import CheckFailed, RunEagerly
 
@@ -305,7 +306,7 @@ def _is_view(node: ir.Node) -> bool:
     return node.op is not None and node.op.is_view
 
 
-def build_segment(backend: str, cache: dict[str, Any], guards: Guards | None = None) -> Build:
+def build_segment(backend: Backend, cache: dict[str, Any], guards: Guards | None = None) -> Build:
     """Returns the compiler of one function's segments, with a cache: rounds of a loop are often one program."""
 
     def build(graph: ir.Graph) -> Any:

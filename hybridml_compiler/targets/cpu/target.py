@@ -16,6 +16,7 @@ from .program import Loaded
 from .spec import CpuSpec, host_spec, llvm_version
 
 if TYPE_CHECKING:
+    from ...placement.performance import Performance
     from ...schedule.kernels.library import Capabilities
     from .code import Code
     from .llvm.modules import PlanModules
@@ -33,6 +34,12 @@ class Cpu(Target):
     @property
     def key(self) -> str:
         return f"{self.spec.key} {llvm_version()}"
+
+    @property
+    def performance(self) -> Performance:
+        from ..performance import cpu_performance
+
+        return cpu_performance(self.spec.cores)
 
     @lazy
     def capabilities(self) -> Capabilities:

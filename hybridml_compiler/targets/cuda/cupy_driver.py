@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import DeviceError
 from ...graph.ir import Graph
 from ...once import lazy, once
+from ..device import PageLocked
 from . import cupy_rows, nvrtc
 from .cublas import Cublas, library
 from .cupy_rows import CuPy
@@ -25,6 +26,7 @@ from .emit.kernel import ENTRY
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
 _PINNED = 1  # cudaMemoryTypeHost
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_ATTRIBUTES = 13, 36, 37  # cudaDeviceAttr: kHz of the clock and of memory, bits of the way to memory
 _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
@@ -60,7 +62,10 @@ class CupyDriver:
         found = self.runtime.getDeviceProperties(self.index)
         name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
         capability = 10 * found["major"] + found["minor"]
-        return Properties(name, capability, found["totalGlobalMem"], found["multiProcessorCount"])
+        clock, memory_clock, bus = (self.runtime.deviceGetAttribute(n, self.index) for n in _ATTRIBUTES)
+        bandwidth = 2 * memory_clock * 1e3 * bus / 8  # two transfers per cycle
+        memory, multiprocessors = found["totalGlobalMem"], found["multiProcessorCount"]
+        return Properties(name, capability, memory, multiprocessors, 1000 * clock, bandwidth)
 
     def _enter(self) -> None:
         """Makes the GPU that of this thread, as CUDA's calls have none of their own."""
@@ -93,6 +98,14 @@ class CupyDriver:
         # CUDA has copied memory that is not pinned before it returned.
         if self.runtime.pointerGetAttributes(source).type == _PINNED:
             stream.synchronize()
+
+    def page_locked(self, nbytes: int) -> PageLocked:
+        self._enter()
+        memory = self.cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+        return PageLocked(memory, int(memory.ptr), nbytes)
+
+    def write_later(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
+        self._copy(_at(target), int(data.ctypes.data), data.nbytes, _TO_DEVICE, stream)
 
     def read(self, source: Pointer, stream: Any) -> np.ndarray:
         data = np.empty(source.nbytes, np.uint8)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ...locks import rlock
 from ...once import lazy
 from ..base import Target
 from ..device import DeviceArray
@@ -24,6 +26,8 @@ class CudaDevice:
     def __init__(self, driver: Driver, target: Target) -> None:
         self.name, self.driver, self.target = driver.name, driver, target
         self.pool = Pool(driver)
+        self._lock = rlock()
+        self._sources: list[tuple[Event, np.ndarray]] = []  # arrays that are copied later
         self._current: ContextVar[Stream | None] = ContextVar(f"stream of {driver.name}", default=None)
 
     @lazy
@@ -50,6 +54,18 @@ class CudaDevice:
 
     def write(self, memory: Block, data: np.ndarray) -> None:
         self.driver.write(memory.pointer, data, self.stream)
+
+    def page_locked(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """A new array of the host, in page-locked memory."""
+        whole = np.asarray(self.driver.page_locked(prod(shape) * dtype.itemsize))
+        return whole.view(dtype).reshape(shape)
+
+    def write_later(self, memory: Block, data: np.ndarray) -> None:
+        """Keeps the array until it is copied: its memory would be another one's as soon as nobody has it."""
+        with self._lock:
+            self._sources = [source for source in self._sources if not self.driver.is_done(source[0])]
+            self.driver.write_later(memory.pointer, data, self.stream)
+            self._sources.append((self.mark(self.stream), data))
 
     def read(self, memory: Block | Adopted, nbytes: int) -> bytes:
         stream = self.stream

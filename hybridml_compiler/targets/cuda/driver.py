@@ -15,6 +15,7 @@ import numpy as np
 
 from ...graph import ir
 from ...record import record
+from ..device import PageLocked
 from .emit.kernel import ENTRY
 
 Raw = Any  # memory as the driver has it: an address, or bytes of the host
@@ -27,12 +28,14 @@ Extent = int | tuple[int, ...]
 
 @record
 class Properties:
-    """A GPU. `capability` is its architecture: 90 for sm_90."""
+    """A GPU. `capability` is its architecture: 90 for sm_90; clock and bandwidth are 0 where they are not known."""
 
     name: str
     capability: int
     memory: int  # bytes
     multiprocessors: int
+    clock: int = 0  # cycles per second
+    bandwidth: float = 0  # of its memory, bytes per second
 
 
 class Memory(Protocol):
@@ -114,6 +117,12 @@ class Driver(Protocol):
 
     def write(self, target: Pointer, data: np.ndarray, stream: Stream) -> None:
         """Copies from the host; the array may change when this returns."""
+
+    def page_locked(self, nbytes: int) -> PageLocked:
+        """New memory of the host that `write_later` copies from."""
+
+    def write_later(self, target: Pointer, data: np.ndarray, stream: Stream) -> None:
+        """Copies from page-locked memory when the stream comes to it. Until then the array must stay as it is."""
 
     def read(self, source: Pointer, stream: Stream) -> np.ndarray:
         """The bytes, on the host, when all that the stream was asked for is done."""

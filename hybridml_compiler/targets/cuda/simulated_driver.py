@@ -7,13 +7,16 @@ nan, and a stream that is being captured can be neither waited for nor read.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ...errors import DeviceError
 from ...graph.ir import Graph
+from ..device import PageLocked
 from ..numpy_call import run_call
 from . import nvrtc
 from .driver import Argument, Extent, Gemm, Operand, Pointer, Properties
@@ -21,6 +24,7 @@ from .emit.kernel import ENTRY
 from .sim.simulator import Simulator
 
 _ALIGNMENT = 256  # bytes, as CUDA's
+_MOST_LATE = 64  # arrays that are watched
 _POISON = 0xFF  # nan in floats, -1 in integers
 
 
@@ -58,6 +62,7 @@ class SimulatedDriver:
         self.name = name
         self.properties = Properties("simulated GPU", nvrtc.VIRTUAL, memory, 1)
         self._others = SimulatedStream()
+        self._late: deque[tuple[np.ndarray, bytes]] = deque(maxlen=_MOST_LATE)  # arrays that a GPU might yet copy
 
     # ---- memory
 
@@ -78,7 +83,26 @@ class SimulatedDriver:
     def write(self, target: Pointer, data: np.ndarray, stream: SimulatedStream) -> None:
         _at(target)[: data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)
 
+    def page_locked(self, nbytes: int) -> PageLocked:
+        memory = np.empty(max(nbytes, 1), np.uint8)
+        return PageLocked(memory, self.address(memory), nbytes)
+
+    def write_later(self, target: Pointer, data: np.ndarray, stream: SimulatedStream) -> None:
+        self.write(target, data, stream)
+        self._late.append((data, data.tobytes()))
+
+    def _check_late(self) -> None:
+        """Raises DeviceError for an array that was changed when a GPU might not yet have copied it."""
+        late, self._late = self._late, deque(maxlen=_MOST_LATE)
+        for data, before in late:
+            if data.tobytes() != before:
+                raise DeviceError(
+                    f"{self.name}: page-locked memory {data.shape} was changed before its copy with non_blocking=True "
+                    "was waited for: call hm.cuda.synchronize(), or synchronize() of an event, first"
+                )
+
     def read(self, source: Pointer, stream: SimulatedStream) -> np.ndarray:
+        self._check_late()
         self._refuse(stream, "read from")
         return _at(source)
 
@@ -92,20 +116,22 @@ class SimulatedDriver:
 
     # ---- launches
 
-    def load(self, source: str, entry: str = ENTRY) -> tuple[Simulator, str]:
+    def load(self, source: str, entry: str = ENTRY) -> tuple[Callable[[], Simulator], str]:
+        """A function that gives the simulator, and the kernel: reading PTX takes 10 ms, which is left to the first
+        launch."""
         text = source if nvrtc.is_ptx(source) else nvrtc.compile(source, "ptx").code.decode()
-        return Simulator(text), entry
+        return cache(lambda: Simulator(text)), entry
 
     def launch(
         self,
-        function: tuple[Simulator, str],
+        function: tuple[Callable[[], Simulator], str],
         grid: Extent,
         block: Extent,
         arguments: Sequence[Argument],
         stream: SimulatedStream,
     ) -> None:
         (simulator, entry), given = function, [_at(a) if isinstance(a, Pointer) else a for a in arguments]
-        stream.do(lambda: simulator.launch(entry, grid, block, given))
+        stream.do(lambda: simulator().launch(entry, grid, block, given))
 
     def gemm(
         self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream
@@ -150,9 +176,11 @@ class SimulatedDriver:
         """Returns at once: what is before the mark is done."""
 
     def is_done(self, work: Any) -> bool:
+        self._check_late()
         return True
 
     def synchronize(self, work: Any) -> None:
+        self._check_late()
         if isinstance(work, SimulatedStream):
             self._refuse(work, "waited for")
 

@@ -6,13 +6,15 @@ tree of their own, fixed by the shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ... import config
 from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
+from ...placement.performance import Performance
 from ...record import record, replace
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.fusion.horizontal_fusion import HorizontalFusion
@@ -25,7 +27,7 @@ from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
-from . import region
+from . import region, stored
 from .availability import checked_driver
 from .contraction.kernel import emit_call, is_left_to_library
 from .contraction.tile_fusion import emit_tiles
@@ -90,6 +92,12 @@ class CudaTarget(KernelTarget):
     def device(self) -> CudaDevice:  # type: ignore[override]
         return CudaDevice(self._driver(), self)
 
+    @property
+    def performance(self) -> Performance:
+        from ..performance import gpu_performance
+
+        return gpu_performance(self.device.driver.properties)
+
     @lazy
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -110,13 +118,11 @@ class CudaTarget(KernelTarget):
 
     def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
         reason = unsupported(kernel)
-        if reason:
-            return Interpreted(kernel, reason)
-        return self._kernel(lambda wide: emit(kernel, wide=wide))
+        return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, TileFusion):
-            return None if emit_tiles(spec) is None else self._kernel(lambda wide: self._tiles(spec, wide))
+            return None if emit_tiles(spec) is None else self._kernel(partial(_source, spec))
         if isinstance(spec, HorizontalFusion):
             return self._region(spec)
         call = spec.call if isinstance(spec, Fused) else spec
@@ -124,36 +130,58 @@ class CudaTarget(KernelTarget):
             return None
         if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
             return None
-        return self._kernel(lambda wide: emit_call(spec, wide=wide))
+        return self._kernel(partial(_source, spec))
 
     def _region(self, spec: HorizontalFusion) -> CudaRegion:
         """The kernels of a region, each in one of a few launches."""
-        most, parts = self.device.driver.most_blocks, region.launches(spec.kernels, emit)
+        most, made = self.device.driver.most_blocks, []
+        for k, stages in enumerate(region.launches(spec.kernels, emit)):
+            kernel = self._kernel(partial(self._region_source, spec, k), region.joined(stages, most))
+            made.append((kernel, region.order(stages)))
+        return CudaRegion(tuple(made))
 
-        def emitted(part: int, wide: bool) -> Source:
-            stages = parts if wide else region.launches(spec.kernels, partial(emit, wide=False))
-            return region.joined(stages[part], most)
-
-        made = [self._kernel(partial(emitted, k)) for k in range(len(parts))]
-        return CudaRegion(tuple((kernel, region.order(stages)) for kernel, stages in zip(made, parts, strict=True)))
-
-    def _tiles(self, spec: TileFusion, wide: bool) -> Source:
-        made = emit_tiles(spec, wide=wide)
-        assert made is not None, "narrower accesses need no other tiles"
-        return made
+    def _region_source(self, spec: HorizontalFusion, part: int, wide: bool) -> Source:
+        stages = region.launches(spec.kernels, partial(emit, wide=wide))[part]
+        return region.joined(stages, self.device.driver.most_blocks)
 
     @lazy
     def _loaded(self) -> dict[str, CudaKernel]:
         """Loaded kernels by their text."""
         return {}
 
-    def _kernel(self, emitted: Callable[[bool], Source], wide: bool = True) -> CudaKernel:
-        """The kernel that a function gives the source of, which is told whether accesses may be wide."""
-        source = emitted(wide)
+    def _kernel(self, emitted: Callable[[bool], Source], source: Source | None = None) -> CudaKernel:
+        """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
+        wide ones, where it is known."""
+        source = source or emitted(True)
         if source.text not in self._loaded:
             function = self.device.driver.load(source.text)
-            self._loaded[source.text] = CudaKernel(source, function, lambda: self._kernel(emitted, False))
+            anywhere = lambda: self._kernel(emitted, emitted(False))  # noqa: E731
+            self._loaded[source.text] = CudaKernel(source, function, anywhere)
         return self._loaded[source.text]
+
+    @property
+    def key(self) -> str:
+        driver = self.device.driver
+        return f"{self.name} {driver.properties.capability} {driver.has_gemm} {config.read().tf32}"
+
+    def find(self, key: str) -> KernelProgram | None:
+        found = stored.find(key)
+        if found is None:
+            return None
+        code = CudaCode(self)
+        for spec, kept in found.codes:
+            code.keep(spec, self._restored(spec, kept))
+        return KernelProgram(found.plan.fresh, found.plan.arena_bytes, found.facts, found.plan, code)
+
+    def _restored(self, spec: KernelSpec, kept: stored.Code) -> Any:
+        """The code of a spec, of its sources."""
+        if isinstance(kept, Source):
+            return self._kernel(partial(_source, spec), kept)
+        if isinstance(kept, tuple):
+            assert isinstance(spec, HorizontalFusion)
+            parts = [(partial(self._region_source, spec, k), *part) for k, part in enumerate(kept)]
+            return CudaRegion(tuple((self._kernel(emitted, source), order) for emitted, source, order in parts))
+        return kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -163,7 +191,13 @@ class CudaTarget(KernelTarget):
 
 
 class CudaCode(KernelCode):
-    """The code of a program, whose text has the user's lines."""
+    """The code of a program, whose text has the user's lines. It is kept on disk (see stored.py)."""
+
+    def finish(self, plan: Plan, facts: Mapping[str, int], key: str | None) -> KernelProgram:
+        if key is not None:
+            codes = [(spec, _kept(made)) for spec, made in self.made]
+            stored.StoredProgram(plan, dict(facts), codes).save(key)
+        return super().finish(plan, facts, key)
 
     def text(self, plan: Plan) -> str:
         lines: dict[str, dict[str, None]] = {}  # by the text of a kernel, which several launches may run
@@ -175,7 +209,30 @@ class CudaCode(KernelCode):
         return "\n".join([describe_plan(plan), *kernels])
 
 
+def _kept(code: Any) -> stored.Code:
+    """The sources of some code; itself where it has none."""
+    if isinstance(code, CudaRegion):
+        return tuple((kernel.source, order) for kernel, order in code.parts)
+    return code.source if isinstance(code, CudaKernel) else code
+
+
+def _source(spec: KernelSpec, wide: bool) -> Source:
+    """The source of a loop nest, a call or a fusion of tiles that there is a kernel for."""
+    if isinstance(spec, Kernel):
+        return emit(spec, wide=wide)
+    found = emit_tiles(spec, wide=wide) if isinstance(spec, TileFusion) else emit_call(spec, wide=wide)
+    assert found is not None
+    return found
+
+
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)
+
+
+@once
+def simulated(index: int) -> CudaTarget:
+    """The target of one of several simulated GPUs."""
+    name = f"{TARGET.name}:{index}"
+    return CudaTarget(name, lambda: SimulatedDriver(name))
 
 
 @once

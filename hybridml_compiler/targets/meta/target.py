@@ -43,6 +43,8 @@ class MetaDevice:
     def write(self, memory: Nothing, data: np.ndarray) -> None:
         """Forgets the values."""
 
+    write_later = write
+
     def read(self, memory: Nothing, nbytes: int) -> bytes:
         raise DeviceError(
             "a tensor of device 'meta' has a shape and a dtype, and no values; module.to_empty(device=...) gives a "

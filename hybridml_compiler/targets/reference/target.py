@@ -8,6 +8,7 @@ import numpy as np
 
 from ...loops.interpret import interpret_kernel
 from ...loops.ir import Kernel
+from ...placement.performance import Performance
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
 from ..kernel_target import KernelTarget
@@ -23,6 +24,12 @@ class Reference(KernelTarget):
 
     name = "reference"
     capabilities = Capabilities(has_library=has_library, takes_epilogue=lambda _: True, cores=2, runs_control=True)
+
+    @property
+    def performance(self) -> Performance:
+        from ..performance import REFERENCE
+
+        return REFERENCE
 
     def code_of(self, kernel: Kernel) -> Kernel:
         """The loop nest as it is."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from ..aval import CPU
 from ..errors import DeviceError
-from .body import bodies_of, family
-from .devices import devices_of
-from .ir import Graph, Node
+from ..graph.body import bodies_of, family
+from ..graph.devices import devices_of
+from ..graph.ir import Graph, Node
 
 _FEW = 64  # elements of a value that is free, whatever it is made by
 _FREE = ("elementwise", "movement", "creation", "random", "gather")  # kinds that have the same bits on every device
@@ -50,7 +50,7 @@ def placement(graph: Graph) -> dict[Node, str]:
 def spans_devices(graph: Graph, where: Mapping[Node, str]) -> bool:
     """Whether several devices compute the graph, or another one than has its values."""
     values = {node.aval.device for node in graph.nodes()} - {CPU}
-    return len(values) > 1 or bool(values and where and set(where.values()) != values)
+    return len(values) > 1 or bool(where and set(where.values()) != (values or {CPU}))
 
 
 def _families(nodes: Sequence[Node]) -> dict[object, list[Node]]:

@@ -16,18 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..aval import CPU
+from ..graph.devices import moved
+from ..graph.ir import Graph, Node, apply, constant, input_node, users, with_inputs
 from ..once import lazy
 from ..ops.table import OPS
 from ..record import record
-from .devices import moved
-from .ir import Graph, Node, apply, constant, input_node, users, with_inputs
 
 _SEND, _RECV = OPS["send"], OPS["recv"]
 
 
-def place(graph: Graph, where: Mapping[Node, str]) -> Graph:
-    """The graph with each operation on its device (`where`), and `send` and `recv` between those of several."""
-    made: dict[Node, Node] = {}
+def place(graph: Graph, where: Mapping[Node, str], made: dict[Node, Node] | None = None) -> Graph:
+    """The graph with each operation on its device (`where`), and `send` and `recv` between those of several. `made`
+    gets what each of its nodes has become."""
+    made = {} if made is None else made
 
     def on(node: Node, device: str) -> Node:
         found = made[node]
@@ -71,6 +72,7 @@ class Part:
     graph: Graph
     reads: Sequence[Node]
     gives: Sequence[Node]
+    members: Sequence[Node]  # operations, as the placed graph has them
 
     @lazy
     def _results(self) -> dict[Node, int]:
@@ -145,4 +147,6 @@ def _part(name: str, device: str, members: Sequence[Node], wanted: Iterable[Node
         made[node] = with_inputs(node, tuple(map(operand, node.inputs))) if node.inputs else node
     gives = [node for node in wanted if node in own]
     owed = tuple([made[node] for node in members if node in checks])
-    return Part(device, Graph(tuple(made[n] for n in reads), tuple(made[n] for n in gives), name, owed), reads, gives)
+    return Part(
+        device, Graph(tuple(made[n] for n in reads), tuple(made[n] for n in gives), name, owed), reads, gives, members
+    )

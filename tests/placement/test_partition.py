@@ -13,11 +13,11 @@ import hybridml as hm
 from hybridml import nn
 from hybridml_compiler.errors import CompileError, DeviceError
 from hybridml_compiler.graph.ir import Graph
-from hybridml_compiler.graph.partition import place, split
-from hybridml_compiler.graph.placement import placement
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.pipeline import compile
+from hybridml_compiler.placement.by_operands import placement
+from hybridml_compiler.placement.partition import place, split
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.device import download, upload
 from hybridml_compiler.targets.partitioned import PartitionedExecutable
