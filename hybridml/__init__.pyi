@@ -246,7 +246,6 @@ from .special import xlog1py as xlog1py
 from .special import xlogy as xlogy
 from .tracing.decorator import trace as trace
 from .tracing.function import TracedFunction as TracedFunction
-from .tracing.shapes import eval_shape as eval_shape
 from .transforms.checkpoint import checkpoint as checkpoint
 from .transforms.custom import custom_jvp as custom_jvp
 from .transforms.custom import custom_vjp as custom_vjp
