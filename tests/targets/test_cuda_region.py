@@ -74,7 +74,7 @@ def trained(driver: Counting, optimizer: str, shapes: list[tuple[int, ...]]) -> 
     return [w.detach().cpu().numpy() for w in weights], driver.launches - before
 
 
-@pytest.mark.parametrize(("optimizer", "most"), [("SGD", 4), ("Adam", 6)])
+@pytest.mark.parametrize(("optimizer", "most"), [("SGD", 5), ("Adam", 7)])  # sums have blocks of two sizes
 def test_the_updates_of_fifty_tensors_are_few_launches(optimizer: str, most: int) -> None:
     shapes = [(8, 8), (8,), (5, 3)] * 16 + [(40, 30), (7,)]
     merged, few = trained(gpu(), optimizer, shapes)
@@ -126,7 +126,8 @@ def test_operands_that_begin_anywhere() -> None:
     for buffer, place in zip(wide.source.operands, memory, strict=True):
         if buffer.role == "in":
             place[:] = (x if buffer.size == x.size else y).view(np.uint8)
-    narrow.function[0].launch("kernel", narrow.source.total, narrow.source.block, [*memory, 0, narrow.source.total])
+    simulator = narrow.function[0]()
+    simulator.launch("kernel", narrow.source.total, narrow.source.block, [*memory, 0, narrow.source.total])
     made_there = [place.view("f4") for b, place in zip(wide.source.operands, memory, strict=True) if b.role != "in"]
     for a in made_there:
         assert any(a.size == b.size and (a == b).all() for b in found)
