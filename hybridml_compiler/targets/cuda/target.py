@@ -162,7 +162,8 @@ class CudaTarget(KernelTarget):
     @property
     def key(self) -> str:
         driver = self.device.driver
-        return f"{self.name} {driver.properties.capability} {driver.has_gemm} {config.read().tf32}"
+        facts = driver.properties.capability, driver.most_blocks, driver.has_gemm, config.read().tf32
+        return f"{self.name} {facts}"
 
     def find(self, key: str) -> KernelProgram | None:
         found = stored.find(key)
