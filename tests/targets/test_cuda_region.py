@@ -16,9 +16,15 @@ from hybridml_compiler.targets.cuda import region as regions
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.closeness import assert_close
-from tests.support.cuda import compiled, needs_nvrtc
+from tests.support.cuda import compiled, needs_nvrtc, planned_anew
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
+
+
+@pytest.fixture(autouse=True)
+def plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices of one name merge launches or do not."""
+    planned_anew(monkeypatch)
 
 
 class Counting(SimulatedDriver):
@@ -126,8 +132,7 @@ def test_operands_that_begin_anywhere() -> None:
     for buffer, place in zip(wide.source.operands, memory, strict=True):
         if buffer.role == "in":
             place[:] = (x if buffer.size == x.size else y).view(np.uint8)
-    simulator = narrow.function[0]()
-    simulator.launch("kernel", narrow.source.total, narrow.source.block, [*memory, 0, narrow.source.total])
+    narrow.function[0]().launch("kernel", narrow.source.total, narrow.source.block, [*memory, 0, narrow.source.total])
     made_there = [place.view("f4") for b, place in zip(wide.source.operands, memory, strict=True) if b.role != "in"]
     for a in made_there:
         assert any(a.size == b.size and (a == b).all() for b in found)

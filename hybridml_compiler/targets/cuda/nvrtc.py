@@ -10,6 +10,7 @@ import ctypes
 import re
 from typing import Any, Literal
 
+from ... import config
 from ...errors import CompileError, DeviceError
 from ...once import lazy, once
 from ...record import record
@@ -27,6 +28,7 @@ OPTIONS = (
     "--prec-sqrt=true",
     "--ptxas-options=-v",  # the log tells registers and spills
 )
+FAST = ("--std=c++17", "--use_fast_math", "--ptxas-options=-v")  # where the user asks for it
 ARCHITECTURES = (80, 90, 100)  # that every kernel of the tests is compiled for
 VIRTUAL = 80  # of the PTX that the simulator runs
 
@@ -70,8 +72,9 @@ def is_ptx(source: str) -> bool:
 
 
 def options_for(form: Form, architecture: int) -> tuple[str, ...]:
-    """The options of a compilation: those of all, and the architecture, virtual for PTX."""
-    return (*OPTIONS, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
+    """The options of a compilation: those of all, or of fast math, and the architecture, virtual for PTX."""
+    chosen = FAST if config.read().fast_math else OPTIONS
+    return (*chosen, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
 
 
 def form_for(architecture: int) -> tuple[Form, int]:

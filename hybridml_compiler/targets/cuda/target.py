@@ -145,24 +145,27 @@ class CudaTarget(KernelTarget):
         return region.joined(stages, self.device.driver.most_blocks)
 
     @lazy
-    def _loaded(self) -> dict[str, CudaKernel]:
-        """Loaded kernels by their text."""
+    def _loaded(self) -> dict[tuple[str, bool], CudaKernel]:
+        """Loaded kernels by their text, and whether their arithmetic is fast."""
         return {}
 
     def _kernel(self, emitted: Callable[[bool], Source], source: Source | None = None) -> CudaKernel:
         """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
         wide ones, where it is known."""
         source = source or emitted(True)
-        if source.text not in self._loaded:
+        known = source.text, config.read().fast_math
+        if known not in self._loaded:
             function = self.device.driver.load(source.text)
             anywhere = lambda: self._kernel(emitted, emitted(False))  # noqa: E731
-            self._loaded[source.text] = CudaKernel(source, function, anywhere)
-        return self._loaded[source.text]
+            self._loaded[known] = CudaKernel(source, function, anywhere)
+        return self._loaded[known]
 
     @property
     def key(self) -> str:
         driver = self.device.driver
-        return f"{self.name} {driver.properties.capability} {driver.has_gemm} {config.read().tf32}"
+        settings = config.read()
+        facts = driver.properties.capability, driver.most_blocks, driver.has_gemm, settings.tf32, settings.fast_math
+        return f"{self.name} {facts}"
 
     def find(self, key: str) -> KernelProgram | None:
         found = stored.find(key)
