@@ -10,7 +10,6 @@ import ctypes
 import re
 from typing import Any, Literal
 
-from ... import config
 from ...errors import CompileError, DeviceError
 from ...once import lazy, once
 from ...record import record
@@ -53,10 +52,10 @@ class Compiled:
         return max(map(int, re.findall(r"Used (\d+) registers", self.log)), default=0)
 
 
-def compile(source: str, form: Form, architecture: int = VIRTUAL) -> Compiled:
+def compile(source: str, form: Form, architecture: int = VIRTUAL, *, fast: bool = False) -> Compiled:
     """CUDA C as PTX, or as machine code of an architecture (90 for sm_90). DeviceError where NVRTC is not installed,
     CompileError for a source that it does not take."""
-    options = options_for(form, architecture)
+    options = options_for(form, architecture, fast)
     name = cache.key("nvrtc", source, "\n".join(options), form, str(_nvrtc().version))
     kept = cache.get(name)
     if kept is not None:
@@ -71,10 +70,9 @@ def is_ptx(source: str) -> bool:
     return re.search(r"^\s*\.version\s", source, re.MULTILINE) is not None
 
 
-def options_for(form: Form, architecture: int) -> tuple[str, ...]:
+def options_for(form: Form, architecture: int, fast: bool = False) -> tuple[str, ...]:
     """The options of a compilation: those of all, or of fast math, and the architecture, virtual for PTX."""
-    chosen = FAST if config.read().fast_math else OPTIONS
-    return (*chosen, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
+    return (*(FAST if fast else OPTIONS), f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
 
 
 def form_for(architecture: int) -> tuple[Form, int]:
