@@ -161,7 +161,7 @@ FLAGS: tuple[Flag, ...] = (
         "0 or 1",
         _switch,
         "Let kernels of GPUs contract a * b + c, flush subnormal numbers and divide with less care, as NVRTC's "
-        "`--use_fast_math` does. Their results are then not those of the CPU to the bit. The simulated GPU stays exact.",
+        "`--use_fast_math` does. Results are then not those of the CPU to the bit. The simulated GPU stays exact.",
     ),
 )
 
