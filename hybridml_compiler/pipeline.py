@@ -119,9 +119,16 @@ def compile(
         where = placement(graph) if choice is None else choice.where
         if spans_devices(graph, where):
             return _compile_partition(graph, where, choice)
-        executable = compile(graph, donate, name, guards, find_target(device_of(graph)))
+        executable = _compile_for(find_target(device_of(graph)), graph, donate, name, guards)
         executable.choice = choice
         return executable
+    return _compile_for(target, graph, donate, name, guards)
+
+
+def _compile_for(
+    target: Target, graph: Graph, donate: Mapping[int, int] | None, name: str, guards: Guards | None
+) -> Executable:
+    """`compile` for a target."""
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
         if not target.capabilities.takes_sizes:

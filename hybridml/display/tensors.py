@@ -66,7 +66,7 @@ def text(t: Tensor) -> str:
         known = interp.read(t, "text", "repr()")
         array = array if known is None else known
     if type(array) is not np.ndarray:
-        if current_interpreter() is None:
+        if type(t).home is not None:
             return f"Tensor(..., shape={t.shape}, dtype={t.dtype.name}, device={t.device.type!r}{tape}"
         return f"Tensor(traced, shape={t.shape}, dtype={t.dtype.name})"
     precision, threshold = _option("precision", 4, 8), _option("threshold", 200, 1000)

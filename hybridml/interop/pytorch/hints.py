@@ -51,7 +51,6 @@ HINTS: dict[str, str] = {
     "devices": "tensors are on the CPU; x.device is it",
     "disable_jit": "write with hm.eager():",
     "errstate": "there is nothing to silence: division by zero gives inf and nan without a warning",
-    "eval_shape": "write f(x).shape, or hm.summary(model, x)",
     "ix_": "write x[rows][:, columns]",
     "loadtxt": _ITS_OWN.format("loadtxt", "loadtxt(file)"),
     "make_jaxpr": "write hm.trace(f), call it and read its .ir",
