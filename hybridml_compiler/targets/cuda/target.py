@@ -7,7 +7,7 @@ tree of their own, fixed by the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ... import config
@@ -145,19 +145,25 @@ class CudaTarget(KernelTarget):
         return region.joined(stages, self.device.driver.most_blocks)
 
     @lazy
-    def _loaded(self) -> dict[str, CudaKernel]:
-        """Loaded kernels by their text."""
+    def _loaded(self) -> dict[Source, CudaKernel]:
+        """Loaded kernels by their source: kernels of one text may be launched in other numbers of blocks."""
+        return {}
+
+    @lazy
+    def _functions(self) -> dict[str, Any]:
+        """Functions of the driver by their text."""
         return {}
 
     def _kernel(self, emitted: Callable[[bool], Source], source: Source | None = None) -> CudaKernel:
         """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
         wide ones, where it is known."""
         source = source or emitted(True)
-        if source.text not in self._loaded:
-            function = self.device.driver.load(source.text)
-            anywhere = lambda: self._kernel(emitted, emitted(False))  # noqa: E731
-            self._loaded[source.text] = CudaKernel(source, function, anywhere)
-        return self._loaded[source.text]
+        if source not in self._loaded:
+            if source.text not in self._functions:
+                self._functions[source.text] = self.device.driver.load(source.text)
+            anywhere = cache(lambda: self._kernel(emitted, emitted(False)))
+            self._loaded[source] = CudaKernel(source, self._functions[source.text], anywhere)
+        return self._loaded[source]
 
     @property
     def key(self) -> str:
