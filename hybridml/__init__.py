@@ -58,7 +58,7 @@ _MODULES = (
     "utils",
 )  # fmt: skip
 _FUNCTIONS = {
-    "ShapeDtypeStruct": "hybridml.core.shape_dtype",
+    "ShapeDtypeStruct": "hybridml.arrays.shape_dtype",
     "TracedFunction": "hybridml.tracing.function",
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",

@@ -124,6 +124,7 @@ from .arrays.searching.uniques import unique_consecutive as unique_consecutive
 from .arrays.searching.uniques import unique_counts as unique_counts
 from .arrays.searching.uniques import unique_inverse as unique_inverse
 from .arrays.searching.uniques import unique_values as unique_values
+from .arrays.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from .arrays.shaping.assembly import atleast_1d as atleast_1d
 from .arrays.shaping.assembly import atleast_2d as atleast_2d
 from .arrays.shaping.assembly import atleast_3d as atleast_3d
@@ -165,7 +166,6 @@ from .core.context import no_grad as no_grad
 from .core.context import set_grad_enabled as set_grad_enabled
 from .core.pytree import tree_leaves as tree_leaves
 from .core.pytree import tree_map as tree_map
-from .core.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from .core.tensor import Device as Device
 from .core.tensor import Tensor as Tensor
 from .extend.kernel import kernel as kernel

@@ -153,6 +153,16 @@ FLAGS: tuple[Flag, ...] = (
         "Let tensor cores of GPUs multiply float32 numbers, of which they read 10 of 23 bits of the mantissa; sums are "
         "those of float32. cuBLAS may then do so, too.",
     ),
+    Flag(
+        "fast_math",
+        "HYBRIDML_FAST_MATH",
+        False,
+        "0",
+        "0 or 1",
+        _switch,
+        "Let kernels of GPUs contract a * b + c, flush subnormal numbers and divide with less care, as NVRTC's "
+        "`--use_fast_math` does. Results are then not those of the CPU to the bit. The simulated GPU stays exact.",
+    ),
 )
 
 
@@ -169,6 +179,7 @@ class Config:
     traceback: str = "user"
     deterministic: bool = False
     tf32: bool = False
+    fast_math: bool = False
 
 
 _reported: set[tuple[str, str]] = set()

@@ -3,6 +3,7 @@
 Whatever stands above it imports it as such, `from .. import arrays as xp`, and not the public face `hybridml`.
 
 creation.py     tensors from data and from nothing
+shape_dtype.py  `ShapeDtypeStruct`: the type of a tensor, without one
 data_types.py   data types, constants and how they combine
 inspection.py   limits of data types, and what the namespace says of itself
 elementwise.py  elementwise functions that are compositions of rows

@@ -14,7 +14,6 @@ context.py          the interpreter and the grad mode that hold here
 aliasing.py         views and in-place updates: one memory, several tensors, one history
 pytree.py           nested containers of leaves, taken apart and put together
 source_location.py  lines of the user's program
-shape_dtype.py      `ShapeDtypeStruct`: the type of a tensor, without one
 tracebacks.py       tracebacks that show the user's frames
 leaks.py            who holds a traced value that outlived its trace
 shared.py           state that threads share, with its locks

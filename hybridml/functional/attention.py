@@ -20,7 +20,7 @@ from hybridml_compiler.sizes.dims import is_symbolic
 
 from .. import arrays as xp
 from ..autograd import Function
-from ..core.context import placed
+from ..core.context import at_place, placed
 from ..core.library import compiled_for_lengths
 from ..core.tensor import Tensor
 from ..random import Generator, bernoulli, default_generator
@@ -118,7 +118,7 @@ class _Attention(Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, state: Tensor | None, how: _How
     ) -> tuple[Tensor, Tensor]:
-        keep = _keep(state, (*query.shape[:-1], key.shape[-2]), how)
+        keep = _keep(state, query, (*query.shape[:-1], key.shape[-2]), how)
         # Scores are scaled once the largest is known, which costs nothing; where that is not the order, queries are.
         early, late = ctx.scales = (1.0, how.scale) if _scales_late(mask, how) else (how.scale, 1.0)
         results = []
@@ -149,7 +149,7 @@ class _Attention(Function):
             axis=-1, keepdims=True, dtype=_summed_in(query)
         )  # of the gradients of a row's weights, weighted by them
         mean = mean if g_logsum is None else mean - g_logsum
-        keep = _keep(state, (*out.shape[:-1], lengths[1]), how)
+        keep = _keep(state, out, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
         shared = is_symbolic(lengths) or math.prod(lengths) <= _SHARED
         g_queries, g_keys, g_values = [], [], []
@@ -233,8 +233,12 @@ def _added(parts: Sequence[Tensor]) -> Tensor:
     return _joined(pieces)
 
 
-def _keep(state: Tensor | None, shape: tuple[int, ...], how: _How) -> Tensor | None:
-    return None if state is None else bernoulli(1 - how.dropout, shape, generator=Generator.at(state))
+def _keep(state: Tensor | None, beside: Tensor, shape: tuple[int, ...], how: _How) -> Tensor | None:
+    """The weights that dropout leaves, drawn where a tensor is."""
+    if state is None:
+        return None
+    generator = Generator.at(state)
+    return at_place(beside.device.type, lambda: bernoulli(1 - how.dropout, shape, generator=generator))
 
 
 def _dropped(x: Tensor, keep: Tensor | None, block: _Block, factor: float) -> Tensor:

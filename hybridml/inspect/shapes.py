@@ -12,8 +12,8 @@ import numpy as np
 
 from hybridml_compiler.errors import TraceError
 
+from ..arrays.shape_dtype import ShapeDtypeStruct
 from ..core.pytree import tree_map
-from ..core.shape_dtype import ShapeDtypeStruct
 from ..core.tensor import Tensor, wrap
 from ..tracing.capture.line_observer import Observer
 from ..tracing.decorator import trace

@@ -319,7 +319,7 @@ class Module:
         >>> with hm.device("meta"):
         ...     layer = hm.nn.Linear(2, 2)
         >>> layer.to_empty(device="cpu").weight.device
-        device(type='cpu')
+        device('cpu')
         """
         place = Device(device).type
         for module in self.modules() if recurse else [self]:

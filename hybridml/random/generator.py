@@ -102,7 +102,7 @@ class Generator:
             return wrap(before)
         start = like(state, state._array)
         if blocks:
-            step = _pair(blocks) if is_dim(blocks) else literal(adopt(np.array([0, blocks], np.uint64)))
+            step = at_place(CPU.type, lambda: _step(blocks))  # where the state is
             with no_grad():
                 aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
         return start
@@ -140,6 +140,11 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"Generator(state={self.state.tolist() if type(self.state._array) is np.ndarray else 'traced'})"
+
+
+def _step(blocks: Any) -> Tensor:
+    """The change of a state that has given so many blocks."""
+    return _pair(blocks) if is_dim(blocks) else literal(adopt(np.array([0, blocks], np.uint64)))
 
 
 def _pair(blocks: Any) -> Tensor:

@@ -45,7 +45,7 @@ HONEST = {
     ("hybridml_compiler/graph/facts.py", "node.op is astype"): "`is_cast`, which others ask instead",
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
     ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "COMBINE[part.op]"): "the same",
-    ("hybridml_compiler/targets/cuda/emit/kernel.py", "INFIX[expr.op]"): "the same",
+    ("hybridml_compiler/targets/cuda/emit/values.py", "INFIX[expr.op]"): "the same",
     ("hybridml_compiler/targets/cuda/cupy_rows.py", "ROWS.get(node.op.name)"): "CuPy's functions, by the rows they are",
     ("hybridml_compiler/eager/large.py", "op is _astype"): "a cast between narrow floats computes nothing in float32",
 }

@@ -153,12 +153,13 @@ def test_gradients(name: str, apart: bool, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("causal", "mask"))) for name in CASES]
 )
-def test_on_tensor_cores(name: str) -> None:
-    """As near to the gradients in float32 as what the CPU computes in bfloat16."""
-    found, plans, codes = ran(name, "bfloat16")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_on_tensor_cores(name: str, dtype: str) -> None:
+    """As near to the gradients in float32 as what the CPU computes in the same type."""
+    found, plans, codes = ran(name, dtype)
     check_memory(name, plans, codes)
     assert all("mma.sync" in text for text in codes if "products of" in text)
-    exact, rounded = expected(name, "bfloat16"), expected(name, "bfloat16", "bfloat16")
+    exact, rounded = expected(name, dtype), expected(name, dtype, dtype)
     for a, b, e in zip(found, rounded, exact, strict=True):
         a, b, e = (x.astype("float32").numpy() for x in (a, b, e))
         assert np.square(a - e).mean() <= 1.5 * np.square(b - e).mean()
@@ -166,7 +167,7 @@ def test_on_tensor_cores(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["causal", pytest.param("heads of 128", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_registers(name: str, dtype: str) -> None:
     """Every architecture has enough of them."""
     _, _, codes = ran(name, dtype)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
@@ -79,6 +80,17 @@ def test_products_and_sums_stay_two_instructions() -> None:
     ptx = nvrtc.compile(ADD, "ptx").code.decode()
     assert "mul.rn.f32" in ptx and "add.rn.f32" in ptx
     assert "fma" not in ptx and "ftz" not in ptx
+
+
+@needs_nvrtc
+def test_fast_math_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = TARGET.key
+    monkeypatch.setenv("HYBRIDML_FAST_MATH", "1")
+    ptx = nvrtc.compile(ADD, "ptx", fast=True).code.decode()
+    assert "fma.rn.ftz.f32" in ptx and "mul.rn.f32" not in ptx
+    assert TARGET.key != exact
+    fn, x = hm.trace(lambda x: hm.exp(x * x + 1) / 3), hm.linspace(-1, 1, 100)
+    assert np.array_equal(fn(x.to("cuda:sim")).cpu().numpy(), fn(x).numpy())
 
 
 @needs_nvrtc

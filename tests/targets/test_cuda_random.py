@@ -66,3 +66,21 @@ def test_eager_numbers_are_drawn_on_the_device(there: Gpu) -> None:
         before = there.runtime.uploaded
         hm.randn(100, 30, device=there.name)
         assert there.runtime.uploaded - before <= 64
+
+
+def test_attention_with_dropout_is_traced_and_draws_the_same_weights(there: Gpu) -> None:
+    """The state that its gradient draws from again stays on the CPU, the weights are drawn where the scores are."""
+
+    def gradient(x: Any) -> Any:
+        attend = hm.functional.scaled_dot_product_attention
+        return hm.grad(lambda x: (attend(x, x, x, dropout_p=0.3) ** 2).sum())(x)
+
+    x = hm.tensor(np.random.default_rng(0).standard_normal((2, 10, 4)).astype("f4"))
+    found = []
+    for device in ("cpu", there.name):
+        traced = hm.trace(gradient, strict=True)
+        hm.manual_seed(5)
+        found.append([traced(x.to(device)).cpu().numpy() for _ in range(3)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(found[0][0], found[0][1])

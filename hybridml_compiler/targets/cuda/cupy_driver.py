@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import config
 from ...errors import DeviceError
 from ...graph.ir import Graph
 from ...once import lazy, once
@@ -128,7 +129,9 @@ class CupyDriver:
 
     def load(self, source: str, entry: str = ENTRY) -> Any:
         is_ptx = nvrtc.is_ptx(source)
-        code = source.encode() if is_ptx else nvrtc.compile(source, *self.form(self.properties.capability)).code
+        form, architecture = self.form(self.properties.capability)
+        fast = config.read().fast_math
+        code = source.encode() if is_ptx else nvrtc.compile(source, form, architecture, fast=fast).code
         self._enter()
         module = self.cupy.cuda.Module()
         module.load(code)

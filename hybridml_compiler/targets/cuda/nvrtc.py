@@ -27,6 +27,7 @@ OPTIONS = (
     "--prec-sqrt=true",
     "--ptxas-options=-v",  # the log tells registers and spills
 )
+FAST = ("--std=c++17", "--use_fast_math", "--ptxas-options=-v")  # where the user asks for it
 ARCHITECTURES = (80, 90, 100)  # that every kernel of the tests is compiled for
 VIRTUAL = 80  # of the PTX that the simulator runs
 
@@ -51,10 +52,10 @@ class Compiled:
         return max(map(int, re.findall(r"Used (\d+) registers", self.log)), default=0)
 
 
-def compile(source: str, form: Form, architecture: int = VIRTUAL) -> Compiled:
+def compile(source: str, form: Form, architecture: int = VIRTUAL, *, fast: bool = False) -> Compiled:
     """CUDA C as PTX, or as machine code of an architecture (90 for sm_90). DeviceError where NVRTC is not installed,
     CompileError for a source that it does not take."""
-    options = options_for(form, architecture)
+    options = options_for(form, architecture, fast)
     name = cache.key("nvrtc", source, "\n".join(options), form, str(_nvrtc().version))
     kept = cache.get(name)
     if kept is not None:
@@ -69,9 +70,9 @@ def is_ptx(source: str) -> bool:
     return re.search(r"^\s*\.version\s", source, re.MULTILINE) is not None
 
 
-def options_for(form: Form, architecture: int) -> tuple[str, ...]:
-    """The options of a compilation: those of all, and the architecture, virtual for PTX."""
-    return (*OPTIONS, f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
+def options_for(form: Form, architecture: int, fast: bool = False) -> tuple[str, ...]:
+    """The options of a compilation: those of all, or of fast math, and the architecture, virtual for PTX."""
+    return (*(FAST if fast else OPTIONS), f"--gpu-architecture={'compute' if form == 'ptx' else 'sm'}_{architecture}")
 
 
 def form_for(architecture: int) -> tuple[Form, int]:

@@ -145,30 +145,34 @@ class CudaTarget(KernelTarget):
         return region.joined(stages, self.device.driver.most_blocks)
 
     @lazy
-    def _loaded(self) -> dict[Source, CudaKernel]:
-        """Loaded kernels by their source: kernels of one text may be launched in other numbers of blocks."""
+    def _loaded(self) -> dict[tuple[Source, bool], CudaKernel]:
+        """Loaded kernels by their source, and whether their arithmetic is fast: those of one text may be launched in
+        other numbers of blocks."""
         return {}
 
     @lazy
-    def _functions(self) -> dict[str, Any]:
-        """Functions of the driver by their text."""
+    def _functions(self) -> dict[tuple[str, bool], Any]:
+        """Functions of the driver by their text, and whether their arithmetic is fast."""
         return {}
 
     def _kernel(self, emitted: Callable[[bool], Source], source: Source | None = None) -> CudaKernel:
         """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
         wide ones, where it is known."""
         source = source or emitted(True)
-        if source not in self._loaded:
-            if source.text not in self._functions:
-                self._functions[source.text] = self.device.driver.load(source.text)
+        fast = config.read().fast_math
+        if (source, fast) not in self._loaded:
+            if (source.text, fast) not in self._functions:
+                self._functions[source.text, fast] = self.device.driver.load(source.text)
             anywhere = cache(lambda: self._kernel(emitted, emitted(False)))
-            self._loaded[source] = CudaKernel(source, self._functions[source.text], anywhere)
-        return self._loaded[source]
+            self._loaded[source, fast] = CudaKernel(source, self._functions[source.text, fast], anywhere)
+        return self._loaded[source, fast]
 
     @property
     def key(self) -> str:
         driver = self.device.driver
-        return f"{self.name} {driver.properties.capability} {driver.has_gemm} {config.read().tf32}"
+        settings = config.read()
+        facts = driver.properties.capability, driver.most_blocks, driver.has_gemm, settings.tf32, settings.fast_math
+        return f"{self.name} {facts}"
 
     def find(self, key: str) -> KernelProgram | None:
         found = stored.find(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,10 +11,23 @@ from ...aval import Aval
 from ...errors import ArgumentError
 from ...graph.ir import Graph
 from ...ops.op import Op
-from .driver import Argument, Extent, Pointer
+from .driver import Argument, Driver, Extent, Pointer, Stream
 
-if TYPE_CHECKING:
-    from .machine import DeviceMachine
+
+class Machine(Protocol):
+    """The part of a machine (machine.py) that a launch needs."""
+
+    driver: Driver
+    stream: Stream
+
+    def memory(self, array: np.ndarray) -> Pointer:
+        """The memory of a constant."""
+
+    def new(self, nbytes: int) -> Pointer:
+        """New memory, for as long as the call takes."""
+
+    def loaded(self, source: str, entry: str) -> Any:
+        """The function of a user's source."""
 
 
 def has_kernel(graph: Graph) -> bool:
@@ -23,7 +36,7 @@ def has_kernel(graph: Graph) -> bool:
     return op is not None and op.cuda is not None
 
 
-def launch(machine: DeviceMachine, graph: Graph, memories: Sequence[Pointer]) -> None:
+def launch(machine: Machine, graph: Graph, memories: Sequence[Pointer]) -> None:
     """Launches the kernel of the graph's one operation on the memory of its inputs and outputs."""
     first = graph.outputs[0]
     op = first.op

@@ -41,7 +41,7 @@ class MetaDevice:
         return Nothing(nbytes)
 
     def write(self, memory: Nothing, data: np.ndarray) -> None:
-        """Forgets the values."""
+        """Leaves the values where they are."""
 
     write_later = write
 
