@@ -329,3 +329,20 @@ def test_a_missing_barrier_is_caught(number: int) -> None:
 
 def test_a_missing_wait_is_caught() -> None:
     assert caught("two blocks", "float32", lambda text: text.replace("cp.async.wait_group 0", "cp.async.wait_group 1"))
+
+
+def test_kernels_of_one_text_have_blocks_for_their_own_batch() -> None:
+    """Where there is one product, the text does not tell the number of matrices."""
+
+    def of_queries(q: Any, k: Any, v: Any, g: Any) -> Any:
+        q = q.detach().requires_grad_()
+        return hm.autograd.grad([attention(q, k, v)], [q], [g])[0]
+
+    texts = []
+    for batch in (2, 3):
+        given = operands((batch,), 33, 40, 16, 16)
+        with compiled() as made:
+            found = hm.trace(of_queries)(*(x.to(SIM) for x in given))
+        assert_close(found.cpu(), of_queries(*given))
+        texts.append([code.text for code in made if "products of" in code.text])
+    assert texts[0] == texts[1] != []

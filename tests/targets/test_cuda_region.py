@@ -150,3 +150,25 @@ def test_a_launch_takes_so_many_operands(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (one, four) == (1, 4)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_launch_has_no_more_shared_memory_than_a_block() -> None:
+    """Each text has shared memory of its own: of seven transpositions in float64, 59 KB."""
+    arrays = [normal(128, 128 + 32 * k, seed=k).astype("f8") for k in range(7)]
+    with compiled() as made:
+        found, few = run(lambda *xs: tuple(x.T + 1 for x in xs), gpu(), *arrays)
+    assert few == 2
+    for array, x in zip(arrays, found, strict=True):
+        np.testing.assert_array_equal(x, array.T + 1)
+    for text in {code.text for code in made if "namespace" in code.text}:
+        assert nvrtc.compile(text, "cubin", 90).spills == 0
+
+
+def test_a_kernel_of_more_operands_than_launches_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "_MOST_OPERANDS", 1)
+    arrays = [normal(9, seed=k) for k in range(3)]
+    found, few = run(lambda *xs: tuple(hm.exp(x) + 1 for x in xs), gpu(), *arrays)
+    assert few == 3
+    alone, _ = run(lambda *xs: tuple(hm.exp(x) + 1 for x in xs), gpu("cuda:alone", merges=False), *arrays)
+    for a, b in zip(found, alone, strict=True):
+        np.testing.assert_array_equal(a, b)

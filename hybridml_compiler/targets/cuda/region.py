@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from ...loops.ir import Buffer, Kernel
 from ...record import record
 from .contraction.kernel import CallSource
+from .contraction.tiles import SHARED_BYTES
 from .emit.kernel import ENTRY, Source
+from .emit.types import BYTES
 
 _MOST_OPERANDS = 480  # of a launch: 4 KB of arguments hold 8 bytes for each, and the range
 _LARGE = 1 << 18  # iterations of a kernel that shares a launch with its like alone, for it has its own registers
@@ -24,6 +26,7 @@ _HEAD = re.compile(
     rf'extern "C" __global__ void __launch_bounds__\(\d+, 1\)\n{ENTRY}\((.*), long long lo, long long hi\) '
 )
 _SHARED = ("__shared__", "__syncthreads")
+_ARRAY = re.compile(r"__shared__ (?:__align__\(\d+\) )?([\w ]+) \w+\[(\d+)\];")
 
 
 @record(eq=False)
@@ -40,7 +43,8 @@ class Stage:
 
 
 def launches(kernels: Sequence[Kernel], emitted: Callable[[Kernel], Source]) -> list[list[Stage]]:
-    """The kernels by launch: those of as many threads and no more operands than a launch takes."""
+    """The kernels by launch: those of as many threads, with no more operands than a launch takes, and no more shared
+    memory than a block has: each text has its own."""
     parts: dict[object, list[list[Stage]]] = {}
     first = 0
     for kernel in kernels:
@@ -48,10 +52,16 @@ def launches(kernels: Sequence[Kernel], emitted: Callable[[Kernel], Source]) -> 
         stage = Stage(source, operands, tuple(range(first, first + len(operands))), int(kernel.total))
         first += len(operands)
         part = parts.setdefault((source.block, source.text if stage.total > _LARGE else ""), [[]])
-        if sum(len(x.operands) for x in part[-1]) + len(operands) > _MOST_OPERANDS:
+        if not _fits([*part[-1], stage]):
             part.append([])
         part[-1].append(stage)
-    return [stages for part in parts.values() for stages in part]
+    return [stages for part in parts.values() for stages in part if stages]
+
+
+def _fits(stages: Sequence[Stage]) -> bool:
+    texts = dict.fromkeys(stage.source.text for stage in stages)
+    shared = sum(BYTES[kind] * int(size) for text in texts for kind, size in _ARRAY.findall(text))
+    return sum(len(stage.operands) for stage in stages) <= _MOST_OPERANDS and shared <= SHARED_BYTES
 
 
 def joined(stages: Sequence[Stage], most: int) -> CallSource:

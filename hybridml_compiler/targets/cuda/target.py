@@ -7,7 +7,7 @@ tree of their own, fixed by the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ... import config
@@ -145,20 +145,27 @@ class CudaTarget(KernelTarget):
         return region.joined(stages, self.device.driver.most_blocks)
 
     @lazy
-    def _loaded(self) -> dict[tuple[str, bool], CudaKernel]:
-        """Loaded kernels by their text, and whether their arithmetic is fast."""
+    def _loaded(self) -> dict[tuple[Source, bool], CudaKernel]:
+        """Loaded kernels by their source, and whether their arithmetic is fast: those of one text may be launched in
+        other numbers of blocks."""
+        return {}
+
+    @lazy
+    def _functions(self) -> dict[tuple[str, bool], Any]:
+        """Functions of the driver by their text, and whether their arithmetic is fast."""
         return {}
 
     def _kernel(self, emitted: Callable[[bool], Source], source: Source | None = None) -> CudaKernel:
         """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
         wide ones, where it is known."""
         source = source or emitted(True)
-        known = source.text, config.read().fast_math
-        if known not in self._loaded:
-            function = self.device.driver.load(source.text)
-            anywhere = lambda: self._kernel(emitted, emitted(False))  # noqa: E731
-            self._loaded[known] = CudaKernel(source, function, anywhere)
-        return self._loaded[known]
+        fast = config.read().fast_math
+        if (source, fast) not in self._loaded:
+            if (source.text, fast) not in self._functions:
+                self._functions[source.text, fast] = self.device.driver.load(source.text)
+            anywhere = cache(lambda: self._kernel(emitted, emitted(False)))
+            self._loaded[source, fast] = CudaKernel(source, self._functions[source.text, fast], anywhere)
+        return self._loaded[source, fast]
 
     @property
     def key(self) -> str:

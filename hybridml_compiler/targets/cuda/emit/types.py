@@ -23,6 +23,7 @@ _NAMES = {
     dtypes.complex64: "float2",
     dtypes.complex128: "double2",
 }
+BYTES = {name: dtype.itemsize for dtype, name in _NAMES.items()}  # of the types of C
 _INTEGER_SUFFIX = {dtypes.int64: "LL", dtypes.uint32: "u", dtypes.uint64: "ULL"}
 
 

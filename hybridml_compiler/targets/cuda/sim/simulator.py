@@ -21,6 +21,7 @@ from .threads import Lanes, Sizes, Threads
 _AT_ONCE = 1 << 14  # threads that run side by side
 _BRANCH, _RETURN, _BARRIER = "bra", ("ret", "exit"), ("bar", "barrier")
 _FAR = np.iinfo(np.int64).max
+_MOST_SHARED = 48 << 10  # bytes of the variables of a block
 
 
 class Simulator:
@@ -60,8 +61,11 @@ class Simulator:
         arguments: Sequence[np.ndarray | np.generic | int],
     ) -> None:
         """Runs a kernel in so many blocks of so many threads; arrays are its buffers, which it writes to. CompileError
-        for arguments of another number or width than it takes: Python's numbers have 64 bits."""
+        for arguments of another number or width than it takes, Python's numbers having 64 bits, and for more shared
+        memory than a block has."""
         entry = self.module.entries[name]
+        if entry.shared_bytes > _MOST_SHARED:
+            raise CompileError(f"cuda:sim: {name} has {entry.shared_bytes} bytes of shared memory, {_MOST_SHARED} is most")
         if len(arguments) != len(entry.parameters):
             raise CompileError(f"cuda:sim: {name} takes {len(entry.parameters)} arguments, got {len(arguments)}")
         for k, ((parameter, dtype), a) in enumerate(zip(entry.parameters, arguments, strict=True)):
