@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import dtypes
+from ... import config, dtypes
 from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...schedule.control import Choice, Loop
@@ -85,10 +85,11 @@ class DeviceMachine:
 
     def loaded(self, source: str, entry: str) -> Any:
         """The function of a user's source."""
-        kept: dict[tuple[str, str], Any] = self.device.__dict__.setdefault("user_kernels", {})
-        if (source, entry) not in kept:
-            kept[source, entry] = self.driver.load(source, entry)
-        return kept[source, entry]
+        kept: dict[tuple[str, str, bool], Any] = self.device.__dict__.setdefault("user_kernels", {})
+        known = source, entry, config.read().fast_math
+        if known not in kept:
+            kept[known] = self.driver.load(source, entry)
+        return kept[known]
 
     def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
         """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""
