@@ -170,10 +170,17 @@ class CupyDriver:
 
         def allocate(nbytes: int) -> Any:
             try:
-                return self._memory(take(nbytes))
+                return self._memory(with_room(nbytes))
             except MemoryError as error:
                 lacking.append(error)
                 raise
+
+        def with_room(nbytes: int) -> Pointer:
+            try:
+                return take(nbytes)
+            except MemoryError:
+                cupy_rows.drop_plans(self._modules)
+                return take(nbytes)
 
         with stream, self.cupy.cuda.using_allocator(allocate):
             try:
