@@ -51,7 +51,10 @@ class DeviceMachine:
         return self.status is not None and bool(self.read(self.status, 8).any())
 
     def memory(self, array: np.ndarray) -> Pointer:
-        return constant_of(self.code, self.device, array)
+        found = constant_of(self.code, self.device, array)
+        if found.block.stream is not self.home:
+            found.block.users.add(self.home)  # which may read it yet when the program is dropped
+        return found
 
     def new(self, nbytes: int) -> Pointer:
         return self.device.pool.take(nbytes, self.home).pointer
