@@ -97,7 +97,7 @@ class CupyDriver:
     def write(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
         source = int(data.ctypes.data)
         self._copy(_at(target), source, data.nbytes, _TO_DEVICE, stream)
-        # CUDA has staged memory that is not pinned before it returned, unless the GPU reads pages of the host by itself.
+        # CUDA has staged memory that is not pinned before it returns, unless the GPU reads the host's pages by itself.
         if self._shares_pages or self.runtime.pointerGetAttributes(source).type == _PINNED:
             stream.synchronize()
 
