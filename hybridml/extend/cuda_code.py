@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,6 @@ def _c_name(title: str, dtype: np.dtype) -> str:
 def _numba(title: str, dispatcher: Any, types: Sequence[Aval], arguments: Sequence[Any]) -> tuple[str, str]:
     """PTX of a function of numba.cuda for the arguments of its launch. Arrays of operands are not written to."""
     numba: Any = importlib.import_module("numba")
-    cuda: Any = importlib.import_module("numba.cuda")
 
     def of(value: Any) -> Any:
         if isinstance(value, Aval):
@@ -170,9 +170,16 @@ def _numba(title: str, dispatcher: Any, types: Sequence[Aval], arguments: Sequen
         return numba.typeof(value)
 
     try:
-        ptx, _ = cuda.compile_ptx(dispatcher.py_func, tuple(map(of, arguments)), cc=(8, 0))
+        return _compiled(dispatcher.py_func, tuple(map(of, arguments)))
     except numba.core.errors.NumbaError as error:
         raise ArgumentError(f"{title}: numba cannot compile it\n{error}") from error
+
+
+@cache
+def _compiled(function: Callable[..., Any], types: tuple[Any, ...]) -> tuple[str, str]:
+    """(PTX, its entry): numba compiles anew whenever it is asked, and each launch asks."""
+    cuda: Any = importlib.import_module("numba.cuda")
+    ptx, _ = cuda.compile_ptx(function, types, cc=(8, 0))
     found = re.search(r"\.entry\s+(\w+)", ptx)
     assert found is not None, ptx
     return ptx, found[1]

@@ -66,12 +66,12 @@ class KernelTarget(Target):
 
     @lazy
     def _codes(self) -> dict[str, Any]:
-        """Code by the text of its loop nest."""
+        """Code by the target's key, which settings are in, and the text of its loop nest."""
         return {}
 
     def code_of(self, kernel: Kernel) -> Any:
         """The code of a loop nest, that of an equal one if there has been any."""
-        key = print_kernel(kernel)
+        key = f"{self.key}\n{print_kernel(kernel)}"
         if key not in self._codes:
             if len(self._codes) >= _MOST:
                 self._codes.clear()

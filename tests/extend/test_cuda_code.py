@@ -114,6 +114,29 @@ def test_a_function_of_numba(there: Gpu) -> None:  # noqa: F811
     assert np.array_equal(kernel(x.to(there.name), factor=3.0).cpu().numpy(), x.numpy()[:, 1] * 3)
 
 
+def test_a_function_of_numba_is_compiled_once(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """The tensors of a launch are seven arguments each: the memory is the fifth."""
+    cuda, compiled = pytest.importorskip("numba.cuda"), []
+    parameters = ", ".join(f".param .u64 p{k}" for k in range(14))
+    ptx = f""".version 8.0
+.target sm_80
+.visible .entry copied({parameters}) {{
+  .reg .f32 %f<2>; .reg .b32 %r<2>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [p4]; ld.param.u64 %rd2, [p11]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd1, %rd1, %rd3; add.s64 %rd2, %rd2, %rd3; ld.global.f32 %f1, [%rd1]; st.global.f32 [%rd2], %f1; ret;
+}}"""
+    monkeypatch.setattr(cuda, "compile_ptx", lambda *given, cc: compiled.append(given) or (ptx, None))
+    dispatcher = SimpleNamespace(py_func=lambda x, out: None, forall=None)
+    kernel = hm.kernel(
+        dispatcher, inputs=["x"], infer=lambda x: hm.ShapeDtypeStruct(x.shape, x.dtype),
+        launch=lambda x, out: (1, x.size, [x, out]), name="copied",
+    )  # fmt: skip
+    for size in (4, 4, 6):
+        x = hm.randn(size)
+        assert kernel(x.to(there.name)).cpu().tolist() == x.tolist()
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize(
     "columns, said",
     [

@@ -41,6 +41,7 @@ class Runtime:
         self.allocator: Any = None  # of CuPy's own arrays
         self.current: Any = None  # the stream of this thread
         self.uploaded = self.downloaded = 0  # bytes
+        self.shares_pages = False  # whether copies of memory of the host that is not pinned are late, too
 
     def setDevice(self, index: int) -> None:
         if index:
@@ -52,7 +53,7 @@ class Runtime:
         return {**found, "totalGlobalMem": self.memory}
 
     def deviceGetAttribute(self, attribute: int, index: int) -> int:
-        return {13: 1_000_000, 36: 1_000_000, 37: 4096}[attribute]
+        return {13: 1_000_000, 36: 1_000_000, 37: 4096, 100: int(self.shares_pages)}[attribute]
 
     def malloc(self, nbytes: int) -> int:
         self.calls.append("malloc")
@@ -74,7 +75,7 @@ class Runtime:
             self.downloaded += nbytes
             self.streams[stream].refuse_if_captured()
         self.uploaded += nbytes * (kind == 1)
-        if kind == 1 and self._is_pinned(source):
+        if kind == 1 and (self.shares_pages or self._is_pinned(source)):
             self.streams[stream].late.append(lambda: ctypes.memmove(target, source, nbytes))
         elif kind == 1:  # the array of the host may change at once
             copy = bytes((ctypes.c_char * nbytes).from_address(source))

@@ -16,6 +16,7 @@ from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda.contraction import kernel
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
+from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc, planned_anew
@@ -372,6 +373,14 @@ def test_memory_of_a_stream_is_for_that_stream(there: Gpu) -> None:
     assert kept == 3 * 40960
     hm.cuda.empty_cache()
     assert hm.cuda.memory_reserved() == reserved
+
+
+def test_constants_outlive_a_program_until_streams_have_read_them(there: Gpu) -> None:
+    device, numbers = there.device, np.ones(8)
+    code: Any = SimpleNamespace()
+    other = device.driver.stream()
+    assert DeviceMachine(code, device, device.default_stream).memory(numbers).block.users == set()
+    assert DeviceMachine(code, device, other).memory(numbers).block.users == {other}
 
 
 def test_events_tell_the_time(there: Gpu) -> None:

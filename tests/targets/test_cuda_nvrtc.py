@@ -14,7 +14,7 @@ import hybridml as hm
 from hybridml_compiler.errors import CompileError, DeviceError
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.targets.cuda import libraries, nvrtc
-from tests.support.cuda import SIM, TARGET, needs_nvrtc
+from tests.support.cuda import SIM, TARGET, compiled, needs_nvrtc
 
 ADD = """extern "C" __global__ void kernel(const float* a, const float* b, float* c) {
   const int i = threadIdx.x;
@@ -91,6 +91,13 @@ def test_fast_math_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TARGET.key != exact
     fn, x = hm.trace(lambda x: hm.exp(x * x + 1) / 3), hm.linspace(-1, 1, 100)
     assert np.array_equal(fn(x.to("cuda:sim")).cpu().numpy(), fn(x).numpy())
+    codes = []
+    for setting in "101":
+        monkeypatch.setenv("HYBRIDML_FAST_MATH", setting)
+        with compiled() as made:
+            hm.trace(lambda x: hm.exp(x * x + 1) / 3)(x.to("cuda:sim"))
+        codes += made
+    assert codes[0] is codes[2] is not codes[1]
 
 
 @needs_nvrtc

@@ -33,6 +33,15 @@ def test_pinned_memory_of_the_host_may_change_at_once() -> None:
     assert x.cpu().tolist() == [1] * 8
 
 
+def test_a_gpu_that_reads_any_memory_of_the_host_is_waited_for() -> None:
+    """It has no need of staging, and reads the array when the stream comes to it."""
+    there, data = gpu("cupy"), np.ones(8, "f4")
+    there.runtime.shares_pages = True
+    x = hm.asarray(data, device=there.name)
+    data[:] = 7
+    assert x.cpu().tolist() == [1] * 8
+
+
 def test_page_locked_memory_is_copied_later(there: Gpu) -> None:
     x = array(30, 20)
     pinned = x.pin_memory(there.name)

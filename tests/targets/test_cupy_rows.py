@@ -189,11 +189,22 @@ def test_no_memory_to_work_in_names_the_lines(cupy: Any) -> None:
     x = hm.ones((4, 4)).to("cuda")
     hm.sort(x)
     pool.empty_cache()
-    pool.limit = hm.cuda.memory_reserved("cuda") + 512  # the result, and nothing to work in
+    pool.limit = hm.cuda.memory_reserved("cuda") + 1024  # the arena and the result, and nothing to work in
     with pytest.raises(hm.cuda.OutOfMemoryError, match="no memory for 64 bytes"):
         hm.sort(x)
     pool.limit = 1 << 28
     assert hm.sort(x).cpu().tolist() == x.cpu().tolist()
+
+
+def test_plans_give_their_memory_to_what_lacks_it(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    device: Any = registry.find_device("cuda")
+    x = hm.ones((4, 4)).to("cuda")
+    hm.sort(x)
+    plans = [device.pool.take(1 << 20, device.default_stream)]
+    monkeypatch.setattr(cupy.fft.config, "get_plan_cache", lambda: plans)
+    device.pool.empty_cache()
+    device.pool.limit = hm.cuda.memory_reserved("cuda") + 1024  # the arena and the result, and nothing to work in
+    assert hm.sort(x).cpu().tolist() == x.cpu().tolist() and not plans
 
 
 @pytest.mark.parametrize("name", ["sort", "fft_r2c", "solve", "cholesky", "eigh", "det", "solve_triangular", "pinv"])

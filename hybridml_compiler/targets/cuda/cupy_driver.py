@@ -28,6 +28,7 @@ _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
 _PINNED = 1  # cudaMemoryTypeHost
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _ATTRIBUTES = 13, 36, 37  # cudaDeviceAttr: kHz of the clock and of memory, bits of the way to memory
+_SHARES_PAGES = 100  # cudaDevAttrPageableMemoryAccessUsesHostPageTables
 _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
@@ -96,9 +97,14 @@ class CupyDriver:
     def write(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
         source = int(data.ctypes.data)
         self._copy(_at(target), source, data.nbytes, _TO_DEVICE, stream)
-        # CUDA has copied memory that is not pinned before it returned.
-        if self.runtime.pointerGetAttributes(source).type == _PINNED:
+        # CUDA has staged memory that is not pinned before it returns, unless the GPU reads the host's pages by itself.
+        if self._shares_pages or self.runtime.pointerGetAttributes(source).type == _PINNED:
             stream.synchronize()
+
+    @lazy
+    def _shares_pages(self) -> bool:
+        """Whether the GPU reads any memory of the host, as a GH200 does: copies of all of it may be late."""
+        return bool(self.runtime.deviceGetAttribute(_SHARES_PAGES, self.index))
 
     def page_locked(self, nbytes: int) -> PageLocked:
         self._enter()
@@ -164,10 +170,17 @@ class CupyDriver:
 
         def allocate(nbytes: int) -> Any:
             try:
-                return self._memory(take(nbytes))
+                return self._memory(with_room(nbytes))
             except MemoryError as error:
                 lacking.append(error)
                 raise
+
+        def with_room(nbytes: int) -> Pointer:
+            try:
+                return take(nbytes)
+            except MemoryError:
+                cupy_rows.drop_plans(self._modules)
+                return take(nbytes)
 
         with stream, self.cupy.cuda.using_allocator(allocate):
             try:

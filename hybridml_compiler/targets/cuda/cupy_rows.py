@@ -100,11 +100,16 @@ def _planned(compute: Callable[..., Array]) -> Callable[..., Array]:
     def planned(lib: CuPy, *operands: Array, **params: Any) -> Array:
         stream, last = lib.cupy.cuda.get_current_stream(), getattr(lib.planned, "stream", None)
         if last is None or last.ptr != stream.ptr:
-            lib.cupy.fft.config.get_plan_cache().clear()
+            drop_plans(lib)
             lib.planned.stream = stream
         return compute(lib, *operands, **params)
 
     return planned
+
+
+def drop_plans(lib: CuPy) -> None:
+    """Gives back what the plans of this thread work in: CuPy keeps 16 of them, of whatever size."""
+    lib.cupy.fft.config.get_plan_cache().clear()
 
 
 @_planned

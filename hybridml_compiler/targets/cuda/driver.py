@@ -44,6 +44,8 @@ class Memory(Protocol):
     raw: Raw
     address: int  # the driver's number of `raw`
     nbytes: int
+    stream: Stream
+    users: set[Stream]  # other streams that have used it
 
 
 class Pointer:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import dtypes
+from ... import config, dtypes
 from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...schedule.control import Choice, Loop
@@ -51,7 +51,10 @@ class DeviceMachine:
         return self.status is not None and bool(self.read(self.status, 8).any())
 
     def memory(self, array: np.ndarray) -> Pointer:
-        return constant_of(self.code, self.device, array)
+        found = constant_of(self.code, self.device, array)
+        if found.block.stream is not self.home:
+            found.block.users.add(self.home)  # which may read it yet when the program is dropped
+        return found
 
     def new(self, nbytes: int) -> Pointer:
         return self.device.pool.take(nbytes, self.home).pointer
@@ -85,10 +88,11 @@ class DeviceMachine:
 
     def loaded(self, source: str, entry: str) -> Any:
         """The function of a user's source."""
-        kept: dict[tuple[str, str], Any] = self.device.__dict__.setdefault("user_kernels", {})
-        if (source, entry) not in kept:
-            kept[source, entry] = self.driver.load(source, entry)
-        return kept[source, entry]
+        kept: dict[tuple[str, str, bool], Any] = self.device.__dict__.setdefault("user_kernels", {})
+        known = source, entry, config.read().fast_math
+        if known not in kept:
+            kept[known] = self.driver.load(source, entry)
+        return kept[known]
 
     def _launch(self, code: Any, given: Sequence[Pointer], lo: int, hi: int) -> None:
         """Launches a kernel for iterations lo to hi; that for any address, where an operand begins at an odd one."""

@@ -65,7 +65,9 @@ class Simulator:
         memory than a block has."""
         entry = self.module.entries[name]
         if entry.shared_bytes > _MOST_SHARED:
-            raise CompileError(f"cuda:sim: {name} has {entry.shared_bytes} bytes of shared memory, {_MOST_SHARED} is most")
+            raise CompileError(
+                f"cuda:sim: {name} has {entry.shared_bytes} bytes of shared memory, {_MOST_SHARED} is most"
+            )
         if len(arguments) != len(entry.parameters):
             raise CompileError(f"cuda:sim: {name} takes {len(entry.parameters)} arguments, got {len(arguments)}")
         for k, ((parameter, dtype), a) in enumerate(zip(entry.parameters, arguments, strict=True)):
