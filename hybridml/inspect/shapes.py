@@ -53,6 +53,7 @@ def captured(
         return result
 
     recorded.__wrapped__ = fn  # type: ignore[attr-defined]
+    recorded.__name__ = getattr(fn, "__name__", type(fn).__name__)
     traced = trace(recorded)
     assert isinstance(traced, TracedFunction)
     leaves, structure, _, key, objects = traced._given(args, kwargs)

@@ -15,7 +15,7 @@ from hybridml_compiler.ops.op import Sample as Sample
 
 from ..arrays.creation import asarray
 from ..core.tensor import Tensor
-from ..extend.operation import Operation
+from ..extend.operation import op_of
 from ..tracing.decorator import trace
 from ..transforms.vmap import vmap
 from .gradients import gradcheck
@@ -37,8 +37,8 @@ def check_op(op: Callable[..., Any], samples: Iterable[Sample] | None = None, *,
     >>> hm.testing.check_op(cube, [hm.testing.Sample((np.linspace(-1, 1, 5),))])
     1
     """
-    row = op.op if isinstance(op, Operation) else getattr(op, "__globals__", {}).get("_op")
-    if not isinstance(row, Op):
+    row = op_of(op)
+    if row is None:
         raise ArgumentError(f"check_op: takes what hm.op or hm.kernel has made, got {type(op).__name__}")
     rng = np.random.default_rng(seed)
     given = list(row.samples(rng) if samples is None else samples)

@@ -270,3 +270,15 @@ def test_lower_is_written_for_any_builder() -> None:
     row = leaky_max.__globals__["_op"]
     load = type("Load", (), {"shape": (2,), "dtype": x.dtype, "__call__": lambda self, i: x})()
     assert np.array_equal(row.lower(s, (0,), load, load, slope=0.5), x * np.float32(0.5))
+
+
+def test_results_have_memory_of_their_own() -> None:
+    @hm.op(infer=lambda x: (x, x), results=("a", "b"))
+    def twice(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = x + 1
+        return y, y
+
+    for style in (lambda fn: fn, hm.trace):
+        a, b = style(twice)(hm.zeros(2))
+        a += 10
+        assert a.tolist() == [11.0, 11.0] and b.tolist() == [1.0, 1.0]
