@@ -10,21 +10,34 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops import custom
 from hybridml_compiler.ops.indexing import at
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
+from hybridml_compiler.record import record
 
 from ..core.batching.custom import METHODS
+
+
+@record
+class Unknown:
+    """The gradient's rule of an operation that was given none: a GradientError, where zeros would be believed."""
+
+    title: str
+
+    def __call__(self, g: Any) -> Any:
+        raise GradientError(
+            f"{self.title} has no gradient; give vjp= a rule per tensor, and for one that has none vjp=(None,)"
+        )
 
 
 def rules(what: str, name: str, inputs: Sequence[str], params: Mapping[str, Any], vjp: Any) -> tuple[Any, ...]:
     """The gradient's rules, one per input. ArgumentError where there are more or less, or one asks for what there is
     not."""
     if vjp is None:
-        return ()
+        return (Unknown(f"{what}: {name}"),) * len(inputs)
     given = tuple(vjp) if isinstance(vjp, tuple | list) else (vjp,)
     if len(given) != len(inputs):
         raise ArgumentError(
