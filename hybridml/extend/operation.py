@@ -76,7 +76,7 @@ class Reads:
 
 
 def _contents(value: Any) -> Any:
-    """What tells the present contents of a value from others; None for what cannot be changed in place."""
+    """The present contents of a value, to compare; None for what cannot be changed in place."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.shape, value.dtype, value.tobytes()
     if isinstance(value, dict):
