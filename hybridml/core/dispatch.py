@@ -407,7 +407,7 @@ def plain_params(op: Op, params: dict[str, Any]) -> None:
 
 
 def _plain(t: Tensor) -> Any:
-    return float(t) if type(t).is_number else t.item()
+    return float(t) if type(t).is_number else concrete_value(t.item())
 
 
 def has_no_dtype(op: Op) -> bool:

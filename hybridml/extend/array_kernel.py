@@ -27,6 +27,7 @@ class ArrayKernel(Operation):
         inputs_and_params("hm.kernel", fn)
         row_name("hm.kernel", fn.__name__)
         self.columns = columns
+        self.digested = (fn, *columns.values())
         super().__init__(fn)
 
     def row(self, reads: Reads) -> Op:
@@ -53,6 +54,6 @@ class ArrayKernel(Operation):
             return fn(*arrays, **given)
 
         return row_of_function(
-            fn.__name__, call, inputs, params, what="hm.kernel", version=version_of(fn, *self.columns.values()),
+            fn.__name__, call, inputs, params, what="hm.kernel", version=version_of(*self.digested),
             native=native, doc=inspect.getdoc(fn) or "", **self.columns,
         )  # fmt: skip

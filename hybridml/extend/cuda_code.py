@@ -39,7 +39,7 @@ def is_cuda_code(code: Any) -> bool:
 
 
 def digestible(code: Any) -> Any:
-    """The parts of a code by which a digest tells it from others."""
+    """The parts of a kernel by which a digest tells it from others."""
     if is_elementwise_kernel(code):
         params = [(p.name, p.ctype, str(p.dtype), p.raw) for p in (*code.in_params, *code.out_params)]
         return tuple(params), code.operation, code.preamble

@@ -31,7 +31,8 @@ from .columns import inputs_and_params, row_name
 from .cuda_code import is_cuda_code
 from .cuda_kernel import cuda_kernel
 from .looped import looped_row
-from .operation import Operation, Reads
+from .operation import Operation, Reads, op_of
+from .row_of_function import plain_values
 from .scalar_body import Body, EndlessLoop, Source, source_of
 from .scalar_graph import capture, evaluate, lowered
 
@@ -50,20 +51,20 @@ class Kernel(Operation):
                 "functions; give one per argument"
             )
         self.derivative = None if given is None else tuple(map(source_of, given))
+        self.digested = (fn, *(given or ()))
         self.is_looped = False  # compiled by numba, as its loops end where an element says
         super().__init__(fn)
 
     def row(self, reads: Reads) -> Op:
         if self.fn.__code__ is not self._code:  # a tool has reloaded its module
             self.source = source_of(self.fn)
-        version = version_of(self.fn, *(s.fn for s in self.derivative or ()))
+        version = version_of(*self.digested)
         if self.is_looped:
             reads.all_of(self.fn)
             slopes = None if self.derivative is None else [Kernel(s.fn) for s in self.derivative]
             return looped_row(self.fn, self.inputs, self.params, version, slopes)
-        body = Body(self.source, reads, _unwrapped)
-        given = None if self.derivative is None else [Body(s, reads, _unwrapped) for s in self.derivative]
-        return kernel_row(self.name, body, self.inputs, self.params, version, given)
+        given = None if self.derivative is None else [_runs(s, reads) for s in self.derivative]
+        return kernel_row(self.name, _runs(self.source, reads), self.inputs, self.params, version, given)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         row = self.op
@@ -130,6 +131,7 @@ def kernel_row(
             "elementwise",
             inputs=inputs,
             params=params,
+            canon=lambda *avals, **given: plain_values(f"kernel {name}", given),
             infer=infer,
             eager=eager,
             lower=lower,
@@ -153,11 +155,17 @@ def _slope(run: Callable[..., Any], k: int, *scalars: Any, **params: Any) -> Any
     return jvp(of_one, (scalars[k],), (one,))[1]
 
 
+def _runs(source: Source, reads: Reads) -> Callable[..., Any]:
+    """The function of tensors without axes that a source means."""
+    return lambda *scalars, **params: Body(source, reads, _unwrapped)(*scalars, **params)
+
+
 def _unwrapped(fn: Any) -> Source | None:
-    """The source of a kernel, or of a plain function that is not ours or a library's."""
+    """The source of a kernel whose gradient is that of its source, or of a plain function that is not ours or a
+    library's."""
     if isinstance(fn, Kernel):
-        return fn.source
-    if isinstance(fn, types.FunctionType) and not is_fixed(str(fn.__module__)):
+        return fn.source if fn.derivative is None else None
+    if isinstance(fn, types.FunctionType) and not is_fixed(str(fn.__module__)) and op_of(fn) is None:
         return source_of(fn)
     return None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import GradientError
+from hybridml_compiler.errors import ArgumentError, GradientError
 from hybridml_compiler.ops.custom import Signature
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
@@ -49,6 +49,12 @@ def looped_row(
         return dtype if made.kind == dtype.kind == "f" else made
 
     def infer(*avals: Aval, **given: Any) -> Aval:
+        for param, value in given.items():
+            if type(value) not in _LETTERS:
+                raise ArgumentError(
+                    f"kernel {name}: its loops end where an element says, so numba compiles it, and its parameters "
+                    f"are numbers; {param} is {value!r}"
+                )
         letters = "".join(_LETTERS[type(value)] for value in given.values())
         return Aval(broadcast(name, *avals), result(avals[0].dtype, letters))
 

@@ -106,9 +106,16 @@ def _stored(name: str, of: Any, found: str, place: str, dtype: np.dtype, ndim: i
         if not ndim:
             return [f"    {place}[()] = {found}[()]"]
         return [f"    if {found}.shape != {place}.shape:", "        return 2", f"    {place}[:] = {found}"]
-    if not isinstance(of, nb.types.Number | nb.types.Boolean) or ndim:
+    if not isinstance(of, nb.types.Number | nb.types.Boolean) or ndim or _rank(of) > _rank(nb.from_dtype(dtype)):
         raise ArgumentError(f"hm.kernel: {name} returns {of}, and infer says {dtype.name} with {ndim} axes")
     return [f"    {place}[()] = {found}"]
+
+
+def _rank(of: Any) -> int:
+    """The place of a type of numba among bools, integers, floats and complex numbers."""
+    types = numba().types
+    kinds = (types.Boolean, types.Integer, types.Float, types.Complex)
+    return next(k for k, kind in enumerate(kinds) if isinstance(of, kind))
 
 
 @functools.cache

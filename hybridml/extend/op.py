@@ -45,8 +45,9 @@ def op(
         tuple of them where `results` names several.
     infer: takes a type (`shape`, `dtype`) per tensor and the parameters, returns the result's `hm.ShapeDtypeStruct`,
         a tuple of them for several. Needed unless `lower` is given.
-    vjp: one rule per tensor, None where there is none: a function of `g`, the gradient of the result, and by name of
-        tensors, `out`, parameters, `x_shape`, `x_dtype`. Rules are written in operations on tensors.
+    vjp: one rule per tensor, None where the gradient is zero: a function of `g`, the gradient of the result (a tuple
+        for several results), and by name of tensors, `out`, parameters, `x_shape`, `x_dtype`. Rules are written in
+        operations on tensors. Without vjp a gradient is a GradientError.
     lower: makes the operation elementwise: `lower(s, *scalars, **params)` gives an element by the instructions of a
         builder (docs/adding_an_op.md), and is fused into kernels. It must agree with `fn` to the bit.
     vmap: "sequential", "expand_dims" or "broadcast_all" as in `jax.pure_callback`, or `rule(axis_size, in_batched,

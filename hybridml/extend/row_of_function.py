@@ -10,21 +10,34 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops import custom
 from hybridml_compiler.ops.indexing import at
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
+from hybridml_compiler.record import record
 
 from ..core.batching.custom import METHODS
+
+
+@record
+class Unknown:
+    """The gradient's rule of an operation that was given none: a GradientError, where zeros would be believed."""
+
+    title: str
+
+    def __call__(self, g: Any) -> Any:
+        raise GradientError(
+            f"{self.title} has no gradient; give vjp= a rule per tensor, and for one that has none vjp=(None,)"
+        )
 
 
 def rules(what: str, name: str, inputs: Sequence[str], params: Mapping[str, Any], vjp: Any) -> tuple[Any, ...]:
     """The gradient's rules, one per input. ArgumentError where there are more or less, or one asks for what there is
     not."""
     if vjp is None:
-        return ()
+        return (Unknown(f"{what}: {name}"),) * len(inputs)
     given = tuple(vjp) if isinstance(vjp, tuple | list) else (vjp,)
     if len(given) != len(inputs):
         raise ArgumentError(
@@ -44,7 +57,7 @@ def rules(what: str, name: str, inputs: Sequence[str], params: Mapping[str, Any]
     return given
 
 
-def _canonical(what: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def plain_values(what: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that a graph can hold: numbers, strings, None, dtypes and tuples of these."""
     found = {}
     for name, value in params.items():
@@ -131,7 +144,9 @@ def row_of_function(
         found = returned if results else (returned,)
         if not isinstance(found, tuple | list) or len(found) != len(made):
             raise ArgumentError(f"{title} returns a tuple of {len(made)} arrays")
-        checked = [_checked(title, x, aval, arrays) for x, aval in zip(found, made, strict=True)]
+        checked: list[np.ndarray] = []
+        for x, aval in zip(found, made, strict=True):
+            checked.append(_checked(title, x, aval, [*arrays, *checked]))
         return tuple(checked) if results else checked[0]
 
     def element(s: Any, i: Any, *loads: Any, **given: Any) -> Any:
@@ -144,7 +159,7 @@ def row_of_function(
             "opaque" if lower is None else "elementwise",
             inputs=inputs,
             params=params,
-            canon=lambda *avals, **given: _canonical(title, given),
+            canon=lambda *avals, **given: plain_values(title, given),
             infer=inferred,
             eager=eager,
             lower=None if lower is None else element,
@@ -169,8 +184,8 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _checked(title: str, found: Any, aval: Aval, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """A result as an array of its own. ShapeError, DTypeError where it is not what `infer` has said."""
+def _checked(title: str, found: Any, aval: Aval, others: Sequence[np.ndarray]) -> np.ndarray:
+    """A result as an array that shares no memory with others. ShapeError, DTypeError where `infer` says another."""
     array = np.asarray(found)
     if array.shape != tuple(aval.shape):
         raise ShapeError(f"{title} returned shape {array.shape}, and infer says {tuple(aval.shape)}")
@@ -178,6 +193,6 @@ def _checked(title: str, found: Any, aval: Aval, operands: Sequence[np.ndarray])
         raise DTypeError(
             f"{title} returned {array.dtype}, and infer says {aval.dtype.name}; cast the result with astype"
         )
-    if not array.flags.writeable or any(np.may_share_memory(array, x) for x in operands):
+    if not array.flags.writeable or any(np.may_share_memory(array, x) for x in others):
         array = array.copy()
     return array

@@ -24,9 +24,11 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, TraceError
 from hybridml_compiler.record import record
 
+from ..arrays import elementwise
 from ..core.ops import names as rows
 from ..core.tensor import Tensor
-from .operation import MISSING, Reads
+from .code_digest import is_own
+from .operation import MISSING, Operation, Reads, op_of
 
 MOST_STEPS = 64  # of loops that are written out
 _logical_and, _logical_not, _not_equal, _where, _trunc = (
@@ -109,8 +111,8 @@ Next = Callable[[Env], Any]
 
 
 class Body:
-    """Runs a function on tensors without axes. `unwrapped` gives the Python function of an object that stands for one,
-    such as another kernel; None for any other."""
+    """One run of a function on tensors without axes. `unwrapped` gives the Python function of an object that stands for
+    one, such as another kernel; None for any other."""
 
     def __init__(self, source: Source, reads: Reads, unwrapped: Callable[[Any], Source | None], depth: int = 0) -> None:
         self.source, self.reads, self.unwrapped, self.depth = source, reads, unwrapped, depth
@@ -182,9 +184,7 @@ class Body:
         if any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in ast.walk(stmt)):
             ways = [self.run(body, dict(env), after, on_break, on_continue) for body in (stmt.body, stmt.orelse)]
             return self.select(stmt, found, *ways)
-        envs = [dict(env), dict(env)]
-        for body, each in zip((stmt.body, stmt.orelse), envs, strict=True):
-            self.run(body, each, lambda env: env, None, None)
+        envs = [self.run(body, dict(env), lambda env: env, None, None) for body in (stmt.body, stmt.orelse)]
         return after(self.merged(stmt, found, *envs))
 
     def merged(self, stmt: ast.If, condition: Any, then: Env, other: Env) -> Env:
@@ -337,10 +337,14 @@ class Body:
             args += value if isinstance(arg, ast.Starred) else [value]
         kwargs = {str(k.arg): self.value(k.value, env) for k in node.keywords}
         if not _is_scalar(*args, *kwargs.values()):
+            if isinstance(fn, types.FunctionType) and is_own(fn):
+                self.reads.all_of(fn)
             return fn(*args, **kwargs)
         if fn is range:
             raise self.unsupported(node, "loops whose steps do not depend on an element are", EndlessLoop)
         inner = self.unwrapped(fn)
+        if inner is None and isinstance(fn, Operation):  # one with rules of its own
+            return self.reads.attribute(fn, "op").fn(*args, **kwargs)
         if inner is None:
             known = function_of(fn)
             if known is not None:
@@ -389,6 +393,12 @@ def _extreme(name: str) -> Callable[..., Any]:
     return fold
 
 
+def _log(x: Any, base: Any = None) -> Any:
+    if base is not None:
+        return _log(x) / _log(base)
+    return rows["log"](x) if _is_scalar(x) else math.log(x)
+
+
 _INT, _FLOAT = np.dtype(np.int64), "f"
 
 
@@ -400,8 +410,9 @@ def _as_float(x: Any) -> Any:
 _FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     abs: rows["abs"], min: _extreme("minimum"), max: _extreme("maximum"), pow: rows["pow"], round: _rounded,
     int: lambda x: rows["astype"](_trunc(x), _INT), float: _as_float, bool: lambda x: _not_equal(x, 0),
-    math.fabs: rows["abs"],
+    math.fabs: rows["abs"], math.log: _log,
 }  # fmt: skip
+_OTHER_MEANING = (math.remainder,)  # than NumPy's function of the name
 _SOURCES = ("math", "numpy")
 
 
@@ -417,8 +428,8 @@ def function_of(fn: Any) -> Callable[..., Any] | None:
     name = str(getattr(fn, "__name__", ""))
     if isinstance(fn, np.ufunc):
         module = "numpy"
-    if module == "hybridml":
+    if module == "hybridml" or op_of(fn) is not None:
         return fn if callable(fn) and not isinstance(fn, type) else None
     if module in _SOURCES:
-        return rows.get(name)
+        return None if fn in _OTHER_MEANING else rows.get(name) or getattr(elementwise, name, None)
     return None

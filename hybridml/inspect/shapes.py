@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import TraceError
+from hybridml_compiler.targets.device import DeviceArray
 
 from ..arrays.shape_dtype import ShapeDtypeStruct
+from ..core.interpreter import eagerly
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor, wrap
 from ..tracing.capture.line_observer import Observer
@@ -27,8 +29,12 @@ _NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python has no name for
 
 
 def placeholder(x: Any) -> Any:
-    """A tensor whose memory nobody touches in place of a `ShapeDtypeStruct`; anything else as it is."""
-    return wrap(_untouched(x.shape, x.dtype)) if isinstance(x, ShapeDtypeStruct) else x
+    """A tensor whose memory nobody touches in place of a `ShapeDtypeStruct`, and of a tensor that has no values: in a
+    trace, under vmap. Anything else as it is."""
+    has_values = isinstance(x, Tensor) and isinstance(x._array, np.ndarray | DeviceArray)
+    if has_values or not isinstance(x, ShapeDtypeStruct | Tensor):
+        return x
+    return wrap(_untouched(tuple(map(int, x.shape)), x.dtype))
 
 
 def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -53,6 +59,7 @@ def captured(
         return result
 
     recorded.__wrapped__ = fn  # type: ignore[attr-defined]
+    recorded.__name__ = getattr(fn, "__name__", type(fn).__name__)
     traced = trace(recorded)
     assert isinstance(traced, TracedFunction)
     leaves, structure, _, key, objects = traced._given(args, kwargs)
@@ -86,4 +93,5 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> hm.eval_shape(lambda x: (x @ x.T).sum(0), x).shape
     (1000,)
     """
-    return captured("eval_shape", fn, *tree_map(placeholder, (args, kwargs)))[1]
+    given = tree_map(placeholder, (args, kwargs))
+    return eagerly(lambda: captured("eval_shape", fn, *given)[1])

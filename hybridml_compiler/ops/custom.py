@@ -41,7 +41,7 @@ def native_symbols(version: str, make: Callable[[Signature], int | None]) -> Cal
 
     def symbol(avals: Sequence[Aval], params: Mapping[str, Any]) -> str | None:
         kinds = [_KINDS.get(type(value)) for value in params.values()]
-        if None in kinds:
+        if None in kinds or not all(-(1 << 63) <= x < 1 << 63 for x in params.values() if isinstance(x, int)):
             return None
         arrays = "_".join(f"{dtypes.short(aval.dtype)}x{aval.ndim}" for aval in avals)
         name = f"{_PREFIX}{version}_{arrays}_p{''.join(map(str, kinds))}"

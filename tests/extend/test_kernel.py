@@ -62,7 +62,23 @@ def clamped(x: Any, lo: float = -1.0, hi: float = 1.0) -> Any:
     return lo if x < lo else hi if x > hi else x
 
 
-FUNCTIONS = [straight, early, unrolled, chained, nested]
+def branching(x: Any, y: Any) -> Any:
+    found = 0.0
+    if x > 0:
+        if x > 1:
+            found = 2.0 * y
+        elif y > 0:
+            found = y
+        more = found + 1
+        found = more * 2
+    else:
+        for k in range(3):
+            if x < -k:
+                found = found + k + y
+    return found
+
+
+FUNCTIONS = [straight, early, unrolled, chained, nested, branching]
 
 
 def by_python(fn: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -90,7 +106,7 @@ def test_every_way_through_a_function(x: float, y: float) -> None:
         np.testing.assert_allclose(made(np.array(x), np.array(y)).item(), fn(x, y), rtol=1e-13, atol=1e-13)
 
 
-KERNELS = {fn: hm.kernel(fn) for fn in (straight, early, unrolled, chained)}
+KERNELS = {fn: hm.kernel(fn) for fn in (straight, early, unrolled, chained, branching)}
 
 
 def test_it_is_a_part_of_the_kernels_around_it() -> None:
@@ -124,6 +140,32 @@ def test_the_result_has_the_dtype_of_what_is_computed() -> None:
     assert hm.kernel(lambda x: x // 2 + x % 3)(hm.arange(-4, 4)).tolist() == [x // 2 + x % 3 for x in range(-4, 4)]
 
 
+def test_steps_of_a_loop_are_counted_for_each_run() -> None:
+    def summed(x: Any) -> Any:
+        total = 0.0
+        for k in range(40):
+            total = total + x * k
+        return total
+
+    made = hm.kernel(summed)
+    for dtype in (hm.float32, hm.float64, hm.float16, hm.int32):
+        assert made(hm.ones(2, dtype=dtype)).tolist() == [780.0, 780.0]
+    assert not made.is_looped
+    assert hm.grad(lambda x: made(x).sum())(hm.ones(2)).tolist() == [780.0, 780.0]
+
+
+def test_functions_of_math_mean_what_they_do_in_python() -> None:
+    x, y = np.array([7.5, -7.5, 2.5]), np.array([2.0, 2.0, 3.0])
+    for fn in (math.fmod, math.hypot, math.atan2):
+        made = hm.kernel(lambda x, y: fn(x, y))  # noqa: B023
+        np.testing.assert_allclose(made(x, y).numpy(), [fn(*pair) for pair in zip(x, y, strict=True)], rtol=1e-14)
+    by_base = hm.kernel(lambda x, y: math.log(x, y) + math.log(2, y) + math.log(x, 3))
+    expected = math.log(7.5, 2) + 1 + math.log(7.5, 3)
+    np.testing.assert_allclose(by_base(np.array(7.5), np.array(2.0)).item(), expected, rtol=1e-14)
+    with pytest.raises(hm.TraceError, match="not remainder"):  # math's is the nearest, NumPy's has the divisor's sign
+        hm.kernel(lambda x, y: math.remainder(x, y))(x, y)
+
+
 def huber(x: Any, *, edge: float = 1.0) -> Any:
     return x * x / 2 if abs(x) < edge else edge * (abs(x) - edge / 2)
 
@@ -136,6 +178,11 @@ def test_parameters_are_keywords() -> None:
     assert hm.grad(lambda x: made(x, edge=2.0).sum())(x).tolist() == [0.5, -2.0]
     with pytest.raises(TypeError, match="edges"):
         made(x, edges=2)
+    for edge in (np.float32(4), hm.tensor(4.0), 4):
+        assert made(x, edge=edge).tolist() == [0.125, 4.5]
+        assert hm.trace(lambda x, edge: made(x, edge=edge))(x, edge).tolist() == [0.125, 4.5]
+    with pytest.raises(hm.ArgumentError, match="kernel huber: parameter edge is a number"):
+        made(x, edge=np.ones(2))
 
 
 def test_gradients_of_every_order_come_from_the_source() -> None:
@@ -158,6 +205,24 @@ def test_a_derivative_that_is_given() -> None:
     assert hm.grad(lambda x: product(x, 2.0))(hm.tensor(3.0)).item() == 3.0
     with pytest.raises(hm.ArgumentError, match="one per argument"):
         hm.kernel(lambda x, y: x * y, derivative=lambda x, y: y)
+
+
+def test_a_kernel_in_a_kernel_keeps_its_derivative() -> None:
+    inner = hm.kernel(lambda x: round(x), derivative=lambda x: 1.0)
+    outer = hm.kernel(lambda x: inner(x) * 2)
+    x = hm.tensor([0.3, 1.6])
+    assert outer(x).tolist() == [0.0, 4.0]
+    for style in (lambda fn: fn, hm.trace):
+        assert style(hm.grad(lambda x: outer(x).sum()))(x).tolist() == [2.0, 2.0]
+
+
+def test_an_elementwise_operation_in_a_kernel() -> None:
+    square = hm.op(lower=lambda s, x: s.mul(x, x), name="squared")(lambda x: x * x)
+    made = hm.kernel(lambda x: square(x) + 1)
+    assert made(hm.tensor([1.0, 2.0])).tolist() == hm.trace(made)(hm.tensor([1.0, 2.0])).tolist() == [2.0, 5.0]
+    rows = hm.op(infer=lambda x: x, name="whole")(lambda x: x * x)
+    with pytest.raises(hm.TraceError, match="whole is no operation of one element"):
+        hm.kernel(lambda x: rows(x) + 1)(hm.ones(2))
 
 
 def test_variables_around_it_are_read_at_each_call() -> None:
@@ -327,6 +392,20 @@ class TestLoopsByNumba:
         known = hm.kernel(root, derivative=lambda x: 0.5 / hm.sqrt(x))
         np.testing.assert_allclose(hm.grad(lambda x: known(x).sum())(x).numpy(), 0.5 / np.sqrt([2.0, 9.0]), rtol=1e-6)
 
+    def test_its_parameters_are_numbers(self) -> None:
+        @hm.kernel
+        def steps(x: Any, *, limit: Any = 5) -> Any:
+            n = 0.0
+            while n < x and n < limit:
+                n += 1
+            return n
+
+        x = hm.tensor([3.0, 9.0])
+        assert steps(x).tolist() == [3.0, 5.0] and steps(x, limit=2**70).tolist() == [3.0, 9.0]
+        assert hm.trace(lambda x: steps(x, limit=2**70))(x).tolist() == [3.0, 9.0]
+        with pytest.raises(hm.ArgumentError, match="numbers; limit is 'all'"):
+            steps(x, limit="all")
+
     def test_an_array_kernel(self) -> None:
         @hm.kernel(kind="array", infer=lambda x, *, least: (x, hm.ShapeDtypeStruct((), "int64")), results=("out", "n"))
         def runs(x: Any, *, least: float = 0.5) -> Any:
@@ -361,5 +440,11 @@ class TestLoopsByNumba:
         def rows(x: Any) -> Any:
             return x * 2
 
+        @hm.kernel(kind="array", infer=lambda x: hm.ShapeDtypeStruct((), "int32"))
+        def cut(x: Any) -> Any:
+            return x.sum() * 1.5
+
+        with pytest.raises(hm.ArgumentError, match="cut returns float64, and infer says int32"):
+            cut(hm.ones(3))
         with pytest.raises(hm.ArgumentError, match="rows returns float32 with 1 axes, and infer says float32 with 0"):
             rows(hm.ones(3))

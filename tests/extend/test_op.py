@@ -270,3 +270,26 @@ def test_lower_is_written_for_any_builder() -> None:
     row = leaky_max.__globals__["_op"]
     load = type("Load", (), {"shape": (2,), "dtype": x.dtype, "__call__": lambda self, i: x})()
     assert np.array_equal(row.lower(s, (0,), load, load, slope=0.5), x * np.float32(0.5))
+
+
+def test_results_have_memory_of_their_own() -> None:
+    @hm.op(infer=lambda x: (x, x), results=("a", "b"))
+    def twice(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = x + 1
+        return y, y
+
+    for style in (lambda fn: fn, hm.trace):
+        a, b = style(twice)(hm.zeros(2))
+        a += 10
+        assert a.tolist() == [11.0, 11.0] and b.tolist() == [1.0, 1.0]
+
+
+def test_without_a_rule_a_gradient_is_an_error() -> None:
+    unruled = hm.op(infer=lambda x: x, vmap="expand_dims", name="unruled")(lambda x: x * 2)
+    constant = hm.op(infer=lambda x: x, vjp=(None,), name="unmoved")(lambda x: np.sign(x))
+    x = hm.tensor([1.0, 2.0])
+    for style in (lambda fn: fn, hm.trace):
+        with pytest.raises(hm.GradientError, match=r"unruled has no gradient; give vjp="):
+            style(hm.grad(lambda x: (unruled(x) * x).sum()))(x)
+        assert style(hm.grad(lambda x: (constant(x) * x).sum()))(x).tolist() == [1.0, 1.0]
+    assert unruled(x).tolist() == [2.0, 4.0] and check_op(unruled, [Sample((np.ones(3),))]) == 1

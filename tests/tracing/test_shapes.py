@@ -106,3 +106,22 @@ def test_memory_is_that_of_the_plan_by_line() -> None:
     step(hm.randn(512, 10), hm.randint(0, 4, (512,)))
     assert step.cache_info().compiles == 1
     assert not np.array_equal(before, model.state_dict()["0.weight"].detach().numpy())
+
+
+def test_shapes_inside_a_trace() -> None:
+    layer = nn.Linear(3, 2)
+
+    @hm.trace
+    def padded(x: hm.Tensor) -> hm.Tensor:
+        return layer(x) + hm.zeros(hm.eval_shape(layer, x).shape)
+
+    x = hm.ones((4, 3))
+    assert np.array_equal(padded(x).detach().numpy(), layer(x).detach().numpy())
+    assert hm.vmap(lambda x: hm.zeros(hm.eval_shape(hm.sum, x).shape) + x[0])(x).tolist() == [1.0] * 4
+
+
+def test_programs_have_the_name_of_the_function() -> None:
+    def doubled(x: hm.Tensor) -> hm.Tensor:
+        return x * 2
+
+    assert hm.trace(doubled).lower(Struct((3,), hm.float32)).as_text().startswith("graph doubled(")

@@ -297,8 +297,10 @@ class Watch:
             self._module(value)
         elif issubclass(kind, type):
             self._class(value)
+        elif hasattr(kind, "digested"):  # an operation of the user's (extend/operation.py)
+            self._reach(*value.digested)
         elif callable(value) and hasattr(value, "__wrapped__"):
-            self._reach(value.__wrapped__, loose=not is_ours(kind.__module__) or hasattr(kind, "reads_around"))
+            self._reach(value.__wrapped__, loose=not is_ours(kind.__module__))
         else:
             self._object(value)
 

@@ -41,7 +41,7 @@ class MetaDevice:
         return Nothing(nbytes)
 
     def write(self, memory: Nothing, data: np.ndarray) -> None:
-        """Leaves the values where they are."""
+        """Forgets the values that it is given."""
 
     write_later = write
 
