@@ -37,7 +37,7 @@ def register(op: Op) -> Op:
 def native_symbols(version: str, make: Callable[[Signature], int | None]) -> Callable[..., str | None]:
     """The column `native` of a row: the symbol for types of operands and results. `make` compiles a signature, when
     its address is first asked for."""
-    _makers[version] = make
+    _makers.setdefault(version, make)  # the first keeps the code whose addresses programs have
 
     def symbol(avals: Sequence[Aval], params: Mapping[str, Any]) -> str | None:
         kinds = [_KINDS.get(type(value)) for value in params.values()]

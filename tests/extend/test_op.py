@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +295,20 @@ def test_without_a_rule_a_gradient_is_an_error() -> None:
             style(hm.grad(lambda x: (unruled(x) * x).sum()))(x)
         assert style(hm.grad(lambda x: (constant(x) * x).sum()))(x).tolist() == [1.0, 1.0]
     assert unruled(x).tolist() == [2.0, 4.0] and check_op(unruled, [Sample((np.ones(3),))]) == 1
+
+
+def test_native_code_lives_as_long_as_its_address() -> None:
+    """A cell of a notebook that is run again makes the same operation, and programs have the address of the first."""
+
+    def cell() -> Any:
+        def native(signature: Any) -> int | None:
+            return None
+
+        op = hm.op(infer=lambda x: x, native=native, name="run_again")(lambda x: x * 2)
+        assert hm.trace(lambda x: op(x) + 1)(hm.ones(2)).tolist() == [3.0, 3.0]
+        return weakref.ref(native)
+
+    first = cell()
+    cell()
+    gc.collect()
+    assert first() is not None
