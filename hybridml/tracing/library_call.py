@@ -14,6 +14,7 @@ from ..core.library import MISS, missed
 from ..core.tensor import Tensor
 from .function import Call
 from .run.native_program import Given, Native, native_of
+from .run.program import is_native
 from .run.recorded_call import Recorded, Stateful, as_tensor
 
 
@@ -31,6 +32,8 @@ def native_call(call: Call, inputs: Given, given: Given, off: bool) -> Native | 
     if whole.kind is not None and not issubclass(whole.kind, tuple):
         return None
     if any(child.kind is not None for child in whole.children) or not count:
+        return None
+    if not is_native(program.executable):  # a device computes it
         return None
     if [*program.executable.fresh] != [*range(count)]:  # two results are one, or one is an input
         return None

@@ -129,7 +129,7 @@ def test_a_function_of_numba_is_compiled_once(there: Gpu, monkeypatch: pytest.Mo
     dispatcher = SimpleNamespace(py_func=lambda x, out: None, forall=None)
     kernel = hm.kernel(
         dispatcher, inputs=["x"], infer=lambda x: hm.ShapeDtypeStruct(x.shape, x.dtype),
-        launch=lambda x, out: (1, x.size, [x, out]), name="copied",
+        launch=lambda x, out: (1, x.size, [x, out]), name=f"copied_{there.name.replace(':', '_')}",
     )  # fmt: skip
     for size in (4, 4, 6):
         x = hm.randn(size)

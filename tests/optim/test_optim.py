@@ -224,7 +224,8 @@ def test_ctrl_c_leaves_parameters_whole() -> None:
     optimizer = optim.SGD(params, lr=1.0, momentum=0.5)
     for parameter in params:
         parameter.grad = hm.ones((3,))
-    optimizer.step()  # imports what it needs
+    for _ in range(200):  # what is imported and compiled late is there before the first interrupt
+        optimizer.step()
     main, rng = threading.main_thread(), np.random.default_rng(0)
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     # Python loses an interrupt that arrives in a callback of the collector, as hypothesis has one.
