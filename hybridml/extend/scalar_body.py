@@ -75,8 +75,8 @@ def source_of(fn: Any) -> Source:
     if len(found) != 1:
         place = f"{file}:{fn.__code__.co_firstlineno}"
         raise ArgumentError(
-            f"hm.kernel: the source of {fn.__name__} is not to be found at {place}; write it in a file or a notebook, and "
-            "make the kernel anew where that has changed"
+            f"hm.kernel: the source of {fn.__name__} is not to be found at {place}; write it in a file or a "
+            "notebook, and make the kernel anew where that has changed"
         )
     return Source(fn, found[0], file)
 
