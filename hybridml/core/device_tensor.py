@@ -22,27 +22,17 @@ from .autodiff.tape import kept_by, make_node, parents_of
 from .context import at_place, current_interpreter, grad_is_off, homes, watch_var
 from .eager import CONVERSIONS
 from .interpreter import Reading
-from .tensor import CPU, Device, Tensor, adopt, array_of, aval_of, leaked, wrap
+from .tensor import CPU, Device, StandIn, Tensor, adopt, array_of, aval_of, leaked, wrap
 
 R = TypeVar("R")
 _transfer = OPS["transfer"]
 _MOST_PROGRAMS = 4096  # operations of a device, with their shapes; a program that makes more starts over
 
 
-class DeviceTensor(Tensor):
-    """A tensor whose `_array` is a `DeviceArray`; each device has a subclass. Whoever asks for the class is told
-    `Tensor`.
-    """
+class DeviceTensor(StandIn):
+    """A tensor whose `_array` is a `DeviceArray`; each device has a subclass."""
 
     __slots__ = ()
-
-    @property
-    def __class__(self) -> Any:
-        return Tensor
-
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError("the class of a tensor cannot be assigned")
 
 
 class OnDevice:

@@ -20,7 +20,7 @@ from . import context
 from .device_tensor import transfer
 from .eager import active_interpreter
 from .interpreter import Reading, below, interpret, interpreter_stack, is_in_force
-from .tensor import Tensor, adopt, aval_of, leaked, like
+from .tensor import StandIn, Tensor, adopt, aval_of, leaked, like
 
 R = TypeVar("R")
 N = TypeVar("N", bound="Nesting")
@@ -67,19 +67,10 @@ class Nested(Generic[N]):
         raise NotImplementedError
 
 
-class NestedTensor(Tensor):
-    """A tensor of an interpreter that stands on another. Code that asks for the class is told `Tensor`."""
+class NestedTensor(StandIn):
+    """A tensor of an interpreter that stands on another."""
 
     __slots__ = ()
-
-    @property
-    def __class__(self) -> Any:
-        return Tensor
-
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError(f"the class of a tensor cannot be assigned in {type(self).made_by}")
-
     made_by = "a transformed function"
 
 

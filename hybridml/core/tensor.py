@@ -421,11 +421,26 @@ def like(t: Tensor, array: Any, node: Any = None, version: Any = 0) -> Tensor:
     return out
 
 
+class StandIn(Tensor):
+    """A tensor of an interpreter's own class. Code that asks for the class is told `Tensor`."""
+
+    __slots__ = ()
+    made_by = "a function"  # what was traced when it was made, for errors
+
+    @property
+    def __class__(self) -> Any:
+        return Tensor
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        raise TypeError("the class of a tensor cannot be assigned")
+
+
 def leaked(t: Tensor) -> TraceError:
     from .leaks import held_by
 
     made = getattr(t._array, "where", "") or "an unknown line"
-    by, holder = getattr(type(t), "made_by", "a function"), held_by(t)
+    by, holder = getattr(type(t), "made_by", StandIn.made_by), held_by(t)
     return TraceError(
         f"a tensor that was made while {by} was traced is used after the trace: it has no value. Return it from "
         f"the traced function instead of storing it elsewhere. It was made at {made}"

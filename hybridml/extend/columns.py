@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
@@ -18,6 +18,13 @@ def row_name(what: str, name: str) -> str:
     if name in OPS or name in WITH_BODIES:
         raise ArgumentError(f"{what}: {name!r} is an operation of the table; give the function another name")
     return name
+
+
+def rule_of(names: Iterable[str], pull: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule of a gradient that keeps all of these: `pull` with the signature by which the tape knows that."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    vars(pull)["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in ("g", *names)])
+    return pull
 
 
 def inputs_and_params(what: str, fn: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:

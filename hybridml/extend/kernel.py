@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from ..tracing.python_state.libraries import is_fixed
 from ..transforms.grad import jvp
 from .array_kernel import ArrayKernel
 from .code_digest import version_of
-from .columns import inputs_and_params, row_name
+from .columns import inputs_and_params, row_name, rule_of
 from .cuda_code import is_cuda_code
 from .cuda_kernel import cuda_kernel
 from .looped import looped_row
@@ -119,11 +118,7 @@ def kernel_row(
         def pull(g: Any, **kept: Any) -> Any:
             return g * derivative_row(k).fn(*[kept.pop(x) for x in inputs], **kept)
 
-        names = ("g", *inputs, *params)
-        pull.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [inspect.Parameter(x, inspect.Parameter.POSITIONAL_OR_KEYWORD) for x in names]
-        )
-        return pull
+        return rule_of((*inputs, *params), pull)
 
     return custom.register(
         Op(

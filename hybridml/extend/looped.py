@@ -3,7 +3,6 @@ calls them. Such an operation is a launch of its own: it does not fuse."""
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from hybridml_compiler.ops.custom import Signature
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
 
+from .columns import rule_of
 from .numba_code import array_type, compiled, native_function, numba, parameter_types
 from .row_of_function import row_of_function
 
@@ -95,11 +95,7 @@ def looped_row(
                 )
             return g * slopes[k](*[kept.pop(x) for x in inputs], **kept)
 
-        names = ("g", *inputs, *params)
-        pull.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [inspect.Parameter(x, inspect.Parameter.POSITIONAL_OR_KEYWORD) for x in names]
-        )
-        return pull
+        return rule_of((*inputs, *params), pull)
 
     return row_of_function(
         name, call, inputs, params, what="hm.kernel", infer=infer, version=version,

@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import DTypeError, TraceError, user_location
+from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
 from hybridml_compiler.ops.op import Op
@@ -23,25 +23,17 @@ from hybridml_compiler.passes import run_passes
 
 from ..core.context import enable_grad
 from ..core.interpreter import Reading, eagerly, interpret
-from ..core.tensor import Tensor, adopt, aval_of, leaked
+from ..core.tensor import StandIn, Tensor, adopt, aval_of, leaked
 
 _KINDS = ("elementwise", "creation")
 _astype = OPS["astype"]
 
 
-class ScalarTensor(Tensor):
-    """A scalar of a kernel. Code that asks for the class is told `Tensor`."""
+class ScalarTensor(StandIn):
+    """A scalar of a kernel."""
 
     __slots__ = ()
     made_by = "a kernel"
-
-    @property
-    def __class__(self) -> Any:
-        return Tensor
-
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError("the class of a tensor cannot be assigned in a kernel")
 
 
 class ScalarCapture:
@@ -73,15 +65,9 @@ class ScalarCapture:
         return t if type(t) is ScalarTensor else self.wrap(ir.constant(t._array, weak=weak))
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
-        nodes = [t._array for t in operands]
-        if op.results:
-            return tuple(
-                [
-                    self.wrap(ir.apply(op, nodes, {**params, "result": k}, user_location()))
-                    for k in range(len(op.results))
-                ]
-            )
-        return (self.wrap(ir.apply(op, nodes, params, user_location())),)
+        nodes, where = [t._array for t in operands], user_location()
+        each = [{**params, "result": k} for k in range(len(op.results))] if op.results else [params]
+        return tuple([self.wrap(ir.apply(op, nodes, given, where)) for given in each])
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "text":
@@ -180,11 +166,3 @@ class Known:
 
     def __call__(self, index: Index) -> Any:
         return self.value
-
-
-def common_dtype(what: str, arrays: Sequence[Any]) -> np.dtype:
-    """The dtype that the operands have been brought to."""
-    dtype: np.dtype = arrays[0].dtype
-    if dtype.kind == "c":
-        raise DTypeError(f"{what}: takes real numbers, got {dtype.name}")
-    return dtype

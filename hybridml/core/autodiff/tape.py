@@ -190,16 +190,11 @@ class Leaf:
         self.hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
 
 
-class Mark(Leaf):
-    """History of a tensor whose derivative is taken beside it, as a tangent, or at a level below: what is computed
-    from it is marked alone, as nobody asks for cotangents, and keeps nothing for a backward.
-    """
+class Refusing(Leaf):
+    """A leaf inside of a transform that no gradient is left in: `reached` says what a backward comes to there."""
 
     __slots__ = ()
-    inner = True
-
-    def __init__(self, shape: Any) -> None:
-        self.shape, self.hooks = shape, None
+    reached = ""
 
     @property
     def grad(self) -> None:
@@ -209,9 +204,21 @@ class Mark(Leaf):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             raise GradientError(
-                "backward: inside of jvp it reaches an argument of the function; use hm.grad or hm.autograd.grad "
-                "inside, or call backward outside"
+                f"backward: {self.reached}; use hm.grad or hm.autograd.grad inside, or call backward outside"
             )
+
+
+class Mark(Refusing):
+    """History of a tensor whose derivative is taken beside it, as a tangent, or at a level below: what is computed
+    from it is marked alone, as nobody asks for cotangents, and keeps nothing for a backward.
+    """
+
+    __slots__ = ()
+    inner = True
+    reached = "inside of jvp it reaches an argument of the function"
+
+    def __init__(self, shape: Any) -> None:
+        self.shape, self.hooks = shape, None
 
 
 class Hooked:

@@ -18,7 +18,7 @@ from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 from hybridml_compiler.ops.op import Op
 
 from .. import context
-from ..autodiff.tape import Leaf, Mark, Node, is_node, make_node, parents_of
+from ..autodiff.tape import Mark, Node, Refusing, is_node, make_node, parents_of
 from ..context import grad_is_off
 from ..interpreter import Reading, below, interpret
 from ..nested import Nested, NestedTensor, Nesting, as_tensor, called, top_nesting, with_history
@@ -73,22 +73,11 @@ class Element(Nested["Batching"]):
         below(batching, lambda: self.tensor.register_hook(of_batch))
 
 
-class _End(Leaf):
+class _End(Refusing):
     """The leaf where the history of an argument's elements ends: that of the batch is the outside's."""
 
     __slots__ = ()
-
-    @property
-    def grad(self) -> None:
-        return None
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        if value is not None:
-            raise GradientError(
-                "backward: inside of vmap it reaches an argument that requires grad outside; use hm.grad or "
-                "hm.autograd.grad inside, or call backward outside"
-            )
+    reached = "inside of vmap it reaches an argument that requires grad outside"
 
 
 def _passed(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:

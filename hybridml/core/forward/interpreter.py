@@ -18,7 +18,7 @@ from hybridml_compiler.ops.op import Op
 
 from ..autodiff.tape import Mark
 from ..context import grad_is_off
-from ..interpreter import below, interpret, interpreter_stack
+from ..interpreter import below, interpret
 from ..nested import Nested, NestedTensor, Nesting, called, top_nesting, with_history
 from ..tensor import Tensor
 from .rules import pushed, zeros_like
@@ -158,9 +158,3 @@ class Forward(Nesting):
     def draw(self, bits: Callable[[Any], Tensor], shape: tuple[int, ...]) -> Tensor:
         """Random bits, `bits(shape)` below; they have no tangent."""
         return self.wrap(below(self, lambda: bits(shape)))
-
-
-def top_forward() -> Forward | None:
-    """The interpreter of forward mode that operations go to; None where another one or NumPy applies them."""
-    level = interpreter_stack()
-    return level.interpreter if level is not None and type(level.interpreter) is Forward else None

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...core.tensor import Tensor
+from ...core.tensor import StandIn, Tensor
 
 
-class Traced(Tensor):
-    """A tensor inside a trace: `_array` is a graph node. Every trace has its own subclass, so that a leak is
-    noticed; code that asks for the class is told `Tensor`.
-    """
+class Traced(StandIn):
+    """A tensor inside a trace: `_array` is a graph node. Each trace has its own subclass, so that a leak is noticed."""
 
     __slots__ = ()
-
-    @property
-    def __class__(self) -> Any:
-        return Tensor
-
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError("the class of a tensor cannot be assigned while it is traced")
 
 
 class Weak(Traced):

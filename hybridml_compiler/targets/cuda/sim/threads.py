@@ -17,7 +17,6 @@ from .races import ThreadIds
 WARP = 32
 Sizes: TypeAlias = tuple[int, int, int]  # along x, y and z
 Lanes: TypeAlias = "np.ndarray | slice"  # which threads execute an instruction: their numbers, or all
-_ALL = slice(None)
 _ADDRESS = re.compile(r"\[\s*([%$\w.]+?)\s*(?:\+\s*(-?\d+))?\s*\]$")
 
 
