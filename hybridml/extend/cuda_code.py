@@ -14,17 +14,13 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.custom import CudaCode
+from hybridml_compiler.targets.cuda.emit.types import c_type
 
 _GLOBAL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)"
 )
 _BLOCK = 256  # threads of a block of an elementwise kernel
 _MOST_BLOCKS = 1 << 16  # they take turns at more elements
-_C_NAMES = {
-    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
 
 
 def is_elementwise_kernel(code: Any) -> bool:
@@ -39,11 +35,13 @@ def is_cuda_code(code: Any) -> bool:
 
 
 def digestible(code: Any) -> Any:
-    """The parts of a kernel by which a digest tells it from others."""
+    """The parts of a kernel, if there is one, by which a digest tells it from others."""
     if is_elementwise_kernel(code):
         params = [(p.name, p.ctype, str(p.dtype), p.raw) for p in (*code.in_params, *code.out_params)]
         return tuple(params), code.operation, code.preamble
-    return getattr(code, "py_func", getattr(code, "code", code))
+    if code is None or isinstance(code, str):
+        return code
+    return code.py_func if hasattr(code, "py_func") else (code.code, code.name)
 
 
 def cuda_code(title: str, code: Any, launch: Callable[..., Any] | None) -> CudaCode:
@@ -152,9 +150,9 @@ def _over_elements(*types: Aval) -> tuple[Any, Any, Sequence[Any]]:
 
 
 def _c_name(title: str, dtype: np.dtype) -> str:
-    if dtype.name not in _C_NAMES:
-        raise ArgumentError(f"{title}: kernels take {', '.join(_C_NAMES)}, got {dtype.name}")
-    return _C_NAMES[dtype.name]
+    if dtypes.is_narrow(dtype) or dtype.kind == "c":
+        raise ArgumentError(f"{title}: ElementwiseKernels take bool, integers, float32 and float64, got {dtype.name}")
+    return c_type(dtype)
 
 
 # ---- functions of numba.cuda

@@ -10,8 +10,9 @@ import pytest
 
 import hybridml as hm
 from tests.support.cuda import needs_nvrtc
-from tests.support.gpus import Gpu, there  # noqa: F401 - a fixture
+from tests.support.gpus import Gpu, there
 
+__all__ = ["there"]
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
 
 SHIFT = r"""
@@ -32,7 +33,7 @@ def shifted(x: np.ndarray, *, by: float = 0.5) -> np.ndarray:
     return np.roll(x, -1, 1) + x.dtype.type(by)
 
 
-def test_both_devices_compute_the_operation(there: Gpu) -> None:  # noqa: F811
+def test_both_devices_compute_the_operation(there: Gpu) -> None:
     x = hm.randn(20, 33)
     d = x.to(there.name)
     assert np.array_equal(shifted(d, by=2.0).cpu().numpy(), shifted(x, by=2.0).numpy())
@@ -40,7 +41,7 @@ def test_both_devices_compute_the_operation(there: Gpu) -> None:  # noqa: F811
     np.testing.assert_allclose(gradient(d).cpu().numpy(), gradient(x).numpy(), rtol=1e-6)
 
 
-def test_it_stands_in_a_traced_program_that_is_replayed(there: Gpu) -> None:  # noqa: F811
+def test_it_stands_in_a_traced_program_that_is_replayed(there: Gpu) -> None:
     fn = hm.trace(lambda x: hm.exp(shifted(x * 2)) + 1)
     for _ in range(4):
         x = hm.randn(20, 33)
@@ -56,7 +57,7 @@ def elementwise(inputs: Any, outputs: Any, operation: str, preamble: str = "") -
     return SimpleNamespace(in_params=inputs, out_params=outputs, operation=operation, preamble=preamble, name="of_cupy")
 
 
-def test_an_elementwise_kernel_of_cupy(there: Gpu) -> None:  # noqa: F811
+def test_an_elementwise_kernel_of_cupy(there: Gpu) -> None:
     T = parameter
     kernel = hm.kernel(elementwise((T("x", "T"), T("y", "T")), (T("z", "T"),), "z = x < y ? x * y : (T)0"))
     x, y = hm.randn(5, 1, 7), hm.randn(3, 1)
@@ -71,7 +72,7 @@ def test_an_elementwise_kernel_of_cupy(there: Gpu) -> None:  # noqa: F811
         kernel(given[0], hm.ones(2, 2, device=there.name))
 
 
-def test_results_of_other_types_and_raw_operands(there: Gpu) -> None:  # noqa: F811
+def test_results_of_other_types_and_raw_operands(there: Gpu) -> None:
     T = parameter
     two = hm.kernel(
         elementwise(
@@ -90,7 +91,34 @@ def test_results_of_other_types_and_raw_operands(there: Gpu) -> None:  # noqa: F
         two(x.astype(hm.float64).to(there.name), table.to(there.name))
 
 
-def test_a_function_of_numba(there: Gpu) -> None:  # noqa: F811
+def test_types_that_an_elementwise_kernel_lacks(there: Gpu) -> None:
+    """Narrow floats are computed in float32; complex numbers are an error."""
+    T = parameter
+    kernel = hm.kernel(elementwise((T("x", "T"),), (T("z", "T"),), "z = x / 3"))
+    for dtype in (hm.bfloat16, hm.float16):
+        x = hm.randn(40).astype(dtype)
+        assert kernel(x.to(there.name)).cpu().tolist() == (x.astype(hm.float32) / 3).astype(dtype).tolist()
+    with pytest.raises(hm.ArgumentError, match="float64, got complex64"):
+        kernel(hm.ones(3, dtype=hm.complex64).to(there.name))
+
+
+def test_two_kernels_of_one_source_are_two_operations(there: Gpu) -> None:
+    source = "".join(
+        f'extern "C" __global__ void {name}(const float* x, float* out) {{ out[threadIdx.x] = x[threadIdx.x] {by}; }}\n'
+        for name, by in (("more", "+ 1"), ("less", "- 1"))
+    )
+    found = []
+    for name in ("more", "less"):
+        move = hm.kernel(
+            SimpleNamespace(code=source, name=name, options=()), inputs=["x"], name="move",
+            infer=lambda x: x, launch=lambda x, out: (1, x.size, [x, out]),
+        )  # fmt: skip
+        x = hm.ones(3, device=there.name)
+        found.append((move(x).tolist(), hm.trace(lambda x, move=move: move(x) * 2)(x).tolist()))
+    assert found == [([2.0] * 3, [4.0] * 3), ([0.0] * 3, [0.0] * 3)]
+
+
+def test_a_function_of_numba(there: Gpu) -> None:
     cuda = pytest.importorskip("numba.cuda")
     try:
         cuda.compile_ptx(lambda n: None, (pytest.importorskip("numba").int64,), cc=(8, 0))
@@ -114,7 +142,7 @@ def test_a_function_of_numba(there: Gpu) -> None:  # noqa: F811
     assert np.array_equal(kernel(x.to(there.name), factor=3.0).cpu().numpy(), x.numpy()[:, 1] * 3)
 
 
-def test_a_function_of_numba_is_compiled_once(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_function_of_numba_is_compiled_once(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tensors of a launch are seven arguments each: the memory is the fifth."""
     cuda, compiled = pytest.importorskip("numba.cuda"), []
     parameters = ", ".join(f".param .u64 p{k}" for k in range(14))
