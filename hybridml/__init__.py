@@ -42,7 +42,7 @@ from .random import Generator, manual_seed, multinomial, rand, rand_like, randin
 from .tracing import compiled as _compiled  # noqa: F401  (gives dispatch a kernel)
 from .transforms.checkpoint import checkpoint
 from .transforms.custom import custom_jvp, custom_vjp
-from .transforms.grad import grad, jvp, value_and_grad, vjp
+from .transforms.grad import grad, jvp, stop_gradient, value_and_grad, vjp
 from .transforms.jacobian import hessian, hvp, jacfwd, jacrev, linearize
 from .transforms.vmap import axis_index, pmean, psum, vmap
 
@@ -130,8 +130,8 @@ __all__ = [
     "mvlgamma", "ndarray", "nn", "no_grad", "op", "optim", "pairwise_distance", "pinverse", "pmean", "polygamma",
     "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save",
     "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special", "stance", "stft",
-    "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic", "utils",
-    "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
+    "stop_gradient", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
+    "utils", "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

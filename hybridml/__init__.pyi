@@ -251,6 +251,7 @@ from .transforms.custom import custom_jvp as custom_jvp
 from .transforms.custom import custom_vjp as custom_vjp
 from .transforms.grad import grad as grad
 from .transforms.grad import jvp as jvp
+from .transforms.grad import stop_gradient as stop_gradient
 from .transforms.grad import value_and_grad as value_and_grad
 from .transforms.grad import vjp as vjp
 from .transforms.jacobian import hessian as hessian

@@ -1,4 +1,4 @@
-"""Functions of functions: `grad`, `value_and_grad`, `vjp`, `jvp`."""
+"""Functions of functions: `grad`, `value_and_grad`, `vjp`, `jvp`; `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -226,6 +226,18 @@ def jvp(
     if grad_is_off():
         value, product, aux = _detached((value, product, aux))
     return (value, product, aux) if has_aux else (value, product)
+
+
+def stop_gradient(tree: Any) -> Any:
+    """The same values, which gradients and tangents do not pass: as `detach` for every tensor of a container.
+
+    tree: a tensor, or a container of tensors; other leaves stay as they are. The tensors share memory with the given.
+
+    >>> import hybridml as hm
+    >>> hm.grad(lambda x: x * hm.stop_gradient(x))(hm.tensor(3.0))
+    Tensor(3.)
+    """
+    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, tree)
 
 
 def _with_tangents(forward: Forward, value: Any, aux: Any) -> tuple[Any, Any, Any]:

@@ -230,6 +230,20 @@ def test_aux_has_no_history_of_the_call(style: Any) -> None:
     assert w.grad is not None and w.grad.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_stop_gradient(style: Callable[[Any], Any]) -> None:
+    def f(x: hm.Tensor) -> hm.Tensor:
+        stopped: hm.Tensor = hm.stop_gradient({"a": [x * x], "n": 3})["a"][0]
+        return stopped * x
+
+    x, t = hm.tensor([2.0, 3.0]), hm.tensor([1.0, 10.0])
+    assert style(hm.grad(lambda x: f(x).sum()))(x).tolist() == [4, 9]
+    assert style(lambda x: hm.jvp(f, (x,), (t,))[1])(x).tolist() == [4, 90]
+    assert style(hm.vmap(hm.grad(f)))(x).tolist() == [4, 9]
+    assert not hm.stop_gradient(hm.ones(2).requires_grad_()).requires_grad
+    assert hm.stop_gradient({"a": None, "b": 3}) == {"a": None, "b": 3}
+
+
 def test_errors() -> None:
     x = hm.tensor([1.0, 2.0])
     _, pull = hm.vjp(lambda a: (a, a.sum()), x)

@@ -62,7 +62,6 @@ HINTS: dict[str, str] = {
     "savez": _NUMPY.format("savez") + ", or hm.save(dict_of_tensors, path)",
     "savez_compressed": _NUMPY.format("savez_compressed"),
     "scipy": "hm.linalg, hm.special, hm.signal and hm.fft have these functions; hm.distributions the densities",
-    "stop_gradient": "write x.detach()",
     "tree": "write hm.tree_map(f, tree) and hm.tree_leaves(tree)",
     "tree_flatten": _TREES,
     "tree_unflatten": _TREES,
