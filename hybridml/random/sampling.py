@@ -82,7 +82,7 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         place = (place_beside(every) if device is None else Device(device).type) or place_var.get() or CPU.type
         if place == CPU.type and place_var.get() is None:
             return fn(*args, **given)
-        # Of a program, or for the elements of a batch, numbers are drawn beside the state: the compiler places them.
+        # Inside of a program or a batch numbers are drawn beside the generator's state: the compiler places them.
         there = place if interpreter_stack() is None else CPU.type
         moved: Any = [_on(there, a) for a in args]
         named: Any = {name: _on(there, value) for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""What operations of users read around them: a change of it makes another operation, in both styles and on disk."""
+"""A change of what a user's operation reads around it makes another operation, in both styles and on disk."""
 
 from __future__ import annotations
 

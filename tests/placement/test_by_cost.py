@@ -204,7 +204,7 @@ def test_an_estimate_is_the_longest_way() -> None:
 
 
 def test_each_program_takes_the_host_some_time() -> None:
-    """Those of one device that need nothing of another are one."""
+    """Parts on one device that need nothing of another device are one program."""
     slow = Performance({4: 1e12}, {4: 1e12}, 1e12, 0, program=1e-3)
     costs = Costs(
         units_of(TWO_PRODUCTS, dict.fromkeys(TWO_PRODUCTS.nodes(), HERE)), [HERE, THERE], {HERE: HOST, THERE: slow}

@@ -132,7 +132,7 @@ class Stream:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Does what it was to do late, which comes before all else."""
+        """Runs the work that was put off, before any other."""
         while self.late:
             self.late.pop(0)()
 

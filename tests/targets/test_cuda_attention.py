@@ -119,7 +119,7 @@ def test_maxima_that_grow(dtype: str) -> None:
 
 
 def test_weights_that_are_no_exponentials_of_scores_below_their_maximum_stay_apart() -> None:
-    """What was added up before the maximum grew could not be corrected."""
+    """No factor corrects the sums of such weights when the maximum grows."""
     programs: list[Callable[..., Any]] = [
         lambda s: hm.exp(s - s.max(axis=-1, keepdims=True) / 2),
         lambda s: hm.exp(s.max(axis=-1, keepdims=True) - s),

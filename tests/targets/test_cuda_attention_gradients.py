@@ -141,7 +141,7 @@ def check_memory(name: str, plans: list[Plan], codes: dict[str, Any]) -> None:
 )
 @pytest.mark.parametrize("apart", [False, True])
 def test_gradients(name: str, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of queries, and of keys and values, in one launch, or where scores are large in two."""
+    """Gradients of queries, keys and values are one launch; `apart`: two, as where the scores are large."""
     if apart:
         monkeypatch.setattr("hybridml.functional.attention._SHARED", 0)
     found, plans, codes = ran(name)
@@ -155,7 +155,7 @@ def test_gradients(name: str, apart: bool, monkeypatch: pytest.MonkeyPatch) -> N
 )
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_on_tensor_cores(name: str, dtype: str) -> None:
-    """As near to the gradients in float32 as what the CPU computes in the same type."""
+    """The gradients are as near to those in float32 as the CPU's in the same type."""
     found, plans, codes = ran(name, dtype)
     check_memory(name, plans, codes)
     assert all("mma.sync" in text for text in codes if "products of" in text)
@@ -178,7 +178,7 @@ def test_registers(name: str, dtype: str) -> None:
 
 
 def test_gradients_of_masks_have_memory() -> None:
-    """What is asked for as a result is a matrix of queries by keys: the rest stays right."""
+    """The gradient of a mask is a matrix of queries by keys, which stays; the other gradients are right beside it."""
     q, k, v, g = operands((2,), 40, 33, 16, 16)
     mask = some(2, 40, 33)
 
@@ -316,8 +316,8 @@ def test_a_planted_bug_is_caught(dtype: str, old: str, new: str) -> None:
     assert caught(name, dtype, lambda text: text.replace(old, new))
 
 
-# Of columns: before and after either matrix, before and after either product, before and after either result. Of rows:
-# the same with one product.
+# The gradients of columns have 12 barriers: before and after either matrix, either product and either result. Those of
+# rows have 8, for one product.
 @pytest.mark.parametrize("number", [pytest.param(k, marks=[pytest.mark.slow] * (k % 6 > 0)) for k in range(12 + 8)])
 def test_a_missing_barrier_is_caught(number: int) -> None:
     name, dtype = PLANTED["float32"], "float32"

@@ -86,7 +86,7 @@ def with_nan(n: int) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(1, 6007), (1, 8192), (5, 700), (300, 20)])
 @pytest.mark.parametrize("values", [ties, with_nan, floats, lambda n: np.full(n, -np.inf, "f4")])
 def test_positions(shape: tuple[int, int], values: Callable[[int], np.ndarray]) -> None:
-    """That of the first extreme, or of the first nan: exactly NumPy's."""
+    """The position is NumPy's: that of the first extreme, or of the first nan."""
     x = values(shape[0] * shape[1]).reshape(shape)
     axis = 0 if shape[0] > shape[1] else 1
     found = hm.trace(lambda x: (x.argmax(axis), x.argmin(axis)))(hm.tensor(x).to(SIM))
