@@ -228,13 +228,22 @@ def _nudge_to_odd(value: Array, error: Array) -> Array:
     return np.where(inexact_even, bits + step, bits).view(np.float64)
 
 
+def _is_midpoint(total: Array) -> bool:
+    """Whether a float64 may be half-way between two float32: bit 28 is the last one that is set; below the normal
+    numbers, a higher one. Two ufuncs settle most calls."""
+    bits = total.view(np.int64)
+    ends = bits & 0x0FFFFFFF == 0
+    if not np.any(ends):
+        return False
+    return bool(np.any(ends & ((bits & 0x10000000 != 0) | ((np.abs(total) < 2.0**-126) & (total != 0)))))
+
+
 def fma32(a: Array, b: Array, c: Array) -> Array:
     """a * b + c of float32, rounded once. The product is exact in float64; the sum, rounded to odd in float64, rounds
     to float32 as the exact value would (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
     product = np.multiply(a, b, dtype=np.float64)
     total = np.add(product, c, dtype=np.float64)
-    # Only a sum on a midpoint of two float32 can round twice: its last 28 bits are zero. Two ufuncs settle most calls.
-    if np.any(total.view(np.int64) & 0x0FFFFFFF == 0):
+    if _is_midpoint(total):  # only such a sum can round twice
         back = total - product
         total = _nudge_to_odd(total, (product - (total - back)) + (c - back))
     return np.asarray(total).astype(np.float32)

@@ -29,7 +29,6 @@ def compare(how: str, x: np.ndarray, y: np.ndarray) -> Any:
 
 def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, towards_zero: bool = False) -> Any:
     """x * y + z, rounded once."""
-    x, y, z = np.broadcast_arrays(x, y, z)
     nearest = fma32(x, y, z) if x.dtype == np.float32 else fma64(x, y, z)
     if not towards_zero:
         return nearest
@@ -72,6 +71,8 @@ def high_product(x: np.ndarray, y: np.ndarray) -> Any:
 def shifted(name: str, x: np.ndarray, amount: np.ndarray) -> Any:
     """x << amount or x >> amount; beyond the width only copies of the sign are left, or zeros."""
     bits = 8 * x.dtype.itemsize
+    if (amount < bits).all():
+        return (np.left_shift if name == "shl" else np.right_shift)(x, amount.astype(x.dtype))
     inside = np.minimum(amount, bits - 1).astype(x.dtype)
     if name == "shl":
         return np.where(amount >= bits, x.dtype.type(0), x << inside)

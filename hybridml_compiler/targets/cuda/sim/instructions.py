@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -53,9 +54,10 @@ def _values(t: Threads, i: Instruction, lanes: Lanes, dtype: np.dtype | None = N
     return [t.read(operand, dtype or i.dtype, lanes) for operand in i.operands[1:]]
 
 
-def vector(operand: str) -> list[str]:
+@cache
+def vector(operand: str) -> tuple[str, ...]:
     """The registers of an operand: one, or those in braces."""
-    return re.findall(r"[^{},\s]+", operand)
+    return tuple(re.findall(r"[^{},\s]+", operand))
 
 
 # ---- moves and memory
@@ -106,7 +108,7 @@ def _own(t: Threads, space: str, lanes: Lanes) -> tuple[Region, np.ndarray]:
     return t.local, np.arange(t.count)[lanes]
 
 
-def _components(i: Instruction, operand: str, address: np.ndarray) -> list[str]:
+def _components(i: Instruction, operand: str, address: np.ndarray) -> tuple[str, ...]:
     names = vector(operand)
     if (address % (i.dtype.itemsize * len(names))).any():
         raise SimulatorError(f"cuda:sim: {i.text}: an address is no multiple of {i.dtype.itemsize * len(names)}")
@@ -188,7 +190,7 @@ def _mul(t: Threads, i: Instruction, lanes: Lanes) -> None:
 def _fma(t: Threads, i: Instruction, lanes: Lanes) -> None:
     if i.parts[1] not in ("rn", "rz"):
         raise CompileError(f"cuda:sim: {i.text}: this rounding is not simulated")
-    x, y, z = (np.broadcast_to(value, (t.number(lanes),)) for value in _values(t, i, lanes))
+    x, y, z = _values(t, i, lanes)
     t.write(i.operands[0], arithmetic.fma(x, y, z, i.parts[1] == "rz"), lanes)
 
 

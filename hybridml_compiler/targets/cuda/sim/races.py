@@ -72,5 +72,7 @@ class Races:
         """Whether the last access to each byte is another thread's, with nothing between the two."""
         thread = last[at]
         other = (thread != _NOBODY) & (thread != ids.thread)
+        if not other.any():
+            return np.asarray(other)
         ordered = (block[at] == ids.block) & (clock[at] < ids.clock) & (thread != _BLOCKS)
         return np.asarray(other & ~ordered)

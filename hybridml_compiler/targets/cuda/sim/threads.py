@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -80,15 +81,8 @@ class Threads:
             if values is None:
                 values = self._register(operand)
             return _as(values[lanes], dtype)
-        if operand[:2] in ("0f", "0F", "0d", "0D"):
-            width = "u4" if operand[1] in "fF" else "u8"
-            return np.array(int(operand[2:], 16), width).view("f4" if width == "u4" else "f8")
         if operand[0].isdigit() or operand[0] == "-":
-            bits = 8 * dtype.itemsize
-            number = int(operand.rstrip("U"), 0)
-            if dtype.kind == "b":
-                return np.array(bool(number))
-            return np.array(number & ((1 << bits) - 1), f"u{dtype.itemsize}").view(dtype)
+            return _number(operand, dtype)
         return np.array(self._variable(operand), np.uint64).astype(f"u{dtype.itemsize}").view(dtype)
 
     def _variable(self, name: str) -> int:
@@ -120,16 +114,33 @@ class Threads:
 
     def address(self, operand: str, lanes: Lanes) -> np.ndarray:
         """The addresses `[register + offset]` or `[variable + offset]`."""
-        match = _ADDRESS.match(operand)
-        if match is None:
-            raise CompileError(f"cuda:sim: {operand!r} is no address")
-        base, offset = match[1], int(match[2] or 0)
+        base, offset = _base_and_offset(operand)
         if base[0] == "%":
             register = self._register(base)
             values = register[lanes].astype(np.int64) + offset
         else:
             values = np.full(self.number(lanes), self._variable(base) + offset, np.int64)
         return values
+
+
+@cache
+def _number(operand: str, dtype: np.dtype) -> np.ndarray:
+    """A number in the text as this type; the bits of a float are of its own."""
+    if operand[:2] in ("0f", "0F", "0d", "0D"):
+        width = "u4" if operand[1] in "fF" else "u8"
+        return np.array(int(operand[2:], 16), width).view("f4" if width == "u4" else "f8")
+    number = int(operand.rstrip("U"), 0)
+    if dtype.kind == "b":
+        return np.array(bool(number))
+    return np.array(number & ((1 << 8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)
+
+
+@cache
+def _base_and_offset(operand: str) -> tuple[str, int]:
+    match = _ADDRESS.match(operand)
+    if match is None:
+        raise CompileError(f"cuda:sim: {operand!r} is no address")
+    return match[1], int(match[2] or 0)
 
 
 class Copies:
