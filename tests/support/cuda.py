@@ -15,6 +15,7 @@ from hybridml_compiler.targets.cuda import nvrtc, stored
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 from hybridml_compiler.targets.cuda.target import TARGET, CudaKernel, CudaRegion, CudaTarget
+from tests.support import examples
 from tests.support.closeness import same_bits
 
 SIM = "cuda:sim"
@@ -60,6 +61,16 @@ def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:
     return [code.source for code in made if isinstance(code, CudaKernel)]
 
 
+def check_registers(text: str, threads: int, turn: int, blocks: int = 1) -> None:
+    """Machine code of a kernel has no spill, and so many of its blocks fit the registers of a multiprocessor: for every
+    architecture with `--slow`, else for one in turns."""
+    every = nvrtc.ARCHITECTURES
+    for architecture in every if examples.all_of_them else every[turn % len(every) :][:1]:
+        built = nvrtc.compile(text, "cubin", architecture)
+        assert built.spills == 0, f"spills on sm_{architecture}:\n{text}\n{built.log}"
+        assert 0 < built.registers * threads * blocks <= 1 << 16, built.log
+
+
 def launch(text: str, source: Source, buffers: list[np.ndarray], iterations: int, blocks: int | None = None) -> None:
     """Runs a source, which may be another text than the kernel's own, on buffers of the host."""
     simulator = Simulator(nvrtc.compile(text, "ptx").code.decode())
@@ -67,4 +78,4 @@ def launch(text: str, source: Source, buffers: list[np.ndarray], iterations: int
     simulator.launch(ENTRY, grid, source.block, [*buffers, 0, iterations])
 
 
-__all__ = ["SIM", "TARGET", "compiled", "launch", "needs_nvrtc", "same_bits", "sources"]
+__all__ = ["SIM", "TARGET", "check_registers", "compiled", "launch", "needs_nvrtc", "same_bits", "sources"]

@@ -17,5 +17,7 @@ def examples(count: int, **options: Any) -> settings:
 
 
 def every(step: int, cases: Iterable[Any]) -> list[Any]:
-    """Cases for `parametrize`, one value each, of which a run without `--slow` takes the first of so many."""
-    return [pytest.param(case, marks=pytest.mark.slow) if k % step else case for k, case in enumerate(cases)]
+    """Cases for `parametrize`, a value or a tuple of them each, of which a run without `--slow` takes the first of so
+    many."""
+    rows = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*row, marks=[pytest.mark.slow] * (k % step > 0)) for k, row in enumerate(rows)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,16 @@ import pytest
 
 import hybridml as hm
 from benchmarks.models.gpt import GPT
-from hybridml_compiler.record import replace
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.tile_fusion import TileFusion
 from hybridml_compiler.schedule.launch import Plan
-from hybridml_compiler.targets.cuda import nvrtc
-from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
-from hybridml_compiler.targets.cuda.contraction.tile_fusion import emit_tiles
+from hybridml_compiler.targets.cuda.emit.kernel import Source
+from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from hybridml_compiler.targets.cuda.target import CudaCode
 from tests.support.closeness import assert_close
-from tests.support.cuda import SIM, TARGET, compiled, needs_nvrtc
+from tests.support.cuda import SIM, check_registers, compiled, launch, needs_nvrtc
+from tests.support.examples import every
 
 pytestmark = needs_nvrtc
 attention = hm.functional.scaled_dot_product_attention
@@ -119,9 +119,9 @@ def expected(name: str, dtype: str = "float32", computed: str = "float32") -> li
     return [x.detach() for x in function(*(x if x.dtype == hm.bool else x.astype(computed) for x in given))]
 
 
-def check_memory(name: str, plans: list[Plan], codes: dict[str, Any]) -> None:
+def check_kernels(name: str, plans: list[Plan], codes: dict[str, Any]) -> None:
     """No product is a kernel of its own, and no array of queries by keys is in memory: those of the arena have fewer
-    elements, or no more than an operand."""
+    elements, or no more than an operand. There are registers enough."""
     assert not any("in tiles of" in text and "products of" not in text for text in codes), list(codes)
     assert any("attention of" in text for text in codes) and any("products of" in text for text in codes)
     q, k, v, g, *_ = CASES[name][1]
@@ -129,52 +129,34 @@ def check_memory(name: str, plans: list[Plan], codes: dict[str, Any]) -> None:
     for plan in plans:
         assert all(buffer.nbytes <= most for buffer in plan.buffers), plan.buffers
         assert any(isinstance(launch.spec, TileFusion) for launch in plan.launches)
+    for text, code in codes.items():
+        if "products of" in text:
+            check_registers(text, code.source.block, len(name))
 
 
-# A few seconds each: some run always.
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("plain", "causal, odd", "grouped")))
-        for name in CASES
-    ],
-)
-@pytest.mark.parametrize("apart", [False, True])
+# A few seconds each: one in nine runs always, here and below.
+@pytest.mark.parametrize(("name", "apart"), every(9, product(CASES, [False, True])))
 def test_gradients(name: str, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of queries, keys and values are one launch; `apart`: two, as where the scores are large."""
     if apart:
         monkeypatch.setattr("hybridml.functional.attention._SHARED", 0)
     found, plans, codes = ran(name)
-    check_memory(name, plans, codes)
+    check_kernels(name, plans, codes)
     for a, b in zip(found, expected(name), strict=True):
         assert_close(a, b)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("causal", "mask"))) for name in CASES]
-)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("name", "dtype"), every(13, product(CASES, ["bfloat16", "float16"])))
 def test_on_tensor_cores(name: str, dtype: str) -> None:
     """The gradients are as near to those in float32 as the CPU's in the same type."""
     found, plans, codes = ran(name, dtype)
-    check_memory(name, plans, codes)
+    check_kernels(name, plans, codes)
     assert all("mma.sync" in text for text in codes if "products of" in text)
     exact, rounded = expected(name, dtype), expected(name, dtype, dtype)
     for a, b, e in zip(found, rounded, exact, strict=True):
         a, b, e = (x.astype("float32").numpy() for x in (a, b, e))
         assert np.square(a - e).mean() <= 1.5 * np.square(b - e).mean()
         assert np.abs(a - e).max() <= 2 * np.abs(b - e).max()
-
-
-@pytest.mark.parametrize("name", ["causal", pytest.param("heads of 128", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
-def test_registers(name: str, dtype: str) -> None:
-    """Every architecture has enough of them."""
-    _, _, codes = ran(name, dtype)
-    for text, code in codes.items():
-        for architecture in nvrtc.ARCHITECTURES if "products of" in text or "attention of" in text else ():
-            built = nvrtc.compile(text, "cubin", architecture)
-            assert built.spills == 0 and built.registers * code.source.block <= 1 << 16, built.log
 
 
 def test_gradients_of_masks_have_memory() -> None:
@@ -231,29 +213,39 @@ def test_a_training_step(dtype: str) -> None:
 
 
 @cache
-def source(name: str, dtype: str) -> str:
-    (text,) = (text for text in ran(name, dtype)[2] if "products of" in text)
-    return text
+def launched(name: str, dtype: str) -> tuple[Source, list[np.ndarray], list[np.ndarray]]:
+    """The kernel of the gradients, and its operands before and after it."""
+    found: list[Any] = []
+
+    def launch(self: DeviceMachine, code: Any, given: Any, lo: int, hi: int) -> None:
+        before = [self.read(memory, memory.nbytes).copy() for memory in given]
+        run(self, code, given, lo, hi)
+        if "products of" in code.text:
+            after = [self.read(memory, memory.nbytes).copy() for memory in given]
+            found.append((code.source, before, after))
+
+    run = DeviceMachine._launch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeviceMachine, "_launch", launch)
+        ran(name, dtype)
+    ((source, before, after),) = found
+    for x, array in zip(source.operands, before, strict=True):
+        if x.role != "in":
+            array.fill(0)
+    return source, before, after
 
 
 def is_right(name: str, dtype: str, change: Callable[[str], str]) -> bool:
-    """Whether a program whose kernel of gradients is changed gives the right ones, with two blocks that take turns."""
-
-    def emit(*given: Any, **options: Any) -> CallSource | None:
-        made = emit_tiles(*given, **options)
-        broken = made is not None and "products of" in made.text
-        return replace(made, text=change(made.text)) if made is not None and broken else made
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hybridml_compiler.targets.cuda.target.emit_tiles", emit)
-        patch.setattr(TARGET.device.driver, "most_blocks", 2)
-        found, _, _ = ran(name, dtype)
+    """Whether a changed kernel gives what it gave as generated, with two blocks that take turns."""
+    source, before, after = launched(name, dtype)
+    found = [array.copy() for array in before]
+    launch(change(source.text), source, found, source.total, 2)
     bound = 1e-5 if dtype == "float32" else 2.0**-6
-    pairs = zip(found, expected(name, dtype, dtype), strict=True)
-    return all(
-        np.allclose(a, b, rtol=bound, atol=bound * np.abs(b).max())
-        for a, b in ([x.astype("float32").numpy() for x in pair] for pair in pairs)
+    typed = (
+        [array.view(x.dtype).astype("f4") for array in pair]
+        for x, *pair in zip(source.operands, found, after, strict=True)
     )
+    return all(np.allclose(a, b, rtol=bound, atol=bound * np.abs(b).max()) for a, b in typed)
 
 
 def caught(name: str, dtype: str, change: Callable[[str], str]) -> bool:
@@ -302,26 +294,19 @@ def test_as_generated(dtype: str) -> None:
     assert is_right(PLANTED[dtype], dtype, lambda text: text)
 
 
-# One to three seconds each: one in six runs always.
-@pytest.mark.parametrize(
-    ("dtype", "old", "new"),
-    [
-        pytest.param(*mutant, id=f"{mutant[0]}: {mutant[2][:40]}", marks=[pytest.mark.slow] * (k % 6 > 0))
-        for k, mutant in enumerate(MUTANTS)
-    ],
-)
+@pytest.mark.parametrize(("dtype", "old", "new"), every(6, MUTANTS))
 def test_a_planted_bug_is_caught(dtype: str, old: str, new: str) -> None:
     name = PLANTED[dtype]
-    assert old in source(name, dtype), source(name, dtype)
+    assert old in launched(name, dtype)[0].text, launched(name, dtype)[0].text
     assert caught(name, dtype, lambda text: text.replace(old, new))
 
 
 # The gradients of columns have 12 barriers: before and after either matrix, either product and either result. Those of
 # rows have 8, for one product.
-@pytest.mark.parametrize("number", [pytest.param(k, marks=[pytest.mark.slow] * (k % 6 > 0)) for k in range(12 + 8)])
+@pytest.mark.parametrize("number", every(6, range(12 + 8)))
 def test_a_missing_barrier_is_caught(number: int) -> None:
     name, dtype = PLANTED["float32"], "float32"
-    parts = source(name, dtype).split("__syncthreads();")
+    parts = launched(name, dtype)[0].text.split("__syncthreads();")
     assert len(parts) == 21
     broken = "__syncthreads();".join(parts[: number + 1]) + "__syncthreads();".join(["", *parts[number + 1 :]])[16:]
     assert caught(name, dtype, lambda _: broken)

@@ -16,7 +16,7 @@ from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, is_lef
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
 from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.closeness import assert_close
-from tests.support.cuda import SIM, compiled, needs_nvrtc, sources
+from tests.support.cuda import SIM, check_registers, compiled, needs_nvrtc, sources
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
 
 BF16, F16 = "bfloat16 bfloat16", "float16 float16"
@@ -69,10 +69,7 @@ def test_products(name: str) -> None:
     case = CASES[name]
     source = case.source
     assert case.error(source.text) <= case.bound
-    architecture = nvrtc.ARCHITECTURES[list(CASES).index(name) % len(nvrtc.ARCHITECTURES)]
-    made = nvrtc.compile(source.text, "cubin", architecture)
-    # All registers of a multiprocessor are enough for one block at least.
-    assert made.spills == 0 and 0 < made.registers * source.block <= 1 << 16, made.log
+    check_registers(source.text, source.block, list(CASES).index(name))
 
 
 @needs_nvrtc
@@ -250,8 +247,7 @@ def test_the_training_step_of_a_gpt() -> None:
     texts = {code.text: code.source for code in made}
     assert sum(isinstance(source, CallSource) for source in texts.values()) > 10
     for k, (text, source) in enumerate(texts.items()):
-        built = nvrtc.compile(text, "cubin", nvrtc.ARCHITECTURES[k % len(nvrtc.ARCHITECTURES)])
-        assert built.spills == 0 and built.registers * source.block <= 1 << 16, built.log
+        check_registers(text, source.block, k)
 
 
 def narrow_programs() -> dict[str, tuple[Any, list[tuple[int, ...]]]]:
@@ -284,8 +280,7 @@ def test_narrow_operands_go_to_tensor_cores(name: str, dtype: str, bits: int) ->
     a, e = (t.astype("float32").numpy() for t in (found.cpu(), program(*operands)))
     # Two roundings, which float32 sums in another order may push over a midpoint.
     np.testing.assert_allclose(a, e, rtol=2.0 * 2.0**-bits, atol=2.0**-bits)
-    architecture = nvrtc.ARCHITECTURES[len(name) % len(nvrtc.ARCHITECTURES)]
-    assert nvrtc.compile(made[0].text, "cubin", architecture).spills == 0
+    check_registers(made[0].text, made[0].source.block, len(name))
 
 
 @needs_nvrtc

@@ -11,12 +11,11 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.record import replace
 from hybridml_compiler.targets import registry
-from hybridml_compiler.targets.cuda import nvrtc
 from hybridml_compiler.targets.cuda import region as regions
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.closeness import assert_close
-from tests.support.cuda import compiled, needs_nvrtc, planned_anew
+from tests.support.cuda import check_registers, compiled, needs_nvrtc, planned_anew
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
 
@@ -95,7 +94,7 @@ def mixed(x: Any, y: Any, z: Any) -> Any:
     return hm.exp(x) * 2, y + 1, hm.softmax(y, -1), z.sum(0), x.argmax(-1), hm.sum(x, -1), hm.tanh(z) - 1
 
 
-@pytest.mark.parametrize("most_blocks", [1, 3, 1024])
+@pytest.mark.parametrize("most_blocks", [3, 1024])
 def test_kernels_of_all_kinds_share_a_launch(most_blocks: int) -> None:
     """Where there are fewer blocks than work they take turns, and wait for each other's shared memory."""
     arrays = normal(6, 70), normal(40, 300), normal(70, 5)
@@ -107,11 +106,8 @@ def test_kernels_of_all_kinds_share_a_launch(most_blocks: int) -> None:
     for a, b, c in zip(merged, alone, mixed(*map(hm.tensor, arrays)), strict=True):
         np.testing.assert_array_equal(a, b)
         assert_close(a, c.numpy())
-    texts = [code.text for code in made if "namespace stage1" in code.text]
-    assert texts
-    for text in texts[:1]:
-        built = nvrtc.compile(text, "cubin", 90)
-        assert built.spills == 0 and 0 < built.registers <= 128, built.log
+    joined = next(code for code in made if "namespace stage1" in code.text)
+    check_registers(joined.text, joined.source.block, 1, blocks=512 // joined.source.block)
 
 
 def test_operands_that_begin_anywhere() -> None:
@@ -160,8 +156,8 @@ def test_a_launch_has_no_more_shared_memory_than_a_block() -> None:
     assert few == 2
     for array, x in zip(arrays, found, strict=True):
         np.testing.assert_array_equal(x, array.T + 1)
-    for text in {code.text for code in made if "namespace" in code.text}:
-        assert nvrtc.compile(text, "cubin", 90).spills == 0
+    for text, threads in {code.text: code.source.block for code in made if "namespace" in code.text}.items():
+        check_registers(text, threads, 1)
 
 
 def test_a_kernel_of_more_operands_than_launches_share(monkeypatch: pytest.MonkeyPatch) -> None:
