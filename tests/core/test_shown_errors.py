@@ -82,13 +82,6 @@ def test_in_scripts(tmp_path: Path) -> None:
     assert eager == traced
 
 
-def test_in_a_notebook(tmp_path: Path) -> None:
-    cells = in_notebook(tmp_path, [SETUP, *(source(case, style) for case in CASES for style in STYLES.values())])
-    shown = iter(map(error_of, cells[1:]))
-    complaints = [wrong_in(next(shown), case) for case in CASES for _ in STYLES]
-    assert not any(complaints), "\n".join(complaints)
-
-
 TELLS_LINES = {
     "warning": """
 import time
@@ -112,10 +105,15 @@ print(steered.retraces)
 }
 
 
-def test_lines_of_cells(tmp_path: Path) -> None:
-    """Every text that tells a line tells the number of its cell, that of the last run where a cell is run again."""
-    cells = in_notebook(tmp_path, [SETUP, *TELLS_LINES.values()])[1:]
-    said = dict(zip(TELLS_LINES, (error_of(cell) + str(cell.outputs) for cell in cells), strict=True))
+def test_in_a_notebook(tmp_path: Path) -> None:
+    """Errors, and every text that tells a line: it tells the number of its cell, that of the last run where a cell is
+    run again."""
+    programs = [source(case, style) for case in CASES for style in STYLES.values()]
+    cells = in_notebook(tmp_path, [SETUP, *TELLS_LINES.values(), *programs])[1:]
+    shown = iter(map(error_of, cells[len(TELLS_LINES) :]))
+    complaints = [wrong_in(next(shown), case) for case in CASES for _ in STYLES]
+    assert not any(complaints), "\n".join(complaints)
+    said = dict(zip(TELLS_LINES, (error_of(cell) + str(cell.outputs) for cell in cells), strict=False))
     wanted = {
         "warning": ["In [2]:5: TraceWarning", "In [2], line 4: return"],
         "retraces": ["In [3], line 3: return"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc, planned_anew
+from tests.support.examples import every
 from tests.support.fake_cupy import FakeArray
 from tests.support.gpus import Gpu, array, gpu, there
 
@@ -165,25 +167,22 @@ def test_a_library_and_the_host_have_a_part_in_a_replay(there: Gpu) -> None:
     assert library == {"solve by a routine", "NumPy's ldexp"} and copied == {"NumPy's eigvals"}
 
 
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ((4, 5), (5, 3)),
-        ((7, 4, 5), (5, 3)),
-        ((7, 4, 5), (7, 5, 3)),
-        ((2, 3, 4, 5), (2, 3, 5, 6)),
-        ((2, 1, 4, 5), (3, 5, 6)),
-        ((2, 3, 1, 5), (2, 3, 5, 1)),
-    ],
-)
-@pytest.mark.parametrize("least", [0, 1 << 40], ids=["library", "kernels"])
-def test_products(
-    there: Gpu, left: tuple[int, ...], right: tuple[int, ...], least: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+SHAPES = [
+    ((4, 5), (5, 3)),
+    ((7, 4, 5), (5, 3)),
+    ((7, 4, 5), (7, 5, 3)),
+    ((2, 3, 4, 5), (2, 3, 5, 6)),
+    ((2, 1, 4, 5), (3, 5, 6)),
+    ((2, 3, 1, 5), (2, 3, 5, 1)),
+]
+
+
+@pytest.mark.parametrize(("shapes", "least"), every(3, product(SHAPES, [0, 1 << 40])))
+def test_products(there: Gpu, shapes: tuple[tuple[int, ...], ...], least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the library and by kernels of ours, which it is left to by size."""
     planned_anew(monkeypatch)
     monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", least)
-    a, b = array(*left), array(*right, seed=1)
+    a, b = (array(*shape, seed=k) for k, shape in enumerate(shapes))
     for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.double(), b.double())):
         f = hm.trace(lambda x, y: hm.relu((x @ y).sum(0) + 1) * 2)
         for run in (hm.matmul, f, f, f):

@@ -19,6 +19,7 @@ from hybridml_compiler.targets.cuda.schedule import schedule
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from tests.support.cuda import launch, needs_nvrtc
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
+from tests.support.examples import every
 
 pytestmark = needs_nvrtc
 KERNELS = {
@@ -344,13 +345,7 @@ def test_products_as_generated(name: str) -> None:
 
 
 # A second each: one in three runs always.
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        pytest.param(*mutant, id=f"{mutant[0]}: {mutant[2].strip()[:40]}", marks=[pytest.mark.slow] * (k % 3 > 0))
-        for k, mutant in enumerate(PRODUCT_MUTANTS)
-    ],
-)
+@pytest.mark.parametrize(("name", "old", "new"), every(3, PRODUCT_MUTANTS))
 def test_a_planted_bug_of_a_product_is_caught(name: str, old: str, new: str) -> None:
     assert product_caught(name, lambda text: text.replace(old, new))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, check_registers, compiled, needs_nvrtc, sources
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
+from tests.support.examples import every
 
 BF16, F16 = "bfloat16 bfloat16", "float16 float16"
 THREADS, WARPS = Tile(128, 128, 16, 16, 16), Tile(128, 128, 32, 2, 4, "bf16")
@@ -63,7 +65,7 @@ CASES: dict[str, CallCase] = {
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_products(name: str) -> None:
     """Within the rounding of each sum, and compiled for one of the architectures without a spill."""
     case = CASES[name]
@@ -265,11 +267,11 @@ def narrow_programs() -> dict[str, tuple[Any, list[tuple[int, ...]]]]:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", narrow_programs())
-@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11)])
-def test_narrow_operands_go_to_tensor_cores(name: str, dtype: str, bits: int) -> None:
+@pytest.mark.parametrize(("name", "dtype"), every(3, product(narrow_programs(), ["bfloat16", "float16"])))
+def test_narrow_operands_go_to_tensor_cores(name: str, dtype: str) -> None:
     """Narrow operands are read as they are stored, by one kernel; the result is rounded once, as the CPU's."""
     function, shapes = narrow_programs()[name]
+    bits = {"bfloat16": 8, "float16": 11}[dtype]
     rng = np.random.default_rng(0)
     operands = [hm.tensor(rng.standard_normal(shape).astype("f4")).astype(dtype) for shape in shapes]
     program = hm.trace(function)

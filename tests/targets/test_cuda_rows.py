@@ -36,18 +36,25 @@ def _run(op: Op, most: int) -> set[str]:
     return found or {"bit-equal"}
 
 
+def _by_path() -> list[Op]:
+    """All rows but elementwise ones, and of these one for each number of operands, kinds of dtypes and cost: they
+    differ in the instructions of one expression."""
+    paths = {op.name if op.kind != "elementwise" else (len(op.inputs), op.accepts, op.cost): op for op in OPS.values()}
+    return [*paths.values()]
+
+
 @pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
 def test_every_row(most: int) -> None:
     """Bit-equal, but for sums. All that is a loop nest has a kernel, which compiles for each architecture without a
-    spill; by default one kernel in four does, for one of them in turns (26 s with all)."""
+    spill. Without `--slow`: a row of each path, and one kernel in eight, for one architecture in turns."""
     tally: Counter[str] = Counter()
     texts: dict[str, int] = {}  # of kernels, and threads of their blocks
-    for op in OPS.values():
+    for op in OPS.values() if most > 1 else _by_path():
         with compiled() as made:
             tally.update(_run(op, most))
         assert all(isinstance(code, CudaKernel) for code in made), f"{op.name}: {[code.text[:60] for code in made]}"
         texts.update({code.text: code.source.block for code in made})
-    assert tally["bit-equal"] > 10 * tally["close"] > 0
-    assert len(texts) > 100
-    for k, (text, threads) in enumerate([*texts.items()][:: 1 if most > 1 else 4]):
+    assert tally["bit-equal"] > 5 * tally["close"] > 0
+    assert len(texts) > 50
+    for k, (text, threads) in enumerate([*texts.items()][:: 1 if most > 1 else 8]):
         check_registers(text, threads, k, blocks=2)

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.targets.cuda import nvrtc
 from tests.support.cuda import needs_nvrtc, sources
+from tests.support.examples import every
 
 
 def nvdisasm() -> Path | None:
@@ -34,8 +36,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether they stor
 }
 
 
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "architecture"), every(5, product(KERNELS, nvrtc.ARCHITECTURES)))
 def test_accesses_are_of_sixteen_bytes(name: str, architecture: int, tmp_path: Path) -> None:
     function, stores = KERNELS[name]
     path = tmp_path / "kernel.cubin"
