@@ -18,7 +18,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test test-near test-machines demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
+.PHONY: help install test test-near test-gpu test-machines demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,6 +40,9 @@ test: $(VENV)/.dev  ## the test suite (more arguments: make test ARGS="--slow -x
 
 test-near: $(VENV)/.dev  ## the tests of the rooms that differ from main (from elsewhere: make test-near BASE=HEAD~3)
 	BASE=$(BASE) $(RUN) -m tests.near -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-gpu: $(VENV)/.dev  ## the slow tests of the simulated GPU: every row and sample, every planted bug
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal --slow -m slow tests/targets/test_cuda_*.py $(ARGS)
 
 test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (one of them: make test-machines ARGS=zen)
 	$(RUN) -m tests.machines $(ARGS)

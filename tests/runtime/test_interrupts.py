@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.runtime import host_callback
+from tests.support.examples import every
 
 ROOT = Path(__file__).parent.parent.parent
 HOURS = 10**13  # steps of a loop
@@ -56,6 +58,7 @@ def state():
     parts = hm.tree_leaves((model.state_dict(), optimizer.state_dict(), total, hm.random.default_generator.get_state()))
     return [np.array(part) for part in parts]
 """
+LOOPS = ["loop", "nested", "endless", "chosen", "training"]
 INTERRUPTED = """
 import faulthandler
 faulthandler.dump_traceback_later(200, exit=True)  # where nobody is left to end it
@@ -76,8 +79,7 @@ print(np.isfinite(f(x, hm.tensor(5)).detach().numpy()).all(), {name} is not trai
 """
 
 
-@pytest.mark.parametrize("size", [12, 400_000])
-@pytest.mark.parametrize("name", ["loop", "nested", "endless", "chosen", "training"])
+@pytest.mark.parametrize(("size", "name"), every(2, product([12, 400_000], LOOPS)))
 def test_ctrl_c_ends_native_loops(name: str, size: int) -> None:
     program = SETUP + INTERRUPTED.format(name=name, size=size, steps=HOURS)
     command = [sys.executable, "-c", program]
