@@ -14,7 +14,7 @@ from ..arrays.creation import asarray, zeros_like
 from ..autograd import as_gradient, enable_grad
 from ..core.autodiff.tape import Leaf, Mark, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
-from ..core.forward.interpreter import Forward
+from ..core.forward.interpreter import Dual, Forward
 from ..core.interpreter import interpret
 from ..core.pytree import flatten, tree_leaves, tree_map
 from ..core.tensor import Tensor, like
@@ -44,6 +44,8 @@ def _tracked(name: str, leaf: Any) -> Any:
     if not isinstance(t, Tensor):
         return t
     if type(t._node) is Mark and not grad_is_off():
+        if type(t._array) is Dual:
+            t._array.interpreter.takes_gradients = True
         return like(t, t._array, _Own(t))  # with its tangent
     if t._node is not None and not grad_is_off():
         return t.clone()  # keeps the connection: gradients of gradients flow to the outside
