@@ -407,7 +407,9 @@ def test_a_float_given_to_a_traced_function_follows_the_tensors(transform: str) 
     x = hm.ones((2, 3), dtype="float32")
 
     def f(x: Any, by: float) -> Any:
-        inside = lambda row: hm.add(row * by, by * 2.0)
+        def inside(row: Any) -> Any:
+            return hm.add(row * by, by * 2.0)
+
         return hm.vmap(inside)(x) if transform == "vmap" else hm.jvp(inside, (x,), (x,))[1]
 
     found, plain = hm.trace(f)(x, 0.5), f(x, 0.5)
