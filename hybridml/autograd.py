@@ -209,9 +209,7 @@ def pulled(
     """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
     seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
     nodes = [lift(t)._node for t in ins]
-    from .core.autodiff.tape import leading
-    only = leading([n for n, _ in seeds], nodes, since)
-    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since, only=only)
+    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
     return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
 
 
