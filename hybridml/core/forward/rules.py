@@ -29,7 +29,7 @@ _add, _astype, _broadcast_to, _full = OPS["add"], OPS["astype"], OPS["broadcast_
 
 def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], params: Params) -> list[Tensor | None]:
     """The tangents of the results `outs` of a row, for those of its operands: None where they are zero."""
-    rules = op.vjp * len(xs) if op.variadic else op.vjp
+    rules = op.jvp or (op.vjp * len(xs) if op.variadic else op.vjp)
     if op.kind != "transfer":
         ts = [t if rule is not None else None for t, rule in zip(ts, rules, strict=True)]
     if all(t is None for t in ts) or not any(dtypes.is_inexact(out.dtype) for out in outs):
@@ -38,7 +38,9 @@ def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], p
     def run() -> list[Tensor | None]:
         found: Tangents
         rule = _RULES.get(op)
-        if rule is not None:
+        if op.jvp:
+            found = _said(op, xs, ts, outs, params)
+        elif rule is not None:
             found = [rule(op, xs, ts, params)]
         elif op.results:
             found = _transposed(op, xs, ts, outs, params)
@@ -51,12 +53,12 @@ def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], p
             found = [_reduced(op, xs, ts, outs[0], params)]
         else:
             found = _by_operand(op, xs, ts, outs, params)
-        return [None if t is None else _fitting(t, out) for t, out in zip(found, outs, strict=True)]
+        return [None if t is None else fitting(t, out) for t, out in zip(found, outs, strict=True)]
 
     return beside(xs, run)
 
 
-def _fitting(t: Tensor, out: Tensor) -> Tensor:
+def fitting(t: Tensor, out: Tensor) -> Tensor:
     """A tangent of the shape and dtype of the result."""
     t = t if t.dtype is out.dtype else _astype.fn(t, out.dtype)
     return t if t.shape == out.shape else _broadcast_to.fn(t, out.shape)
@@ -73,6 +75,19 @@ def summed(parts: Sequence[Tensor]) -> Tensor | None:
     for part in parts:
         total = part if total is None else _add.fn(total, part)
     return total
+
+
+def _said(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], params: Params) -> Tangents:
+    """The sum of what the rules of the row itself say."""
+    known = _known(op, xs, outs, params)
+    parts: list[list[Tensor]] = [[] for _ in outs]
+    for t, rule, needs in zip(ts, op.jvp, op.jvp_needs, strict=True):
+        if t is None or rule is None:
+            continue
+        given = rule(t, **{need: known[need] for need in needs or ()})
+        for own, part in zip(parts, given if op.results else (given,), strict=True):
+            own += [] if part is None else [part]
+    return [summed(own) for own in parts]
 
 
 # -- rules of kinds
