@@ -143,7 +143,7 @@ class Op:
         "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
         "infer", "inputs", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile", "memory_order",
         "method", "name", "native", "needs", "operator", "params", "public", "put_back", "reorders", "results",
-        "routine", "samples", "tile", "transforms", "unify", "variadic", "vjp", "vmap",
+        "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
     )  # fmt: skip
 
     def __init__(
@@ -193,7 +193,7 @@ class Op:
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
-        self.key = f"{name}@{version}" if version else name
+        self.key, self.version = f"{name}@{version}" if version else name, version
         self.native, self.cuda, self.vmap = native, cuda, vmap
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails

@@ -202,9 +202,8 @@ def test_columns_that_do_not_fit(columns: dict[str, Any], said: str) -> None:
 def test_a_tensor_that_is_called_as_a_tangent_is() -> None:
     with pytest.raises(hm.ArgumentError, match="rules of jvp= have another meaning for t; rename the argument"):
         hm.op(lambda t: t, infer=lambda t: t, jvp=lambda t: t, name="timed")
-    assert (
-        check_op(hm.op(lambda t: t + 1, infer=lambda t: t, vjp=lambda g: g, name="timed"), [Sample((np.ones(2),))]) == 1
-    )
+    timed = hm.op(lambda t: t + 1, infer=lambda t: t, vjp=lambda g: g, vmap="expand_dims", name="timed")
+    assert check_op(timed, [Sample((np.ones(2),))]) == 1
 
 
 def test_signatures_that_are_not_tensors_and_keywords() -> None:
@@ -360,6 +359,19 @@ def test_rules_of_tangents_serve_both_modes() -> None:
         np.testing.assert_allclose(first[1].numpy(), (3 * t * x).numpy(), rtol=1e-6)
         mixed = style(hm.jacfwd(hm.grad(lambda x: total(x, y))))(x)
         np.testing.assert_allclose(mixed.numpy().reshape(2, 2), np.diag(np.exp(x.numpy()[0])), rtol=1e-6)
+
+
+def test_a_gradient_that_is_not_the_function_s_holds_in_forward_mode_too() -> None:
+    """A row of the table whose rule keeps nothing is linear, and its own derivative; one of a user may be anything."""
+    rounded = hm.op(infer=lambda x: x, vjp=lambda g: g, name="rounded")(lambda x: np.round(x))
+    shifted = hm.op(infer=lambda x, y: x, vjp=(lambda g, y: g * y, lambda g, x: g * x), name="shifted")(
+        lambda x, y: x * y + 1
+    )
+    x, t = hm.tensor([0.4, 2.6]), hm.tensor([0.25, 1.75])
+    for style in (lambda fn: fn, hm.trace):
+        assert style(lambda x, t: hm.jvp(rounded, (x,), (t,))[1])(x, t).tolist() == t.tolist()
+        product = style(lambda x, t: hm.jvp(shifted, (x, x), (t, 2 * t))[1])(x, t)
+        np.testing.assert_allclose(product.numpy(), (3 * x * t).numpy(), rtol=1e-6)
 
 
 def test_rules_of_both_modes_are_compared() -> None:

@@ -96,8 +96,8 @@ def _said(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], pa
 @cache
 def _is_linear(op: Op) -> bool:
     """Whether a row that is not elementwise is linear in its differentiable operands together."""
-    if op.kind == "transfer":
-        return True
+    if op.kind == "transfer" or op.version:  # the gradient of a user's row may be that of another function
+        return op.kind == "transfer"
     moving = {x for x, rule in zip(op.inputs, op.vjp, strict=True) if rule is not None} | {"out"}
     return not any(moving.intersection(needs or ()) for needs in op.needs)
 
@@ -105,7 +105,7 @@ def _is_linear(op: Op) -> bool:
 @cache
 def _is_linear_in(op: Op, k: int) -> bool:
     """Whether a row is linear in one operand, the others fixed."""
-    return not {op.inputs[k], "out"}.intersection(op.needs[k] or ())
+    return not op.version and not {op.inputs[k], "out"}.intersection(op.needs[k] or ())
 
 
 def _itself(op: Op, xs: Sequence[Tensor], ts: Tangents, params: Params) -> Tensor:
@@ -180,6 +180,9 @@ def _pulled(op: Op, k: int, g: Any, known: Mapping[str, Any]) -> Tensor:
 
 
 def _product(op: Op, xs: Sequence[Tensor], ts: Tangents, params: Params) -> Tensor | None:
+    if xs[0] is xs[1] and ts[0] is not None:  # a square: both products are one
+        half = called(op, [ts[0], xs[1]], params)
+        return summed([half, half])
     return summed([called(op, [*xs[:k], t, *xs[k + 1 :]], params) for k, t in enumerate(ts) if t is not None])
 
 
