@@ -33,6 +33,7 @@ from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
+from .nested import Nesting
 from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
@@ -138,12 +139,20 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     """
     if op is _pow and _is_square(*args):
         return _square.fn(args[0])
-    if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
-        if _is_native(op, args):
-            return by_native_call(op, arithmetic)(*args)
-        fast = _with_numbers(op, args)
-        if fast is not None:
-            return op.fn(*fast)
+    if op.kind == "elementwise" and not params:
+        level = interpreter_stack()
+        if level is None and _NATIVE.issuperset(map(type, args)):
+            if _is_native(op, args):
+                return by_native_call(op, arithmetic)(*args)
+            fast = _with_numbers(op, args)
+            if fast is not None:
+                return op.fn(*fast)
+        if level is not None and isinstance(level.interpreter, Nesting) and autocast_around() is None:
+            nested = _nested(op, args, level.interpreter)
+            if nested is not None:
+                outs = level.interpreter.apply(op, nested, params)
+                record(op, outs, nested, params)
+                return outs if op.results else outs[0]
     return general(op, args, params, arithmetic)
 
 
@@ -293,24 +302,43 @@ _NUMBERS = frozenset((float, int, bool, complex))
 def _with_numbers(op: Op, args: Sequence[Any]) -> Sequence[Tensor] | None:
     """`x * 2.0` with a number that takes the tensor's dtype: the operands for the hot path (1.5 us, 6 in general)."""
     kinds = [a._array.dtype if type(a) is Tensor else type(a) for a in args]
-    try:
-        wanted = _weak_fits[op, *kinds]
-    except KeyError:
-        wanted = _weak_fits[op, *kinds] = _promoted(op, args)
-    if wanted is None:
+    wanted = _promoted(op, kinds)
+    if wanted is None or Tensor not in map(type, args) or all([type(a) is Tensor for a in args]):
         return None
     return [a if type(a) is Tensor else constant(a, dtype) for a, dtype in zip(args, wanted, strict=True)]
 
 
-def _promoted(op: Op, args: Sequence[Any]) -> Sequence[np.dtype] | None:
-    """The dtypes of operands of which only the numbers are converted; None where more is to be done."""
-    given = [a._array.dtype for a in args if type(a) is Tensor]
-    if not 0 < len(given) < len(args) or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
+def _nested(op: Op, args: Sequence[Any], nesting: Nesting) -> Sequence[Tensor] | None:
+    """The same for tensors of an interpreter that stands on another (25 us a row in general, 5 here)."""
+    own = [nesting.owns(a) and not type(a._array.tensor).is_number for a in args]
+    wanted = _promoted(op, [a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)])
+    if wanted is None:
         return None
-    if not all(type(a) is Tensor or type(a) in _NUMBERS for a in args):
-        return None
-    wanted = input_dtypes(op, [aval_of(a) if type(a) is Tensor else _scalar_aval(a) for a in args])
-    return wanted if given == [dtype for a, dtype in zip(args, wanted, strict=True) if type(a) is Tensor] else None
+    pairs = zip(args, wanted, own, strict=True)
+    return [a if mine else nesting.constant(constant(a, dtype)) for a, dtype, mine in pairs]
+
+
+def _promoted(op: Op, kinds: Sequence[Any]) -> Sequence[np.dtype] | None:
+    """The dtypes of operands of which only the numbers are converted; None where more is to be done. `kinds`: of a
+    tensor its dtype, of anything else its class."""
+    key = (op, *kinds)
+    if key in _weak_fits:
+        return _weak_fits[key]
+    given = [isinstance(kind, np.dtype) for kind in kinds]
+    wanted = None
+    if (
+        op.kind == "elementwise"
+        and not op.params
+        and all(t or k in _NUMBERS for k, t in zip(kinds, given, strict=True))
+    ):
+        if not any(t and dtypes.is_narrow(k) for k, t in zip(kinds, given, strict=True)):
+            found = input_dtypes(
+                op, [Aval((), k) if t else _scalar_aval(k()) for k, t in zip(kinds, given, strict=True)]
+            )
+            fits = all(d is k for d, k, t in zip(found, kinds, given, strict=True) if t)
+            wanted = found if fits else None
+    _weak_fits[key] = wanted
+    return wanted
 
 
 # Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.

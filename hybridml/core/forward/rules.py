@@ -32,7 +32,7 @@ def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], p
     rules = op.jvp or (op.vjp * len(xs) if op.variadic else op.vjp)
     if op.kind != "transfer":
         ts = [t if rule is not None else None for t, rule in zip(ts, rules, strict=True)]
-    if all(t is None for t in ts) or not any(dtypes.is_inexact(out.dtype) for out in outs):
+    if all([t is None for t in ts]) or not any([dtypes.is_inexact(out.dtype) for out in outs]):
         return [None] * len(outs)
 
     def run() -> list[Tensor | None]:
@@ -45,7 +45,7 @@ def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], p
         elif op.results:
             found = _transposed(op, xs, ts, outs, params)
         elif stretches(op):
-            is_complex = any(x.dtype.kind == "c" for x in (*xs, *outs))
+            is_complex = any([x.dtype.kind == "c" for x in (*xs, *outs)])
             found = _transposed(op, xs, ts, outs, params) if is_complex else [_factors(op, xs, ts, outs[0], params)]
         elif _is_linear(op):
             found = [_itself(op, xs, ts, params)]
