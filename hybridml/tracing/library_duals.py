@@ -28,7 +28,7 @@ from ..core.tensor import Tensor
 
 
 class Pushed(NamedTuple):
-    """The result of a function, and its tangents; None for zeros."""
+    """The result of a function that is a container, and its tangents, None for zeros; a tuple where it is a tensor."""
 
     values: Any
     tangents: Any
@@ -99,18 +99,20 @@ class Duals:
         """The function of the leaves of arguments, and then of the tangents that some of them have."""
         fn, count = self.library.fn, len(active)
 
-        def pushed(*given: Any) -> Pushed:
+        def pushed(*given: Any) -> Any:
             forward, rest = Forward(), iter(given[count:])
             pairs = zip(given[:count], active, strict=True)
             inner = [forward.argument(x, next(rest)) if moves else x for x, moves in pairs]
 
-            def run() -> Pushed:
+            def run() -> Any:
                 args, kwargs = unflatten(structure, inner)
                 out = fn(*args, **kwargs)
                 arguments = {id(x) for x in inner if isinstance(x, Tensor)}
                 is_updated = any(moves and _stamp(x) for x, moves in zip(inner, active, strict=True))
                 if forward.written or is_updated or any(_is_view_of(t, arguments) for t in tree_leaves(out)):
                     raise _Unfit
+                if isinstance(out, Tensor):
+                    return forward.parts(out)
                 return Pushed(
                     tree_map(lambda t: forward.parts(t)[0] if isinstance(t, Tensor) else t, out),
                     tree_map(lambda t: forward.parts(t)[1] if isinstance(t, Tensor) else None, out),
@@ -127,7 +129,7 @@ class Duals:
         places |= {count + j: places[k] for j, k in enumerate(moving) if k in places}
         return self.library.of_places(pushed, count + len(moving), places)
 
-    def results(self, forward: Forward, found: Pushed, call: _Call, values: Sequence[Any]) -> Any:
+    def results(self, forward: Forward, found: Any, call: _Call, values: Sequence[Any]) -> Any:
         """The dual tensors of what has been found below, as steps of the history of the arguments."""
         joint, count = call.node(), 0
 
@@ -144,9 +146,7 @@ class Duals:
                 t._node = part(joint, k, value.shape)
             return t
 
-        if isinstance(found.values, Tensor):
-            return dual(*found)
-        return tree_map(dual, found.values, found.tangents)
+        return tree_map(dual, *found) if type(found) is Pushed else dual(*found)
 
 
 class _Call:

@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[hm.Tensor, ...]]] = {
     "conv2d": (lambda x, w: F.conv2d(x, w, padding=1), (IMAGES, KERNELS)),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), (X, W, B)),
     "lists": (lambda x, y: hm.stack([x, y], axis=1), (X, T)),
-    "two results": (lambda x: nn.functional.glu(x) * hm.logsumexp(x, 1, True), (X,)),
+    "two functions": (lambda x: nn.functional.glu(x) * hm.logsumexp(x, 1, True), (X,)),
 }
 
 
@@ -119,6 +119,21 @@ def _inner(f: Any, primals: tuple[Any, ...], ts: tuple[Any, ...]) -> hm.Tensor:
         return found
 
     return (ahead(1e-5) - ahead(-1e-5)) / 2e-5
+
+
+def test_several_results(made: list[str]) -> None:
+    def pooled(x: Any) -> Any:
+        return F.max_pool2d(x, 2, return_indices=True)
+
+    ts = normal(*IMAGES.shape)
+    for _ in range(3):
+        (value, places), (moved, still) = hm.jvp(pooled, (IMAGES,), (ts,))
+        expected, tangent = hm.jvp(lambda x: F.max_pool2d(x, 2), (IMAGES,), (ts,))
+        same(value, expected)
+        same(moved, tangent)
+        same(places, pooled(IMAGES)[1])
+        assert still.dtype == places.dtype and not np.asarray(still).any()
+    assert set(made) == {"max_pool2d"}
 
 
 def test_random_numbers_and_statistics_are_those_of_a_plain_call(made: list[str]) -> None:
