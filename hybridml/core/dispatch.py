@@ -305,8 +305,7 @@ def _with_numbers(op: Op, args: Sequence[Any]) -> Sequence[Tensor] | None:
     try:
         wanted = _weak_fits[op, *kinds]
     except KeyError:
-        has_numbers = not all([type(a) is Tensor for a in args])
-        wanted = _weak_fits[op, *kinds] = _promoted(op, tuple(kinds)) if has_numbers else None
+        wanted = _weak_fits[op, *kinds] = None if _NUMBERS.isdisjoint(kinds) else _promoted(op, tuple(kinds))
     if wanted is None:
         return None
     return [a if type(a) is Tensor else constant(a, dtype) for a, dtype in zip(args, wanted, strict=True)]
@@ -315,12 +314,10 @@ def _with_numbers(op: Op, args: Sequence[Any]) -> Sequence[Tensor] | None:
 def _nested(op: Op, args: Sequence[Any], nesting: Nesting) -> Sequence[Tensor] | None:
     """The operands for an interpreter that stands on another, which are its own, and numbers."""
     own = [nesting.owns(a) and not type(a._array.tensor).is_number for a in args]
-    kinds = tuple([a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)])
-    wanted = _promoted(op, kinds)
+    wanted = _promoted(op, tuple([a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)]))
     if wanted is None:
         return None
-    pairs = zip(args, wanted, own, strict=True)
-    return [a if mine else nesting.constant(constant(a, dtype)) for a, dtype, mine in pairs]
+    return [a if mine else nesting.constant(constant(a, d)) for a, d, mine in zip(args, wanted, own, strict=True)]
 
 
 @functools.cache
@@ -331,7 +328,10 @@ def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
         return None
     if not all(isinstance(k, np.dtype) or k in _NUMBERS for k in kinds):
         return None
-    wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
+    try:
+        wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
+    except DTypeError:  # whose words have the shapes
+        return None
     return wanted if given == [d for k, d in zip(kinds, wanted, strict=True) if isinstance(k, np.dtype)] else None
 
 
