@@ -33,6 +33,7 @@ from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
+from .nested import Nesting
 from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
@@ -138,12 +139,20 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     """
     if op is _pow and _is_square(*args):
         return _square.fn(args[0])
-    if op.kind == "elementwise" and not params and _NATIVE.issuperset(map(type, args)) and interpreter_stack() is None:
-        if _is_native(op, args):
-            return by_native_call(op, arithmetic)(*args)
-        fast = _with_numbers(op, args)
-        if fast is not None:
-            return op.fn(*fast)
+    if op.kind == "elementwise" and not params:
+        level = interpreter_stack()
+        if level is None and _NATIVE.issuperset(map(type, args)):
+            if _is_native(op, args):
+                return by_native_call(op, arithmetic)(*args)
+            fast = _with_numbers(op, args)
+            if fast is not None:
+                return op.fn(*fast)
+        if level is not None and isinstance(level.interpreter, Nesting) and autocast_around() is None:
+            nested = _nested(op, args, level.interpreter)
+            if nested is not None:
+                outs = level.interpreter.apply(op, nested, params)
+                record(op, outs, nested, params)
+                return outs if op.results else outs[0]
     return general(op, args, params, arithmetic)
 
 
@@ -296,21 +305,34 @@ def _with_numbers(op: Op, args: Sequence[Any]) -> Sequence[Tensor] | None:
     try:
         wanted = _weak_fits[op, *kinds]
     except KeyError:
-        wanted = _weak_fits[op, *kinds] = _promoted(op, args)
+        wanted = _weak_fits[op, *kinds] = None if _NUMBERS.isdisjoint(kinds) else _promoted(op, tuple(kinds))
     if wanted is None:
         return None
     return [a if type(a) is Tensor else constant(a, dtype) for a, dtype in zip(args, wanted, strict=True)]
 
 
-def _promoted(op: Op, args: Sequence[Any]) -> Sequence[np.dtype] | None:
-    """The dtypes of operands of which only the numbers are converted; None where more is to be done."""
-    given = [a._array.dtype for a in args if type(a) is Tensor]
-    if not 0 < len(given) < len(args) or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
+def _nested(op: Op, args: Sequence[Any], nesting: Nesting) -> Sequence[Tensor] | None:
+    """The operands for an interpreter that stands on another, which are its own, and numbers."""
+    own = [nesting.owns(a) and not type(a._array.tensor).is_number for a in args]
+    wanted = _promoted(op, tuple([a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)]))
+    if wanted is None:
         return None
-    if not all(type(a) is Tensor or type(a) in _NUMBERS for a in args):
+    return [a if mine else nesting.constant(constant(a, d)) for a, d, mine in zip(args, wanted, own, strict=True)]
+
+
+@functools.cache
+def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
+    """The dtypes of operands, by dtype or class of each; None where more is to be converted than numbers."""
+    given = [k for k in kinds if isinstance(k, np.dtype)]
+    if not given or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
         return None
-    wanted = input_dtypes(op, [aval_of(a) if type(a) is Tensor else _scalar_aval(a) for a in args])
-    return wanted if given == [dtype for a, dtype in zip(args, wanted, strict=True) if type(a) is Tensor] else None
+    if not all(isinstance(k, np.dtype) or k in _NUMBERS for k in kinds):
+        return None
+    try:
+        wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
+    except DTypeError:  # whose words have the shapes
+        return None
+    return wanted if given == [d for k, d in zip(kinds, wanted, strict=True) if isinstance(k, np.dtype)] else None
 
 
 # Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.

@@ -50,7 +50,7 @@ class Nested(Generic[N]):
     @property
     def aval(self) -> Aval:
         found = aval_of(self.tensor)
-        return Aval(self.shape, found.dtype, device=found.device)
+        return Aval(self.shape, found.dtype, found.weak, device=found.device)
 
     def detached(self) -> Nested[N]:
         """The same values without history, that of the tensor below included."""

@@ -25,6 +25,7 @@ def cuda_kernel(
     params: Mapping[str, Any] | None = None,
     name: str | None = None,
     vjp: Any = None,
+    jvp: Any = None,
     vmap: Any = None,
     results: Sequence[str] = (),
 ) -> Callable[..., Any]:
@@ -50,8 +51,9 @@ def cuda_kernel(
         dict(params or {}),
         what="hm.kernel",
         infer=infer,
-        version=version_of(digestible(code), infer, launch, vjp, vmap, tuple(results)),
+        version=version_of(digestible(code), infer, launch, vjp, jvp, vmap, tuple(results)),
         vjp=vjp,
+        jvp=jvp,
         vmap=vmap,
         cuda=cuda_code(title, code, launch),
         results=tuple(results),

@@ -175,7 +175,7 @@ def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = No
         where an element says, numba compiles it, and it is a launch of its own. Its gradient comes from the same
         source, unless `derivative=` has a function of the same scalars per argument.
     kind="array": fn is a function of whole arrays and parameters, which numba compiles: loops, branches, early exits.
-        `infer=`, `vjp=`, `vmap=`, `results=` are `hm.op`'s. It runs without the interpreter lock.
+        `infer=`, `vjp=`, `jvp=`, `vmap=`, `results=` are `hm.op`'s. It runs without the interpreter lock.
 
     A kernel for a GPU is taken in the place of fn: CUDA C, a `cupy.RawKernel` or a function of `numba.cuda.jit`, with
     `inputs=` (names of the tensors), `infer=` and `launch=` as in `hm.op`, or a `cupy.ElementwiseKernel` alone. On

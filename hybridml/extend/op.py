@@ -25,6 +25,7 @@ def op(
     *,
     infer: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | Sequence[Callable[..., Any] | None] | None = None,
+    jvp: Callable[..., Any] | Sequence[Callable[..., Any] | None] | None = None,
     lower: Callable[..., Any] | None = None,
     vmap: str | Callable[..., Any] | None = None,
     native: Callable[[Any], int | None] | None = None,
@@ -47,7 +48,11 @@ def op(
         a tuple of them for several. Needed unless `lower` is given.
     vjp: one rule per tensor, None where the gradient is zero: a function of `g`, the gradient of the result (a tuple
         for several results), and by name of tensors, `out`, parameters, `x_shape`, `x_dtype`. Rules are written in
-        operations on tensors. Without vjp a gradient is a GradientError.
+        operations on tensors. Without vjp and jvp a gradient is a GradientError.
+    jvp: one rule per tensor, None where the derivative is zero: a function of `t`, the tangent of that tensor, linear
+        in it, and by the names above, that gives the tangent of the result (a tuple for several, None for zeros).
+        Their results are added up, as those of `hm.custom_jvp`'s `defjvps`. Forward mode transposes vjp without it;
+        reverse mode transposes jvp where vjp is not given.
     lower: makes the operation elementwise: `lower(s, *scalars, **params)` gives an element by the instructions of a
         builder (docs/adding_an_op.md), and is fused into kernels. It must agree with `fn` to the bit.
     vmap: "sequential", "expand_dims" or "broadcast_all" as in `jax.pure_callback`, or `rule(axis_size, in_batched,
@@ -76,14 +81,21 @@ def op(
     """
     if fn is None:
         return functools.partial(
-            op, infer=infer, vjp=vjp, lower=lower, vmap=vmap, native=native, cuda=cuda, launch=launch, results=results,
-            accepts=accepts, fails=fails, samples=samples, name=name,
+            op, infer=infer, vjp=vjp, jvp=jvp, lower=lower, vmap=vmap, native=native, cuda=cuda, launch=launch,
+            results=results, accepts=accepts, fails=fails, samples=samples, name=name,
         )  # fmt: skip
     if not callable(fn):
         raise ArgumentError(f"hm.op: makes an operation of a function, got {type(fn).__name__}")
     given = row_name("hm.op", name or str(getattr(fn, "__name__", "")))
     inputs, params = inputs_and_params("hm.op", fn)
-    columns: Mapping[str, Any] = {"infer": infer, "vjp": vjp, "lower": lower, "vmap": vmap, "native": native}
+    columns: Mapping[str, Any] = {
+        "infer": infer,
+        "vjp": vjp,
+        "jvp": jvp,
+        "lower": lower,
+        "vmap": vmap,
+        "native": native,
+    }
     if cuda is not None and lower is not None:
         raise ArgumentError(
             f"hm.op: {given} has lower=, which a GPU's kernels are made of: cuda= is for other operations"

@@ -18,7 +18,12 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.record import record
 
+from ..arrays.creation import zeros
 from ..core.batching.custom import METHODS
+from ..core.context import clock, enable_grad
+from ..core.forward.rules import fitting
+from ..core.forward.transposition import differentiated, pulled
+from .columns import rule_of
 
 
 @record
@@ -29,32 +34,54 @@ class Unknown:
 
     def __call__(self, g: Any) -> Any:
         raise GradientError(
-            f"{self.title} has no gradient; give vjp= a rule per tensor, and for one that has none vjp=(None,)"
+            f"{self.title} has no gradient; give vjp= or jvp= a rule per tensor, and for one that has none vjp=(None,)"
         )
 
 
-def rules(what: str, name: str, inputs: Sequence[str], params: Mapping[str, Any], vjp: Any) -> tuple[Any, ...]:
-    """The gradient's rules, one per input. ArgumentError where there are more or less, or one asks for what there is
-    not."""
-    if vjp is None:
-        return (Unknown(f"{what}: {name}"),) * len(inputs)
-    given = tuple(vjp) if isinstance(vjp, tuple | list) else (vjp,)
+def rules(
+    what: str, name: str, inputs: Sequence[str], params: Mapping[str, Any], column: str, given: Any, first: str
+) -> tuple[Any, ...]:
+    """The rules of a column, one per input; they are given `first`. ArgumentError where there are more or less, or one
+    asks for what there is not."""
+    given = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(given) != len(inputs):
         raise ArgumentError(
-            f"{what}: {name} takes {len(inputs)} tensors ({', '.join(inputs)}), and vjp= has {len(given)} rules; "
-            "give a tuple with a rule per tensor, None for one without a gradient"
+            f"{what}: {name} takes {len(inputs)} tensors ({', '.join(inputs)}), and {column}= has {len(given)} rules; "
+            f"give a tuple with a rule per tensor, None for one without a {'gradient' if first == 'g' else 'tangent'}"
         )
-    known = {"g", "out", *inputs, *params, *(f"{x}_{part}" for x in inputs for part in ("shape", "dtype"))}
+    if first in (*inputs, *params):
+        raise ArgumentError(f"{what}: rules of {column}= have another meaning for {first}; rename the argument")
+    known = {first, "out", *inputs, *params, *(f"{x}_{part}" for x in inputs for part in ("shape", "dtype"))}
     for rule in given:
         names = [] if rule is None else list(inspect.signature(rule).parameters)
         unknown = [x for x in names if x not in known]
-        if rule is not None and (unknown or names[:1] != ["g"]):
+        if rule is not None and (unknown or names[:1] != [first]):
             raise ArgumentError(
-                f"{what}: a rule of {name} is a function of g, and by name of out, {', '.join(inputs)}"
+                f"{what}: a rule of {name} is a function of {first}, and by name of out, {', '.join(inputs)}"
                 f"{''.join(f', {x}_shape, {x}_dtype' for x in inputs)}{''.join(f', {x}' for x in params)}; got "
                 f"({', '.join(names)})"
             )
     return given
+
+
+def transposed_rule(rule: Callable[..., Any], x: str) -> Callable[..., Any]:
+    """The gradient's rule of an operand from its rule of tangents, which is linear."""
+    names = [name for name in inspect.signature(rule).parameters if name != "t"]
+
+    def pull(g: Any, **kept: Any) -> Any:
+        shape, dtype = kept[f"{x}_shape"], kept[f"{x}_dtype"]
+        seeds = g if isinstance(g, tuple) else (g,)
+        device = next(seed.device for seed in seeds if seed is not None)
+        with enable_grad():
+            start = clock()
+            t = differentiated(zeros(shape, dtype=dtype, device=device))
+            said = rule(t, **{name: kept[name] for name in names})
+            pairs = zip(said if isinstance(g, tuple) else (said,), seeds, strict=True)
+            moving = [(fitting(o, seed), seed) for o, seed in pairs if o is not None and seed is not None]
+        (found,) = pulled([o for o, _ in moving], [seed for _, seed in moving], [t], start)
+        return t.detach() if found is None else found
+
+    return rule_of(dict.fromkeys((*names, f"{x}_shape", f"{x}_dtype")), pull)
 
 
 def plain_values(what: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,6 +123,7 @@ def row_of_function(
     infer: Callable[..., Any] | None,
     version: str,
     vjp: Any = None,
+    jvp: Any = None,
     lower: Callable[..., Any] | None = None,
     vmap: Any = None,
     native: Callable[[custom.Signature], int | None] | None = None,
@@ -113,6 +141,14 @@ def row_of_function(
         raise ArgumentError(f"{title} needs infer=, a function of types and parameters that gives the result's type")
     if isinstance(vmap, str) and vmap not in METHODS:
         raise ArgumentError(f"{title}: vmap= is a function or one of {', '.join(METHODS)}, got {vmap!r}")
+
+    ahead = () if jvp is None else rules(what, name, inputs, params, "jvp", jvp, "t")
+    if vjp is not None:
+        back = rules(what, name, inputs, params, "vjp", vjp, "g")
+    elif ahead:
+        back = tuple([rule and transposed_rule(rule, x) for rule, x in zip(ahead, inputs, strict=True)])
+    else:
+        back = (Unknown(title),) * len(inputs)
 
     def inferred(*avals: Aval, **given: Any) -> Any:
         if infer is None:
@@ -163,7 +199,8 @@ def row_of_function(
             infer=inferred,
             eager=eager,
             lower=None if lower is None else element,
-            vjp=rules(what, name, inputs, params, vjp),
+            vjp=back,
+            jvp=ahead,
             vmap=vmap,
             native=symbol,
             cuda=cuda,

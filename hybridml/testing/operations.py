@@ -18,6 +18,7 @@ from ..core.tensor import Tensor
 from ..extend.operation import op_of
 from ..extend.row_of_function import Unknown
 from ..tracing.decorator import trace
+from ..transforms.grad import jvp, vjp
 from ..transforms.vmap import vmap
 from .gradients import gradcheck
 
@@ -26,8 +27,9 @@ def check_op(op: Callable[..., Any], samples: Iterable[Sample] | None = None, *,
     """Runs an operation of `hm.op` or `hm.kernel` on samples, and returns their number.
 
     For each sample: `infer` says what the function returns; the traced program, and for an operation with `lower` the
-    interpreted one, give the bits of the function; the gradient agrees with finite differences to second order, where
-    there are rules; vmap agrees with a loop. `samples` are those of the operation unless they are given here.
+    interpreted one, give the bits of the function; where there are rules, the gradient agrees with finite differences
+    to second order, and the derivative along tangents with the gradient; vmap agrees with a loop. `samples` are those
+    of the operation unless they are given here.
 
     Raises AssertionError with what differs, ArgumentError where there is nothing to run.
 
@@ -71,7 +73,31 @@ def _check(op: Callable[..., Any], row: Op, sample: Sample, what: str) -> None:
         _agree(f"{what}: vmap", [found[0], found[1]], [one, one])
     has_rules = row.differentiable and not any(isinstance(rule, Unknown) for rule in row.vjp)
     if has_rules and sample.grad and all(dtypes.is_inexact(each.dtype) for each in eager):
-        gradcheck(run, *[t.astype(np.float64) if t.dtype.kind == "f" else t for t in tensors], order=2)
+        wide = [t.astype(np.float64) if t.dtype.kind == "f" else t for t in tensors]
+        gradcheck(run, *wide, order=2)
+        _check_tangents(f"{what}: the derivative along tangents", run, wide)
+
+
+def _check_tangents(what: str, run: Callable[..., Any], tensors: list[Tensor]) -> None:
+    """Asserts that forward mode is the transpose of reverse mode, which differences have confirmed."""
+    rng, moving = np.random.default_rng(0), [k for k, t in enumerate(tensors) if dtypes.is_inexact(t.dtype)]
+
+    def of_moving(*given: Tensor) -> Any:
+        at = dict(zip(moving, given, strict=True))
+        return run(*[at.get(k, t) for k, t in enumerate(tensors)])
+
+    primals = [tensors[k] for k in moving]
+    tangents = [asarray(rng.standard_normal(t.shape).astype(t.dtype)) for t in primals]
+    value, ahead = jvp(of_moving, primals, tangents)
+    weights = [asarray(rng.standard_normal(t.shape).astype(t.dtype)) for t in _listed(value)]
+    gradients = vjp(of_moving, *primals)[1](tuple(weights) if isinstance(value, tuple) else weights[0])
+    sums = []
+    for pairs in (zip(weights, _listed(ahead), strict=True), zip(gradients, tangents, strict=True)):
+        products = [(np.conj(w.numpy()) * t.numpy()).real for w, t in pairs]
+        sums.append((sum(p.sum() for p in products), sum(abs(p).sum() for p in products)))
+    (pushed, size), (pulled, _) = sums
+    agree = abs(pushed - pulled) <= 1e-8 * (1 + size)
+    assert agree, f"{what} is {pushed:.9g} in a random direction, where that of gradients is {pulled:.9g}"
 
 
 def _listed(found: Any) -> list[Tensor]:

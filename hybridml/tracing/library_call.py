@@ -11,6 +11,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.routines import has_routine
 
 from ..core.library import MISS, missed
+from ..core.pytree import Structure, unflatten
 from ..core.tensor import Tensor
 from .function import Call
 from .run.native_program import Given, Native, native_of
@@ -29,9 +30,7 @@ def native_call(call: Call, inputs: Given, given: Given, off: bool) -> Native | 
     count = len(outputs)
     if outputs != list(range(count)) or any(r.kind != "output" and r.value is not None for r in path.results):
         return None
-    if whole.kind is not None and not issubclass(whole.kind, tuple):
-        return None
-    if any(child.kind is not None for child in whole.children) or not count:
+    if not _is_of_tuples(whole) or not count:
         return None
     if not is_native(program.executable):  # a device computes it
         return None
@@ -56,9 +55,16 @@ def native_call(call: Call, inputs: Given, given: Given, off: bool) -> Native | 
             found = Recorded(program, run, wanting, more)
         except HybridmlError:  # it has no gradient, which a backward will say
             return None
-    if whole.kind is None or (whole.kind is tuple and count == len(path.results) > 1):
+    is_flat = count == len(path.results) == len(whole.children)
+    if whole.kind is None or (whole.kind is tuple and is_flat and count > 1):
         return found
-    return functools.partial(_packed, found, whole.kind, [r.kind == "output" for r in path.results])
+    return functools.partial(_packed, found, whole, [r.kind == "output" for r in path.results])
+
+
+def _is_of_tuples(structure: Structure) -> bool:
+    """Whether a result is a tensor, or tuples of such and None."""
+    kind = structure.kind
+    return kind is None or (issubclass(kind, tuple) and all(map(_is_of_tuples, structure.children)))
 
 
 def has_other_bits(node: ir.Node, recorded: bool = False) -> bool:
@@ -78,11 +84,10 @@ def _before(native: Native, more: Given, *given: Any) -> Any:
     return native(*given, *more)
 
 
-def _packed(call: Native, kind: Any, present: list[bool], *given: Any) -> Any:
-    """The results of a call in a tuple of their class, with None between them."""
+def _packed(call: Native, structure: Structure, present: list[bool], *given: Any) -> Any:
+    """The results of a call in tuples of their classes, with None between them."""
     out = call(*given)
     if out is MISS:
         return MISS
     found = iter((out,) if type(out) is Tensor else out)
-    values = [next(found) if there else None for there in present]
-    return tuple(values) if kind is tuple else kind(*values)
+    return unflatten(structure, [next(found) if there else None for there in present])

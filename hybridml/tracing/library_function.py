@@ -36,6 +36,7 @@ from ..core.tensor import CPU, Tensor, like, place_var, wrap
 from .capture.memory_order import memory_order
 from .function import TracedFunction
 from .library_call import has_other_bits, native_call
+from .library_duals import Duals, forward_alone
 from .run.native_program import Given, Native, is_plain, native_of
 from .run.program import Program
 from .run.recorded_call import Recorded, Stateful
@@ -114,6 +115,7 @@ class LibraryFunction:
         self.traced: dict[Any, TracedFunction[Any, Any]] = {}
         self.inner: dict[pytree.Structure, LibraryFunction] = {}  # by the lists and tuples among the arguments
         self.lists: dict[Any, LibraryFunction] = {}  # those of one list and scalars after it, by its class and lengths
+        self.duals = Duals(self)
         self.whole: TracedFunction[Any, Any] | None = None  # for large arrays beside what native code does not take
 
     def values(self, args: Given, kwargs: dict[str, Any]) -> Sequence[Any] | None:
@@ -334,9 +336,13 @@ class LibraryFunction:
             return self.eager(pytree.unflatten(structure, leaves))
 
         over.__name__ = self.name
-        found = LibraryFunction(over, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
-        offsets = itertools.accumulate(map(_leaves, structure.children), initial=0)
-        found.sizes = {at: self.sizes[k] for k, at in enumerate(offsets) if k in self.sizes}
+        offsets = list(itertools.accumulate(map(_leaves, structure.children), initial=0))
+        return self.of_places(over, count, {offsets[k]: k for k in self.sizes})
+
+    def of_places(self, fn: Callable[..., Any], count: int, places: Mapping[int, int]) -> LibraryFunction:
+        """A function made of this one. `places`: of its `count` arguments, which parameter here each is."""
+        found = LibraryFunction(fn, self.dynamic, self.work, self.waiting is not None, False, self.small, count)
+        found.sizes = {at: self.sizes[k] for at, k in places.items() if k in self.sizes}
         return found
 
     def of_list(self, *args: Any) -> Any:
@@ -357,6 +363,11 @@ class LibraryFunction:
 
     def beside(self, args: Given, kwargs: dict[str, Any]) -> Any:
         """A call with an argument that native code does not take."""
+        forward = forward_alone()
+        if forward is not None:
+            out = self.duals.call(forward, args, kwargs)
+            if out is not MISS:
+                return out
         place = place_beside((*args, *kwargs.values())) or CPU.type
         if place != (place_var.get() or CPU.type):
             return at_place(place, lambda: self.fn(*args, **kwargs))

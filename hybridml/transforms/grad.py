@@ -14,7 +14,7 @@ from ..arrays.creation import asarray, zeros_like
 from ..autograd import as_gradient, enable_grad
 from ..core.autodiff.tape import Leaf, Mark, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
-from ..core.forward.interpreter import Forward
+from ..core.forward.interpreter import Dual, Forward
 from ..core.interpreter import interpret
 from ..core.pytree import flatten, tree_leaves, tree_map
 from ..core.tensor import Tensor, like
@@ -44,6 +44,8 @@ def _tracked(name: str, leaf: Any) -> Any:
     if not isinstance(t, Tensor):
         return t
     if type(t._node) is Mark and not grad_is_off():
+        if type(t._array) is Dual:
+            t._array.interpreter.takes_gradients = True
         return like(t, t._array, _Own(t))  # with its tangent
     if t._node is not None and not grad_is_off():
         return t.clone()  # keeps the connection: gradients of gradients flow to the outside
@@ -179,7 +181,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[A
     outer = _concerns_outside([*outs, *_tensors(aux)], primals, wanted, start)
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
-        vectors = _vectors("vjp: the cotangent", cotangent, "the value", value)
+        vectors = vectors_like("vjp: the cotangent", cotangent, "the value", value)
         pairs = [(o, v) for o, v in zip(outs, vectors, strict=True) if o.requires_grad]
         create = not grad_is_off() and (outer or any(v.requires_grad for _, v in pairs))
         found = autograd.pulled("vjp", [o for o, _ in pairs], wanted, [v for _, v in pairs], retain=True, create=create)
@@ -215,7 +217,7 @@ def jvp(
             raise ArgumentError(f"jvp: {name} is a tuple, one entry an argument, got {type(given).__name__}")
     forward = Forward()
     given = tree_map(functools.partial(_primal, "jvp"), tuple(primals))
-    vectors = iter(_vectors("jvp: tangents", tuple(tangents), "primals", given))
+    vectors = iter(vectors_like("jvp: tangents", tuple(tangents), "primals", given))
 
     def dual(x: Any) -> Any:
         return forward.argument(x, as_gradient(next(vectors), x, "jvp")) if isinstance(x, Tensor) else x
@@ -282,7 +284,7 @@ def _parts(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
     return result
 
 
-def _vectors(what: str, given: Any, other: str, like: Any) -> list[Tensor]:
+def vectors_like(what: str, given: Any, other: str, like: Any) -> list[Tensor]:
     """The tensors of `given`, one for each of `like`."""
     leaves: list[Any] = []
     likes: list[Any] = []

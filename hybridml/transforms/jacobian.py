@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 
-from ..arrays.creation import asarray, eye, zeros
+from ..arrays.creation import asarray, eye, zeros, zeros_like
+from ..core.autodiff.tape import conjugated
+from ..core.context import clock, enable_grad, no_grad
+from ..core.forward.transposition import differentiated, pulled
 from ..core.ops import concat
 from ..core.pytree import flatten, tree_leaves, tree_map, unflatten
 from ..core.tensor import Tensor
-from .grad import Argnums, grad, jvp, positions_of, vjp
+from .grad import Argnums, grad, jvp, positions_of, vectors_like, vjp
 from .vmap import vmap
 
 
@@ -77,14 +81,21 @@ def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     (9.0, 6.0, 60.0)
     """
     value, pull = vjp(fn, *primals)
-    outputs = tree_map(lambda leaf: zeros(leaf.shape, dtype=leaf.dtype, device=leaf.device), value)
-    # A pull is linear: its own pull, anywhere, is the derivative itself (J. Townsend, 2017; see `jvp`).
-    push = vjp(pull, outputs)[1]
     is_wanted = any(t.requires_grad for t in tree_leaves((value, primals)) if isinstance(t, Tensor))
+    start = clock()
+    with enable_grad():
+        seeds = tree_map(lambda t: differentiated(zeros(t.shape, dtype=t.dtype, device=t.device)), value)
+        gradients = pull(seeds)
+    moving, ends = [[t for t in tree_leaves(tree) if isinstance(t, Tensor)] for tree in (gradients, seeds)]
 
     def along(*tangents: Any) -> Any:
-        found = push(tangents)[0]
-        return found if is_wanted else tree_map(lambda t: t.detach(), found)
+        vectors = map(conjugated, vectors_like("linearize: tangents", tangents, "primals", gradients))
+        # A pull is linear: its own pull, anywhere, is the derivative itself (J. Townsend, 2017; see `jvp`). What leads
+        # to the cotangents alone is pulled through: what leads to the primals would cost as much again.
+        with nullcontext() if is_wanted else no_grad():
+            pairs = [(g, v) for g, v in zip(moving, vectors, strict=True) if g.requires_grad]
+            products = iter(pulled([g for g, _ in pairs], [v for _, v in pairs], ends, start))
+            return tree_map(lambda end: zeros_like(end) if (g := next(products)) is None else conjugated(g), seeds)
 
     return value, along
 

@@ -6,6 +6,8 @@ A row carries everything that the framework knows of an operation:
   eager(*arrays, **params) -> ndarray    the NumPy meaning (reference and small-array path)
   lower(s, i, *loads, **params)          "out[i] = ..." over an abstract scalar builder `s`; `i`: int64 scalars
   vjp                                    one rule per input: (g, <names it keeps>) -> cotangent, over the rows
+  jvp                                    one rule per input: (t, <names>) -> tangent of the result, which they add up
+                                         to; without any, forward mode reads it off the vjp rules
   fails                                  whether it may raise for values, as gathers and scatters for an index
   cost                                   nanoseconds per element; SIMPLE by default, nothing for a movement
   is_view                                whether the result shares memory with the operand where NumPy can let it
@@ -139,9 +141,9 @@ class Op:
     __slots__ = (
         "accepts", "axis_params", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
         "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
-        "infer", "inputs", "is_view", "key", "kind", "lower", "lower_tile", "memory_order", "method", "name", "native",
-        "needs", "operator", "params", "public", "put_back", "reorders", "results", "routine", "samples", "tile",
-        "transforms", "unify", "variadic", "vjp", "vmap",
+        "infer", "inputs", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile", "memory_order",
+        "method", "name", "native", "needs", "operator", "params", "public", "put_back", "reorders", "results",
+        "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
     )  # fmt: skip
 
     def __init__(
@@ -154,6 +156,7 @@ class Op:
         eager: Callable[..., Any],
         lower: Callable[..., Any] | None = None,
         vjp: Sequence[Rule | None] = (),
+        jvp: Sequence[Rule | None] = (),
         samples: Callable[[np.random.Generator], Iterable[Sample]],
         error_samples: Callable[[], Iterable[ErrorSample]] = tuple,
         params: Mapping[str, Any] | None = None,
@@ -190,7 +193,7 @@ class Op:
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
-        self.key = f"{name}@{version}" if version else name
+        self.key, self.version = f"{name}@{version}" if version else name, version
         self.native, self.cuda, self.vmap = native, cuda, vmap
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
@@ -213,6 +216,7 @@ class Op:
         if routine is not None:
             self.eager = with_routine(name, routine, infer, eager)
         self.vjp: tuple[Rule | None, ...] = tuple(vjp)
+        self.jvp: tuple[Rule | None, ...] = tuple(jvp)
         self.transforms = transforms
         self.samples, self.error_samples = samples, error_samples
         self.canon = canon  # (*avals, **params) -> canonical hashable params; idempotent
@@ -230,11 +234,7 @@ class Op:
         self.operator = operator  # name of the Python operator slot: "add" -> __add__ (and __radd__)
         self.public = public
         self.doc = doc
-        # Per rule: the names it wants besides g, read once from its signature.
-        self.needs = tuple(
-            None if rule is None else tuple(p for p in inspect.signature(rule).parameters if p != "g")
-            for rule in self.vjp
-        )
+        self.needs, self.jvp_needs = _names(self.vjp, "g"), _names(self.jvp, "t")
         self.differentiable = any(rule is not None for rule in self.vjp)
         self.fn: Callable[..., Any] = self.on_arrays
 
@@ -270,6 +270,13 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+
+def _names(rules: Sequence[Rule | None], given: str) -> tuple[tuple[str, ...] | None, ...]:
+    """Per rule: the names that it wants besides what it is given, read once from its signature."""
+    return tuple(
+        None if rule is None else tuple(p for p in inspect.signature(rule).parameters if p != given) for rule in rules
+    )
 
 
 def hash_key(value: Any) -> Any:

@@ -56,7 +56,41 @@ def leaky_max(x: np.ndarray, y: np.ndarray, *, slope: float = 0.25) -> np.ndarra
     return np.where(x > y, x, x.dtype.type(slope) * y)
 
 
-@pytest.mark.parametrize("op", [row_norm, largest, leaky_max])
+@hm.op(
+    infer=lambda x, y, *, by: (x, hm.ShapeDtypeStruct(x.shape[:-1], "int64"), x),
+    jvp=(
+        lambda t, x, y, by: (by * t * y, None, hm.exp(x) * t),
+        lambda t, x, by: (by * x * t, None, None),
+    ),
+    results=("product", "places", "exponential"),
+    vmap="sequential",
+    samples=lambda rng: [Sample((rng.standard_normal((3, 4)), rng.standard_normal((3, 4))), {"by": 2.0}, grad=False)],
+)
+def several(x: np.ndarray, y: np.ndarray, *, by: float = 3.0) -> Any:
+    return x.dtype.type(by) * x * y, x.argmax(-1), np.exp(x)
+
+
+@hm.op(
+    lower=lambda s, x, y, *, by: s.mul(s.const(by, s.dtype(x)), s.mul(x, y)),
+    jvp=(lambda t, y, by: by * t * y, lambda t, x, by: by * t * x),
+    accepts="float",
+    samples=lambda rng: [Sample((rng.standard_normal((3, 4)), rng.standard_normal(4)), {"by": 0.5})],
+)
+def scaled_product(x: np.ndarray, y: np.ndarray, *, by: float = 3.0) -> np.ndarray:
+    return x.dtype.type(by) * (x * y)
+
+
+@hm.op(
+    infer=lambda x: hm.ShapeDtypeStruct(x.shape[:-1], x.dtype),
+    jvp=lambda t, x, x_shape, out: (hm.sign(x) * t).sum(-1) + 0 * out * x_shape[-1],
+    vmap="expand_dims",
+    samples=drawn((3, 4)),
+)
+def pushed_norm(x: np.ndarray) -> np.ndarray:
+    return np.abs(x).sum(-1)
+
+
+@pytest.mark.parametrize("op", [row_norm, largest, leaky_max, several, scaled_product, pushed_norm])
 def test_checks_of_the_table(op: Any) -> None:
     assert check_op(op) == 1
 
@@ -155,12 +189,21 @@ def one(x: np.ndarray) -> np.ndarray:
         ({"infer": lambda x: x, "name": "a b"}, "an identifier"),
         ({"infer": lambda x: x, "vjp": (lambda g: g, None)}, "has 2 rules"),
         ({"infer": lambda x: x, "vjp": lambda g, y: g}, "by name of out, x"),
+        ({"infer": lambda x: x, "jvp": (lambda t: t, None)}, "and jvp= has 2 rules; .* None for one without a tangent"),
+        ({"infer": lambda x: x, "jvp": lambda g, x: g}, "is a function of t, and by name of out, x"),
         ({"infer": lambda x: x, "vmap": "loop"}, "sequential, expand_dims, broadcast_all"),
     ],
 )
 def test_columns_that_do_not_fit(columns: dict[str, Any], said: str) -> None:
     with pytest.raises(hm.ArgumentError, match=said):
         hm.op(one, **columns)
+
+
+def test_a_tensor_that_is_called_as_a_tangent_is() -> None:
+    with pytest.raises(hm.ArgumentError, match="rules of jvp= have another meaning for t; rename the argument"):
+        hm.op(lambda t: t, infer=lambda t: t, jvp=lambda t: t, name="timed")
+    timed = hm.op(lambda t: t + 1, infer=lambda t: t, vjp=lambda g: g, vmap="expand_dims", name="timed")
+    assert check_op(timed, [Sample((np.ones(2),))]) == 1
 
 
 def test_signatures_that_are_not_tensors_and_keywords() -> None:
@@ -297,6 +340,55 @@ def test_without_a_rule_a_gradient_is_an_error() -> None:
             style(hm.grad(lambda x: (unruled(x) * x).sum()))(x)
         assert style(hm.grad(lambda x: (constant(x) * x).sum()))(x).tolist() == [1.0, 1.0]
     assert unruled(x).tolist() == [2.0, 4.0] and check_op(unruled, [Sample((np.ones(3),))]) == 1
+
+
+def test_rules_of_tangents_serve_both_modes() -> None:
+    x, y, t = hm.tensor([[1.0, -2.0]]), hm.tensor([[3.0, 5.0]]), hm.tensor([[1.0, 10.0]])
+    for style in (lambda fn: fn, hm.trace):
+        (product, _, grown), moved = style(lambda x, y, t: hm.jvp(several, (x, y), (t, 2 * t)))(x, y, t)
+        assert moved[0].tolist() == (3 * (t * y + x * 2 * t)).tolist() and product.tolist() == [[9.0, -30.0]]
+        assert moved[1].tolist() == [0]
+        np.testing.assert_allclose(moved[2].numpy(), (grown * t).numpy(), rtol=1e-6)  # hm.exp has other bits
+        alone = style(lambda y, t: hm.jvp(lambda y: several(x, y), (y,), (t,))[1])(y, t)  # zeros of the third result
+        assert alone[0].tolist() == (3 * x * t).tolist() and alone[2].tolist() == [[0.0, 0.0]]
+
+        def total(x: Any, y: Any) -> Any:
+            product, _, grown = several(x, y)
+            return (product * t).sum() + grown.sum()
+
+        first = style(hm.grad(total, argnums=(0, 1)))(x, y)
+        np.testing.assert_allclose(first[0].numpy(), (3 * t * y + hm.exp(x)).numpy(), rtol=1e-6)
+        np.testing.assert_allclose(first[1].numpy(), (3 * t * x).numpy(), rtol=1e-6)
+        mixed = style(hm.jacfwd(hm.grad(lambda x: total(x, y))))(x)
+        np.testing.assert_allclose(mixed.numpy().reshape(2, 2), np.diag(np.exp(x.numpy()[0])), rtol=1e-6)
+
+
+def test_a_gradient_that_is_not_the_function_s_holds_in_forward_mode_too() -> None:
+    """A row of the table whose rule keeps nothing is linear, and its own derivative; one of a user may be anything."""
+    rounded = hm.op(infer=lambda x: x, vjp=lambda g: g, name="rounded")(lambda x: np.round(x))
+    shifted = hm.op(infer=lambda x, y: x, vjp=(lambda g, y: g * y, lambda g, x: g * x), name="shifted")(
+        lambda x, y: x * y + 1
+    )
+    x, t = hm.tensor([0.4, 2.6]), hm.tensor([0.25, 1.75])
+    for style in (lambda fn: fn, hm.trace):
+        assert style(lambda x, t: hm.jvp(rounded, (x,), (t,))[1])(x, t).tolist() == t.tolist()
+        product = style(lambda x, t: hm.jvp(shifted, (x, x), (t, 2 * t))[1])(x, t)
+        np.testing.assert_allclose(product.numpy(), (3 * x * t).numpy(), rtol=1e-6)
+
+
+def test_rules_of_both_modes_are_compared() -> None:
+    def product(ahead: float) -> Any:
+        columns = {"vjp": lambda g, x: 2 * g * x, "jvp": lambda t, x: ahead * t * x}
+        return hm.op(infer=lambda x: x, vmap="expand_dims", name="squared", samples=drawn((3,)), **columns)(
+            lambda x: x * x
+        )
+
+    assert check_op(product(2.0)) == 1
+    with pytest.raises(AssertionError, match="squared, sample 0: the derivative along tangents is"):
+        check_op(product(3.0))
+    x = hm.ones(2)
+    assert hm.jvp(product(3.0), (x,), (x,))[1].tolist() == [3.0, 3.0]  # as given
+    assert hm.grad(lambda x: product(3.0)(x).sum())(x).tolist() == [2.0, 2.0]
 
 
 def test_native_code_lives_as_long_as_its_address() -> None:

@@ -399,3 +399,19 @@ def test_devices_are_left_and_entered() -> None:
     seen: list[str] = []
     hm.vmap(lambda x: seen.append(x.to("reference").device.type) or x)(x)
     assert seen == ["reference"]
+
+
+@pytest.mark.parametrize("transform", ["jvp", "vmap"])
+def test_a_float_given_to_a_traced_function_follows_the_tensors(transform: str) -> None:
+    """Inside of a transform it stays a Python number, whose dtype is that of what it meets."""
+    x = hm.ones((2, 3), dtype="float32")
+
+    def f(x: Any, by: float) -> Any:
+        def inside(row: Any) -> Any:
+            return hm.add(row * by, by * 2.0)
+
+        return hm.vmap(inside)(x) if transform == "vmap" else hm.jvp(inside, (x,), (x,))[1]
+
+    found, plain = hm.trace(f)(x, 0.5), f(x, 0.5)
+    assert found.dtype == plain.dtype == hm.float32
+    same(found, plain)

@@ -52,6 +52,41 @@ def test_second_derivatives_and_their_products() -> None:
     assert value.item() == f(at).item() and not push(v).requires_grad
 
 
+def test_a_linear_function_computes_nothing_of_the_primal_again() -> None:
+    calls: list[str] = []
+
+    class Sine(hm.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: hm.Tensor) -> hm.Tensor:
+            calls.append("forward")
+            ctx.save_for_backward(x)
+            return hm.sin(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: hm.Tensor) -> hm.Tensor:
+            calls.append("backward")
+            return g * hm.cos(ctx.saved_tensors[0])
+
+    x, t = hm.asarray(X), hm.ones((3, 4))
+    value, push = hm.linearize(lambda x: Sine.apply(Sine.apply(x)), x)
+    assert calls == ["forward", "forward", "backward", "backward"]
+    slope = hm.cos(hm.sin(x)) * hm.cos(x)
+    close(value, hm.sin(hm.sin(x)))
+    close(push(t), slope)
+    close(push(2 * t), 2 * slope)
+    assert len(calls) == 4
+
+    def thrice(x: Any) -> Any:
+        value, push = hm.linearize(lambda x: hm.tanh(x @ hm.ones((4, 4))), x)
+        return value, push(t), push(2 * t), push(3 * t)
+
+    traced = hm.trace(thrice)
+    close(traced(x)[3], 3 * traced(x)[1], 1e-5)
+    assert traced.ir.count("= matmul(") == 4
+    with pytest.raises(hm.ShapeError, match=r"linearize: tangents must have the shape of primals, \(3, 4\), got \(\)"):
+        push(hm.tensor(1.0))
+
+
 @pytest.mark.parametrize("prepare", [lambda fn: fn, hm.trace])
 @pytest.mark.parametrize("name", ["layers", "loop"])
 def test_jacobians_pull_through_what_ran_compiled_outside(name: str, prepare: Callable[..., Any]) -> None:

@@ -61,10 +61,14 @@ class DualTensor(NestedTensor):
 
 
 class Forward(Nesting):
-    """The interpreter of one call of `jvp` (see core/interpreter.py for the members)."""
+    """The interpreter of one call of `jvp` (see core/interpreter.py for the members).
+
+    `takes_gradients`: whether one has been taken inside, for which operations are best recorded one by one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.takes_gradients = False
         # Tensors from outside that have been written values with tangents to, by id, and these.
         self.written: dict[int, tuple[Tensor, Tensor]] = {}
 

@@ -29,21 +29,23 @@ _add, _astype, _broadcast_to, _full = OPS["add"], OPS["astype"], OPS["broadcast_
 
 def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], params: Params) -> list[Tensor | None]:
     """The tangents of the results `outs` of a row, for those of its operands: None where they are zero."""
-    rules = op.vjp * len(xs) if op.variadic else op.vjp
+    rules = op.jvp or (op.vjp * len(xs) if op.variadic else op.vjp)
     if op.kind != "transfer":
         ts = [t if rule is not None else None for t, rule in zip(ts, rules, strict=True)]
-    if all(t is None for t in ts) or not any(dtypes.is_inexact(out.dtype) for out in outs):
+    if all([t is None for t in ts]) or not any([dtypes.is_inexact(out.dtype) for out in outs]):
         return [None] * len(outs)
 
     def run() -> list[Tensor | None]:
         found: Tangents
         rule = _RULES.get(op)
-        if rule is not None:
+        if op.jvp:
+            found = _said(op, xs, ts, outs, params)
+        elif rule is not None:
             found = [rule(op, xs, ts, params)]
         elif op.results:
             found = _transposed(op, xs, ts, outs, params)
         elif stretches(op):
-            is_complex = any(x.dtype.kind == "c" for x in (*xs, *outs))
+            is_complex = any([x.dtype.kind == "c" for x in (*xs, *outs)])
             found = _transposed(op, xs, ts, outs, params) if is_complex else [_factors(op, xs, ts, outs[0], params)]
         elif _is_linear(op):
             found = [_itself(op, xs, ts, params)]
@@ -51,12 +53,12 @@ def pushed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], p
             found = [_reduced(op, xs, ts, outs[0], params)]
         else:
             found = _by_operand(op, xs, ts, outs, params)
-        return [None if t is None else _fitting(t, out) for t, out in zip(found, outs, strict=True)]
+        return [None if t is None else fitting(t, out) for t, out in zip(found, outs, strict=True)]
 
     return beside(xs, run)
 
 
-def _fitting(t: Tensor, out: Tensor) -> Tensor:
+def fitting(t: Tensor, out: Tensor) -> Tensor:
     """A tangent of the shape and dtype of the result."""
     t = t if t.dtype is out.dtype else _astype.fn(t, out.dtype)
     return t if t.shape == out.shape else _broadcast_to.fn(t, out.shape)
@@ -75,14 +77,27 @@ def summed(parts: Sequence[Tensor]) -> Tensor | None:
     return total
 
 
+def _said(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tensor], params: Params) -> Tangents:
+    """The sum of what the rules of the row itself say."""
+    known = _known(op, xs, outs, params)
+    parts: list[list[Tensor]] = [[] for _ in outs]
+    for t, rule, needs in zip(ts, op.jvp, op.jvp_needs, strict=True):
+        if t is None or rule is None:
+            continue
+        given = rule(t, **{need: known[need] for need in needs or ()})
+        for own, part in zip(parts, given if op.results else (given,), strict=True):
+            own += [] if part is None else [part]
+    return [summed(own) for own in parts]
+
+
 # -- rules of kinds
 
 
 @cache
 def _is_linear(op: Op) -> bool:
     """Whether a row that is not elementwise is linear in its differentiable operands together."""
-    if op.kind == "transfer":
-        return True
+    if op.kind == "transfer" or op.version:  # the gradient of a user's row may be that of another function
+        return op.kind == "transfer"
     moving = {x for x, rule in zip(op.inputs, op.vjp, strict=True) if rule is not None} | {"out"}
     return not any(moving.intersection(needs or ()) for needs in op.needs)
 
@@ -90,7 +105,7 @@ def _is_linear(op: Op) -> bool:
 @cache
 def _is_linear_in(op: Op, k: int) -> bool:
     """Whether a row is linear in one operand, the others fixed."""
-    return not {op.inputs[k], "out"}.intersection(op.needs[k] or ())
+    return not op.version and not {op.inputs[k], "out"}.intersection(op.needs[k] or ())
 
 
 def _itself(op: Op, xs: Sequence[Tensor], ts: Tangents, params: Params) -> Tensor:
@@ -165,6 +180,9 @@ def _pulled(op: Op, k: int, g: Any, known: Mapping[str, Any]) -> Tensor:
 
 
 def _product(op: Op, xs: Sequence[Tensor], ts: Tangents, params: Params) -> Tensor | None:
+    if xs[0] is xs[1] and ts[0] is not None:  # a square: both products are one
+        half = called(op, [ts[0], xs[1]], params)
+        return summed([half, half])
     return summed([called(op, [*xs[:k], t, *xs[k + 1 :]], params) for k, t in enumerate(ts) if t is not None])
 
 
