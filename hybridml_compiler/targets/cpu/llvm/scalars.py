@@ -57,6 +57,7 @@ class LaneBuilder:
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.b = builder
         self.module: ir.Module = builder.module
+        self.active: Lanes | None = None  # lanes that take the step of the loop around; None: all of them
 
     # ---- plumbing
 
@@ -345,3 +346,32 @@ class LaneBuilder:
         phi.add_incoming(fast.value, entry)
         phi.add_incoming(chosen.value, rare_end)
         return self._wrap(phi, fast)
+
+    def while_(
+        self, go: Lanes, carries: Sequence[Lanes], given: Sequence[Lanes], body: Callable[..., Sequence[Lanes]]
+    ) -> list[Lanes]:
+        """Steps as long as some lane goes on; the carries of those that do not stay."""
+        lanes = max(x.lanes for x in (go, *carries, *given))
+        outer, masked = self.active, lanes > 1
+        if masked and outer is not None:
+            go = self.and_(go, outer)
+        starts, entry = [self.splat(x, lanes) for x in (go, *carries)], self.b.block
+        head, step, done = (self.b.append_basic_block(name) for name in ("while", "step", "done"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        phis = [self.b.phi(x.value.type) for x in starts]
+        flag, *now = [self._wrap(phi, x) for phi, x in zip(phis, starts, strict=True)]
+        self.b.cbranch(self.any(flag), step, done)
+        self.b.position_at_end(step)
+        self.active = flag if masked else None
+        goes, *after = [self.splat(x, lanes) for x in body(*now, *given)]
+        self.active = outer
+        if masked:
+            goes = self.and_(flag, goes)
+            after = [self.select(flag, new, old) for new, old in zip(after, now, strict=True)]
+        for phi, start, new in zip(phis, starts, (goes, *after), strict=True):
+            phi.add_incoming(start.value, entry)
+            phi.add_incoming(new.value, self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(done)
+        return now
