@@ -160,8 +160,9 @@ class _Loop:
     def position(self, at: Any) -> Any:
         """The number of a range at this position."""
         at = _astype(at, self.dtype if self.dtype.kind in "iu" else np.dtype(np.int64))
-        at = at if self.step is 1 else at * self.step  # noqa: F632
-        return at if self.start is 0 else self.start + at  # noqa: F632
+        if is_scalar(self.step) or self.step != 1:
+            at = at * self.step
+        return self.start + at if is_scalar(self.start) or self.start else at
 
     # ---- all of them
 
