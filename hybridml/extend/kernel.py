@@ -14,7 +14,7 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.graph.body import Body
 from hybridml_compiler.ops import custom
 from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
-from hybridml_compiler.ops.op import Op, hash_key
+from hybridml_compiler.ops.op import SIMPLE, Op, hash_key
 from hybridml_compiler.ops.shapes import broadcast
 
 from ..core.codegen import generate
@@ -30,7 +30,9 @@ from .operation import Operation, Reads, op_of
 from .row_of_function import plain_values
 from .scalar_body import Run
 from .scalar_graph import capture, evaluate
-from .source import Source, source_of
+from .source import Source, has_loops, source_of
+
+_LOOP = 10.0  # nanoseconds that an element of a function with loops is taken to need, of which nobody knows the steps
 
 
 class Kernel(Operation):
@@ -55,7 +57,8 @@ class Kernel(Operation):
             self.source = source_of(self.fn)
         version = version_of(*self.digested)
         given = None if self.derivative is None else [_runs(s, reads) for s in self.derivative]
-        return kernel_row(self.name, _runs(self.source, reads), self.inputs, self.params, version, given)
+        cost = _LOOP if has_loops(self.source) else SIMPLE
+        return kernel_row(self.name, _runs(self.source, reads), self.inputs, self.params, version, given, cost)
 
 
 def kernel_row(
@@ -65,6 +68,7 @@ def kernel_row(
     params: Mapping[str, Any],
     version: str,
     derivative: Sequence[Callable[..., Any]] | None = None,
+    cost: float = SIMPLE,
 ) -> Op:
     """The row of `run`, a function of tensors without axes. Its derivatives are rows of the same kind: `derivative`, or
     what forward mode makes of `run`."""
@@ -91,7 +95,7 @@ def kernel_row(
     @functools.cache
     def derivative_row(k: int) -> Op:
         slope = derivative[k] if derivative is not None else functools.partial(_slope, run, k)
-        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_of(version, k))
+        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_of(version, k), cost=cost)
         generate(row)
         return row
 
@@ -110,6 +114,8 @@ def kernel_row(
             canon=lambda *avals, **given: plain_values(f"kernel {name}", given),
             infer=infer,
             eager=eager,
+            body=body_of,
+            cost=cost,
             lower=lower,
             vjp=tuple(map(rule, range(len(inputs)))),
             samples=lambda _: (),

@@ -65,3 +65,8 @@ def _is(node: ast.AST, fn: types.FunctionType) -> bool:
     places = [(line, column) for line, _, column, _ in fn.__code__.co_positions() if column]
     inside = (node.body.lineno, node.body.col_offset), (node.body.end_lineno, node.body.end_col_offset)
     return bool(places) and inside[0] <= places[-1] < inside[1] and inside[0] == min(places)
+
+
+def has_loops(source: Source) -> bool:
+    """Whether there is a loop in the function itself."""
+    return any(isinstance(node, ast.For | ast.While) for node in ast.walk(source.tree))

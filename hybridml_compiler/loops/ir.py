@@ -259,8 +259,13 @@ class Kernel(KernelSpec):
 
     @lazy
     def expressions(self) -> list[Expr]:
-        """Every distinct expression, operands first."""
+        """Every distinct expression, operands first; those of regions are not among them."""
         return expressions(self.body)
+
+    @lazy
+    def loops(self) -> bool:
+        """Whether it has a loop of scalars, which might not end."""
+        return any(e.op == "while" for e in self.expressions)
 
     def rescheduled(self, **changes: Any) -> Kernel:
         """The kernel with other kinds of loops, or other facts: its expressions stay, which take long to find."""

@@ -22,7 +22,8 @@ from .kernel import KERNEL_TYPE
 from .kind import Kind
 from .registry import callee_of, kind_of
 from .sizes import Sizes
-from .step import emit_step, launch_sources, polled, stops_of
+from .polls import polled
+from .step import emit_step, launch_sources, stops_of
 from .types import I8, I32, I64, PTR, VOID, Literal
 
 Callees = Mapping[int, Callee]  # by the identity of the spec

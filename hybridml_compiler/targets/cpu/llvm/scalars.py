@@ -17,6 +17,7 @@ from ....loops.division import float_divmod, int_divmod
 from ....loops.transcendental import TABLE
 from ....record import record
 from . import ir
+from .polls import polled
 from .types import I1, I64, Literal, alignment, constant, literals, memory_type, register_type
 from .vectors.interleave import every, interleave
 
@@ -32,6 +33,9 @@ class Lanes:
 
 Operand = Lanes | int | float | bool
 _REGISTER = 512  # bits
+# Steps of a loop from one poll to the next, some 10 us, and before the first one: once a call is to stop, each vector
+# that is left takes so many.
+_STEPS_A_POLL, _FIRST_POLL = 1 << 12, 1 << 8
 _SIGNED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -58,6 +62,7 @@ class LaneBuilder:
         self.b = builder
         self.module: ir.Module = builder.module
         self.active: Lanes | None = None  # lanes that take the step of the loop around; None: all of them
+        self.stops: list[Any] = []  # whether loops of the step have been stopped
 
     # ---- plumbing
 
@@ -350,28 +355,45 @@ class LaneBuilder:
     def while_(
         self, go: Lanes, carries: Sequence[Lanes], given: Sequence[Lanes], body: Callable[..., Sequence[Lanes]]
     ) -> list[Lanes]:
-        """Steps as long as some lane goes on; the carries of those that do not stay."""
+        """Steps as long as some lane goes on; the carries of those that do not stay. A poll may end it before."""
         lanes = max(x.lanes for x in (go, *carries, *given))
-        outer, masked = self.active, lanes > 1
-        if masked and outer is not None:
-            go = self.and_(go, outer)
-        starts, entry = [self.splat(x, lanes) for x in (go, *carries)], self.b.block
-        head, step, done = (self.b.append_basic_block(name) for name in ("while", "step", "done"))
+        active, stops, masked = self.active, self.stops, lanes > 1
+        if masked and active is not None:
+            go = self.and_(go, active)
+        starts = [self.const(0, dtypes.int64), self.const(False, dtypes.bool_)]
+        starts += [self.splat(x, lanes) for x in (go, *carries)]
+        entry, (head, step, done) = self.b.block, [self.b.append_basic_block(x) for x in ("while", "step", "done")]
         self.b.branch(head)
         self.b.position_at_end(head)
         phis = [self.b.phi(x.value.type) for x in starts]
-        flag, *now = [self._wrap(phi, x) for phi, x in zip(phis, starts, strict=True)]
-        self.b.cbranch(self.any(flag), step, done)
+        count, stopped, flag, *now = [self._wrap(phi, x) for phi, x in zip(phis, starts, strict=True)]
+        self.b.cbranch(self.b.and_(self.any(flag), self.b.not_(stopped.value)), step, done)
         self.b.position_at_end(step)
-        self.active = flag if masked else None
+        self.active, self.stops = flag if masked else None, []
         goes, *after = [self.splat(x, lanes) for x in body(*now, *given)]
-        self.active = outer
+        stop = self._polled(self.eq(self.and_(count, _STEPS_A_POLL - 1), _FIRST_POLL))
+        for inner in self.stops:
+            stop = self.b.or_(stop, inner)
+        self.active, self.stops = active, [*stops, stopped.value]
         if masked:
             goes = self.and_(flag, goes)
             after = [self.select(flag, new, old) for new, old in zip(after, now, strict=True)]
-        for phi, start, new in zip(phis, starts, (goes, *after), strict=True):
+        for phi, start, new in zip(phis, starts, (self.add(count, 1).value, stop, goes, *after), strict=True):
             phi.add_incoming(start.value, entry)
-            phi.add_incoming(new.value, self.b.block)
+            phi.add_incoming(new.value if isinstance(new, Lanes) else new, self.b.block)
         self.b.branch(head)
         self.b.position_at_end(done)
         return now
+
+    def _polled(self, due: Lanes) -> Any:
+        """An i1, whether the call is to stop; it asks where a poll is due."""
+        before, ask, on = self.b.block, self.b.append_basic_block("ask"), self.b.append_basic_block("on")
+        self.b.cbranch(due.value, ask, on).set_weights([1, _STEPS_A_POLL])
+        self.b.position_at_end(ask)
+        stop = polled(self.b)
+        self.b.branch(on)
+        self.b.position_at_end(on)
+        phi = self.b.phi(I1)
+        phi.add_incoming(constant(False, dtypes.bool_), before)
+        phi.add_incoming(stop, ask)
+        return phi
