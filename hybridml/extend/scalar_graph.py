@@ -76,7 +76,9 @@ class ScalarCapture:
         each = [{**params, "result": k} for k in range(len(op.results))] if op.results else [params]
         return tuple([self.wrap(ir.apply(op, nodes, given, where)) for given in each])
 
-    def loop(self, cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Sequence[Tensor]) -> list[Tensor]:
+    def loop(
+        self, cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Sequence[Tensor]
+    ) -> list[Tensor]:
         """The carries after a loop. Its body is a graph of its own: what it reads from around it is given to it."""
         start, before = [t._array for t in init], set(self.loops)
         params = [ir.input_node(node.aval) for node in start]
@@ -94,8 +96,8 @@ class ScalarCapture:
         for node in postorder(results, lambda node: node.inputs):
             own = node.op is LOOP and node not in before  # outside of the loop it might not end
             if node.op is not None and (own or not node.inputs or not inside.keys().isdisjoint(node.inputs)):
-                operands = tuple(map(within, node.inputs))
-                inside[node] = ir.with_inputs(node, operands) if operands else node
+                inner = tuple(map(within, node.inputs))
+                inside[node] = ir.with_inputs(node, inner) if inner else node
         outputs = tuple(map(within, results))
         graph = ir.Graph((*params, *given.values()), outputs, "loop")
         body, operands = body_of(run_passes(graph, verify=False)[0]), [cond_fn(init)._array, *start, *given]
@@ -173,7 +175,11 @@ def evaluate(body: Body, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def while_loop(
-    cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Sequence[Tensor], *, max_steps: int | None = None
+    cond_fn: Callable[[Any], Any],
+    body_fn: Callable[[Any], Any],
+    init: Sequence[Tensor],
+    *,
+    max_steps: int | None = None,
 ) -> list[Tensor]:
     """`hm.while_loop` of a list of scalars, in a function that is captured; in `jvp` there, one of dual numbers."""
     around = top_nesting()

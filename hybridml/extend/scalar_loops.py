@@ -14,11 +14,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.errors import TraceError
 from hybridml_compiler.record import record
 
 from ..core import pytree
@@ -26,9 +27,6 @@ from ..core.ops import names as rows
 from ..core.tensor import Tensor, aval_of
 from .operation import MISSING
 from .scalar_graph import while_loop
-
-if TYPE_CHECKING:
-    from .scalar_body import Run
 
 Env = dict[str, Any]
 Next = Callable[[Env], Any]
@@ -53,6 +51,22 @@ class Steps:
     start: Any
     stop: Any
     step: Any = 1
+
+
+class Run(Protocol):
+    """The run of a function that a loop is a part of (scalar_body.py)."""
+
+    dtype: np.dtype | None
+    path: tuple[tuple[Any, bool], ...]
+    attempt: Any
+
+    def run(self, body: Sequence[ast.stmt], env: Env, then: Next, exits: Exits) -> Any: ...
+    def where(self, condition: Any, holds: bool, fn: Callable[..., Any], *args: Any) -> Any: ...
+    def bind(self, target: ast.expr, value: Any, env: Env) -> None: ...
+    def value(self, node: ast.expr, env: Env) -> Any: ...
+    def truth(self, value: Any) -> Any: ...
+    def select(self, node: ast.AST, condition: Any, then: Any, other: Any) -> Any: ...
+    def unsupported(self, node: Any, instead: str) -> TraceError: ...
 
 
 def is_scalar(*values: Any) -> bool:
@@ -107,7 +121,9 @@ class _Loop:
         assert run.dtype is not None
         self.dtype = run.dtype
         self.is_endless = isinstance(stmt, ast.While) and is_endless(stmt)
-        assigned = [node.id for node in ast.walk(stmt) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        assigned = [
+            node.id for node in ast.walk(stmt) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
         if isinstance(items, range) and isinstance(stmt, ast.For) and isinstance(stmt.target, ast.Name) and items:
             self.outer = {stmt.target.id: items.start, **env}  # it has a value after the loop
         self.names = [name for name in dict.fromkeys(assigned) if self.outer.get(name, MISSING) is not MISSING]

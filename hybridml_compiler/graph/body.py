@@ -61,9 +61,7 @@ class Body:
 
         return self._evaluated(scalars, run, lambda node: s.const(node.value[()], node.dtype))
 
-    def _evaluated(
-        self, given: Sequence[Any], run: Callable[..., Any], constant: Callable[[Any], Any]
-    ) -> list[Any]:
+    def _evaluated(self, given: Sequence[Any], run: Callable[..., Any], constant: Callable[[Any], Any]) -> list[Any]:
         values: dict[Node, Any] = dict(zip(self.graph.inputs, given, strict=True))
         runs: dict[Any, Any] = {}  # of operations that are several nodes each
         for node in self.graph.nodes():

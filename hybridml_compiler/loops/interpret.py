@@ -176,7 +176,7 @@ class _Run:
             case "while":
                 return regions.loop(self.s, expr, args, self.compute)
             case "carry":
-                return args[0][expr.attr]  # type: ignore[no-any-return]
+                return args[0][expr.attr]
         if expr.op in TABLE:
             shape = np.broadcast_shapes(*(a.shape for a in args))
             wide = [np.broadcast_to(a, shape).reshape(-1) for a in args]  # the polynomials assign to lanes: no 0-d

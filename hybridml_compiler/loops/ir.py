@@ -79,7 +79,8 @@ class Expr:
 
     op: str
     args: tuple[Expr, ...]
-    # constant: value; var, result: name; load: Buffer; index: (size, what); table: values; while: Region; carry, param: k
+    # constant: value; var, result: name; load: Buffer; index: (size, what); table: values; while: Region;
+    # carry, param: number
     attr: Any
     dtype: np.dtype
     low: Size | None  # inclusive integer range, None when unknown

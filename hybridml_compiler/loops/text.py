@@ -18,7 +18,7 @@
            | ("cast" | "bitcast") "(" expr "," dtype ")"
            | "table" "(" expr "," dtype {"," number} ")"
            | "while" "(" expr {"," name "=" expr} ")" ["with" "(" name "=" expr {"," name "=" expr} ")"]
-             "{" item* "yield" expr {"," expr} "}"                     carries and what is given; the next go and carries
+             "{" item* "yield" expr {"," expr} "}"                     carries, what is given; the next go and carries
            | "carry" "(" expr "," N ")"                                the carry of a loop with this number
            | op "(" expr {"," expr} ")"                                an instruction, or a transcendental
 

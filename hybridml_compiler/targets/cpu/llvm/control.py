@@ -20,9 +20,9 @@ from .callee import Callee
 from .contraction.loops import i64, repeat
 from .kernel import KERNEL_TYPE
 from .kind import Kind
+from .polls import polled
 from .registry import callee_of, kind_of
 from .sizes import Sizes
-from .polls import polled
 from .step import emit_step, launch_sources, stops_of
 from .types import I8, I32, I64, PTR, VOID, Literal
 

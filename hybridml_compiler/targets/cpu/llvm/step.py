@@ -24,8 +24,8 @@ from . import ir
 from .callee import Callee
 from .ir import i64
 from .kernel import KERNEL_TYPE
-from .polls import polled
 from .operand_tables import MANY, TOGETHER, OperandTables, in_parallel
+from .polls import polled
 from .sizes import Sizes
 from .spans import Spans
 from .types import I8, I64, PTR, VOID
