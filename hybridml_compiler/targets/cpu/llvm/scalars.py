@@ -360,40 +360,53 @@ class LaneBuilder:
         active, stops, masked = self.active, self.stops, lanes > 1
         if masked and active is not None:
             go = self.and_(go, active)
-        starts = [self.const(0, dtypes.int64), self.const(False, dtypes.bool_)]
-        starts += [self.splat(x, lanes) for x in (go, *carries)]
-        entry, (head, step, done) = self.b.block, [self.b.append_basic_block(x) for x in ("while", "step", "done")]
+        starts, entry = [self.splat(x, lanes) for x in (go, *carries)], self.b.block
+        head, step, done = (self.b.append_basic_block(name) for name in ("while", "step", "done"))
         self.b.branch(head)
         self.b.position_at_end(head)
-        phis = [self.b.phi(x.value.type) for x in starts]
-        count, stopped, flag, *now = [self._wrap(phi, x) for phi, x in zip(phis, starts, strict=True)]
-        self.b.cbranch(self.b.and_(self.any(flag), self.b.not_(stopped.value)), step, done)
+        left, phis = self.b.phi(I64), [self.b.phi(x.value.type) for x in starts]
+        flag, *now = [self._wrap(phi, x) for phi, x in zip(phis, starts, strict=True)]
+        self.b.cbranch(self.any(flag), step, done)
         self.b.position_at_end(step)
         self.active, self.stops = flag if masked else None, []
         goes, *after = [self.splat(x, lanes) for x in body(*now, *given)]
-        stop = self._polled(self.eq(self.and_(count, _STEPS_A_POLL - 1), _FIRST_POLL))
-        for inner in self.stops:
-            stop = self.b.or_(stop, inner)
-        self.active, self.stops = active, [*stops, stopped.value]
+        inner, self.active, self.stops = self.stops, active, stops
         if masked:
             goes = self.and_(flag, goes)
             after = [self.select(flag, new, old) for new, old in zip(after, now, strict=True)]
-        for phi, start, new in zip(phis, starts, (self.add(count, 1).value, stop, goes, *after), strict=True):
+        stopped = []  # blocks that end the loop before its time
+        for stop in inner:
+            stopped.append(self.b.block)
+            self._leave(stop, done)
+        following = self._unless_stopped(left, done, stopped)
+        for phi, start, new in zip(phis, starts, (goes, *after), strict=True):
             phi.add_incoming(start.value, entry)
-            phi.add_incoming(new.value if isinstance(new, Lanes) else new, self.b.block)
+            phi.add_incoming(new.value, self.b.block)
+        left.add_incoming(ir.i64(_FIRST_POLL), entry)
+        left.add_incoming(following, self.b.block)
         self.b.branch(head)
         self.b.position_at_end(done)
+        stop = self.b.phi(I1)
+        for block in (head, *stopped):
+            stop.add_incoming(constant(block is not head, dtypes.bool_), block)
+        self.stops.append(stop)
         return now
 
-    def _polled(self, due: Lanes) -> Any:
-        """An i1, whether the call is to stop; it asks where a poll is due."""
-        before, ask, on = self.b.block, self.b.append_basic_block("ask"), self.b.append_basic_block("on")
-        self.b.cbranch(due.value, ask, on).set_weights([1, _STEPS_A_POLL])
-        self.b.position_at_end(ask)
-        stop = polled(self.b)
-        self.b.branch(on)
+    def _leave(self, stop: Any, done: ir.Block) -> None:
+        on = self.b.append_basic_block("on")
+        self.b.cbranch(stop, done, on).set_weights([1, _STEPS_A_POLL])
         self.b.position_at_end(on)
-        phi = self.b.phi(I1)
-        phi.add_incoming(constant(False, dtypes.bool_), before)
-        phi.add_incoming(stop, ask)
+
+    def _unless_stopped(self, left: Any, done: ir.Block, stopped: list[ir.Block]) -> Any:
+        """The steps until the next poll; one that is due may go on at `done`."""
+        fewer, latch = self.b.sub(left, ir.i64(1)), self.b.block
+        ask, again = self.b.append_basic_block("ask"), self.b.append_basic_block("again")
+        self.b.cbranch(self.b.icmp_signed("==", fewer, ir.i64(0)), ask, again).set_weights([1, _STEPS_A_POLL])
+        self.b.position_at_end(ask)
+        stopped.append(ask)
+        self.b.cbranch(polled(self.b), done, again)
+        self.b.position_at_end(again)
+        phi = self.b.phi(I64)
+        phi.add_incoming(fewer, latch)
+        phi.add_incoming(ir.i64(_STEPS_A_POLL), ask)
         return phi
