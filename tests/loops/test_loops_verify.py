@@ -77,7 +77,10 @@ HEAD = "kernel(x: f32[12], n: i64[4], u: i32[4], m: bool[4], o: f32[12] out)"
         ("t = while(true, c = 1) { yield c, c } o[carry(t, 0)] = x[0]", "a step of it makes (i64, i64)"),
         ("t = while(true, c = 1) { yield c < 2, 1.0:f32 } o[carry(t, 0)] = x[0]", "a step of it makes (bool, f32)"),
         ("t = while(true, c = 1) { yield n[c] < 2, c } o[carry(t, 0)] = x[0]", "n[param0] in a loop, which reads"),
-        ("t = while(true, c = 1) { yield c + 1.5:f32 < 2, c } o[carry(t, 0)] = x[0]", "add takes operands of one dtype"),
+        (
+            "t = while(true, c = 1) { yield c + 1.5:f32 < 2, c } o[carry(t, 0)] = x[0]",
+            "add takes operands of one dtype",
+        ),
     ],
 )
 def test_a_broken_kernel_is_refused(body: str, message: str) -> None:

@@ -88,7 +88,12 @@ def test_ctrl_c_ends_native_loops(name: str, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "size", "traced"),
-    [("counting", 400_000, True), ("training_with_kernel", 12, True), ("counting", 12, False), ("counting", 3000, False)],
+    [
+        ("counting", 400_000, True),
+        ("training_with_kernel", 12, True),
+        ("counting", 12, False),
+        ("counting", 3000, False),
+    ],
 )
 def test_ctrl_c_ends_loops_of_kernels(name: str, size: int, traced: bool) -> None:
     check_interrupted(name, size, traced)
