@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,7 +31,6 @@ from .scalar_graph import while_loop
 Env = dict[str, Any]
 Next = Callable[[Env], Any]
 ANY = object()  # a value that nobody reads
-_FLAGS = 3  # whether a step goes on, and whether it has left the loop by `break` or `return`
 _astype, _and, _not, _where = (rows[name] for name in ("astype", "logical_and", "logical_not", "where"))
 
 
@@ -115,7 +114,13 @@ def of_elements(run: Run, stmt: ast.For | ast.While, env: Env, items: Any, after
     return run.select(stmt, returned, found, run.where(returned, False, rest, env))
 
 
+class Unsettled(Exception):
+    """A step has told more of what is carried: the loop begins anew."""
+
+
 class _Loop:
+    """A loop of elements while it is captured."""
+
     def __init__(self, run: Run, stmt: ast.For | ast.While, env: Env, items: Any) -> None:
         self.run, self.stmt, self.outer, self.items = run, stmt, env, items
         assert run.dtype is not None
@@ -130,6 +135,12 @@ class _Loop:
         self.fresh = dict.fromkeys(assigned, MISSING)  # what an earlier step has made is not there in the next
         if items is not None:
             self.start, self.count, self.step = self.positions()
+        # What is carried, as far as steps have told: the dtypes of the variables, whether some element leaves the loop
+        # by `break` or by `return`, and the dtypes and the structure of what that returns.
+        self.starts, self.shape = self.flattened([self.outer[name] for name in self.names])
+        self.kept = [x.dtype if is_scalar(x) else number(x, self.dtype).dtype for x in self.starts]
+        self.flags = [False, False]
+        self.returned: tuple[list[np.dtype], Any] = [], None
 
     def positions(self) -> tuple[Any, Any, Any]:
         """The first number of a range, how many there are, and the distance of two."""
@@ -189,66 +200,57 @@ class _Loop:
         for condition, holds in self.run.path:
             begins = _both(begins, condition if holds else _not(condition))
         if begins is False:
-            return {**self.outer, **{n: MISSING for n in self.fresh if n not in self.names}}, False, False, ANY
-        starts, self.shape = self.flattened([self.outer[name] for name in self.names])
-        with self.alone():
-            carried, made = self.settled(at, starts)
-        flags = made[1:_FLAGS]  # those that no step sets are not carried
-        _, self.result = self.flattened([] if made[3] is ANY else [made[3]])
-        results = [_zero(x, self.dtype) for x in self.flattened([] if made[3] is ANY else [made[3]])[0]]
-        init = [number(x, self.dtype) for x in ([begins] if begins is True else [])] or [begins]
-        init += [*([] if at is None else [at]), *carried, *[number(False, self.dtype) for f in flags if f is not False]]
-        init += results
-
-        def body(state: Sequence[Tensor]) -> list[Tensor]:
-            values, at, _, _ = self.parts(state, flags)
-            with self.alone():
-                goes, broke, returned, value, *after = self.one(at, values)
-            leaves = [*([] if at is None else [at + 1]), *self.flattened(after)[0]]
-            leaves += [new for new, f in zip((broke, returned), flags, strict=True) if f is not False]
-            leaves += results if value is ANY else self.flattened([value])[0]
-            return [self.cast(x, old.dtype) for x, old in zip((goes, *leaves), state, strict=True)]
-
-        found = while_loop(lambda state: state[0], body, init)
-        values, _, (broke, returned), value = self.parts(found, flags)
+            return {**self.fresh, **self.outer}, False, False, ANY
+        begins = self.cast(begins, np.dtype(np.bool_))
+        while True:
+            start = [*map(self.cast, self.starts, self.kept), *[number(False, self.dtype)] * sum(self.flags)]
+            start += [self.cast(0, dtype) for dtype in self.returned[0]]
+            with suppress(Unsettled):
+                found = while_loop(lambda state: state[0], self.body, [begins, *([] if at is None else [at]), *start])
+                break
+        values, _, (broke, returned), value = self.parts(found)
         return {**self.outer, **self.fresh, **dict(zip(self.names, values, strict=True))}, broke, returned, value
 
-    def parts(self, state: Sequence[Any], flags: Sequence[Any]) -> tuple[list[Any], Any, list[Any], Any]:
+    def parts(self, state: Sequence[Any]) -> tuple[list[Any], Any, list[Any], Any]:
         """(variables, position, whether it was left by `break` and by `return`, what that returns) of what is
         carried."""
         left = iter(state[1:])
         at = None if self.items is None else next(left)
         values = pytree.unflatten(self.shape, left)
-        left_by = [False if flag is False else next(left) for flag in flags]
-        rest = pytree.unflatten(self.result, left)
-        return values, at, left_by, rest[0] if rest else ANY
+        left_by = [next(left) if flag else False for flag in self.flags]
+        return values, at, left_by, ANY if self.returned[1] is None else pytree.unflatten(self.returned[1], left)[0]
 
-    def settled(self, at: Any, starts: Sequence[Any]) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """The variables at first, of the dtypes that they keep, and what a step makes of them. A number from the text
-        may take another dtype by the first steps."""
-        carried = [x if is_scalar(x) else number(x, self.dtype) for x in starts]
-        while True:
-            made = self.one(at, pytree.unflatten(self.shape, iter(carried)))
-            after, shape = self.flattened(made[_FLAGS + 1 :])
-            if shape != self.shape:
-                raise self.run.unsupported(self.stmt, "loops whose variables keep their structure are")
-            changed = False
-            for k, (now, new) in enumerate(zip(carried, after, strict=True)):
-                wanted = self.common(now.dtype, new, is_scalar(starts[k]), k)
-                if wanted is not now.dtype:
-                    carried[k], changed = _astype(now, wanted), True
-            if not changed:
-                return carried, made
+    def body(self, state: Sequence[Tensor]) -> list[Tensor]:
+        """What is carried after a step. Unsettled where that is more, or of other dtypes, than was known."""
+        values, at, _, _ = self.parts(state)
+        with self.alone():
+            goes, broke, returned, value, *after = self.one(at, values)
+        left_by = broke, returned
+        leaves, shape = self.flattened(after)
+        if shape != self.shape:
+            raise self.run.unsupported(self.stmt, "loops whose variables keep their structure are")
+        results, shape = self.flattened([] if value is ANY else [value])
+        known = self.kept, self.flags, self.returned
+        self.kept = [*map(self.common, self.kept, leaves, self.starts)]
+        self.flags = [flag is not False for flag in left_by]
+        if value is not ANY:
+            self.returned = [(x if is_scalar(x) else number(x, self.dtype)).dtype for x in results], shape
+        if known != (self.kept, self.flags, self.returned):
+            raise Unsettled
+        leaves += [flag for flag in left_by if flag is not False]
+        after = [goes, *([] if at is None else [at + 1]), *leaves, *results]
+        return [self.cast(x, old.dtype) for x, old in zip(after, state, strict=True)]
 
-    def common(self, now: np.dtype, new: Any, is_fixed: bool, k: int) -> np.dtype:
-        """The dtype of a variable that has `now` before a step and is `new` after it."""
+    def common(self, kept: np.dtype, new: Any, start: Any) -> np.dtype:
+        """The dtype of a variable that has `kept` before a step and is `new` after it. A number from the text may take
+        another dtype by the first steps."""
         if not is_scalar(new):
-            found = now if _rank(dtypes.of_scalar(new)) <= _rank(now) else number(new, self.dtype).dtype
+            found = kept if _rank(dtypes.of_scalar(new)) <= _rank(kept) else number(new, self.dtype).dtype
         else:
-            found = dtypes.result_type([(now, not is_fixed), (new.dtype, aval_of(new).weak)])
-        if is_fixed and found is not now:
+            found = dtypes.result_type([(kept, not is_scalar(start)), (new.dtype, aval_of(new).weak)])
+        if is_scalar(start) and found is not kept:
             raise self.run.unsupported(
-                self.stmt, f"a loop keeps the dtypes of its variables, and a step makes {found.name} of {now.name}; "
+                self.stmt, f"a loop keeps the dtypes of its variables, and a step makes {found.name} of {kept.name}; "
                 "start from such a number",
             )  # fmt: skip
         return found
@@ -292,9 +294,3 @@ def _both(a: Any, b: Any) -> Any:
     if a is True or b is True:
         return b if a is True else a
     return _and(a, b)
-
-
-def _zero(like: Any, operands: np.dtype) -> Tensor:
-    found = like if is_scalar(like) else number(like, operands)
-    made: Tensor = rows["full"](shape=(), value=0, dtype=found.dtype)
-    return made
