@@ -168,7 +168,9 @@ class Run:
         items = self.items(stmt, env) if isinstance(stmt, ast.For) else None
         around = self.attempt
         endless = isinstance(stmt, ast.While) and is_endless(stmt)
-        if not (endless or isinstance(items, Steps) or (isinstance(items, range) and len(items) > MOST_STEPS)):
+        known = stmt, *[(name, x) for name, x in env.items() if isinstance(x, bool | int | float)]
+        is_loop = endless or known in self.reads.loops or isinstance(items, Steps)
+        if not (is_loop or (isinstance(items, range) and len(items) > MOST_STEPS)):
             attempt = Attempt(around)
             try:
                 return self.written_out(stmt, dict(env), items, after, exits, attempt)
@@ -177,6 +179,7 @@ class Run:
                     raise
                 if isinstance(items, tuple | list):
                     raise self.unsupported(stmt, f"ranges, and lists of at most {MOST_STEPS} steps are") from None
+                self.reads.loops.add(known)
             finally:
                 self.attempt = around
         return of_elements(self, stmt, env, items, after, exits)
