@@ -36,7 +36,7 @@ _astype, _and, _not, _where = (rows[name] for name in ("astype", "logical_and", 
 
 @record
 class Exits:
-    """What statements go on with that do not run to the end of theirs."""
+    """The ways on from statements that do not run to the end of theirs."""
 
     on_return: Callable[[Env, Any], Any] = lambda env, value: value
     on_break: Next | None = None
@@ -221,7 +221,7 @@ class _Loop:
         return values, at, left_by, ANY if self.returned[1] is None else pytree.unflatten(self.returned[1], left)[0]
 
     def body(self, state: Sequence[Tensor]) -> list[Tensor]:
-        """What is carried after a step. Unsettled where that is more, or of other dtypes, than was known."""
+        """Returns what is carried after a step. Unsettled where that is more, or of other dtypes, than was known."""
         values, at, _, _ = self.parts(state)
         with self.alone():
             goes, broke, returned, value, *after = self.one(at, values)

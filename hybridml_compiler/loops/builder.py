@@ -301,13 +301,13 @@ class LoopBuilder:
         self, go: Scalar, carries: Sequence[Expr], given: Sequence[Expr], body: Callable[..., Sequence[Scalar]]
     ) -> list[Expr]:
         """The carries after a loop. Under `masked` it takes no step where the mask does not hold: it might not end."""
-        first = self.const(go, dtypes.bool_) if not isinstance(go, Expr) else go
+        first = go if isinstance(go, Expr) else self.const(go, dtypes.bool_)
         masks, self._masks = self._masks, []
         params = [self.param(k, x.dtype) for k, x in enumerate((*carries, *given))]
         results = [self._unify((r, p))[0] for r, p in zip(body(*params), (first, *params), strict=False)]
         self._masks = masks
-        region = self.region(params, results)
-        whole = self.loop_of(region, (first if not masks else self.and_(masks[-1], first), *carries, *given))
+        first = self.and_(masks[-1], first) if masks else first
+        whole = self.loop_of(self.region(params, results), (first, *carries, *given))
         return [self.emit("carry", whole, dtype=x.dtype, attr=k) for k, x in enumerate(carries)]
 
     def param(self, k: int, dtype: np.dtype) -> Expr:
@@ -316,14 +316,10 @@ class LoopBuilder:
 
     def region(self, params: Sequence[Expr], results: Sequence[Expr]) -> Region:
         key = ("region", len(params), *map(id, (*params, *results)))
-        found: Any = self._interned.get(key)
-        if found is None:
-            found = self._interned[key] = Region(tuple(params), tuple(results))
-        made: Region = found
+        made: Region = self._interned.setdefault(key, Region(tuple(params), tuple(results)))
         return made
 
-    def loop_of(self, region: Region, args: Sequence[Expr]) -> Expr:
-        """The `while` of a region with operands `(go, *carries, *given)`."""
+    def loop_of(self, region: Region, args: Sequence[Expr]) -> Expr:  # operands (go, *carries, *given)
         return self.emit("while", *args, dtype=dtypes.bool_, attr=region)
 
     # ---- arrays

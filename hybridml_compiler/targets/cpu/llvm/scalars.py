@@ -17,7 +17,6 @@ from ....loops.division import float_divmod, int_divmod
 from ....loops.transcendental import TABLE
 from ....record import record
 from . import ir
-from .polls import polled
 from .types import I1, I64, Literal, alignment, constant, literals, memory_type, register_type
 from .vectors.interleave import every, interleave
 
@@ -404,7 +403,7 @@ class LaneBuilder:
         self.b.cbranch(self.b.icmp_signed("==", fewer, ir.i64(0)), ask, again).set_weights([1, _STEPS_A_POLL])
         self.b.position_at_end(ask)
         stopped.append(ask)
-        self.b.cbranch(polled(self.b), done, again)
+        self.b.cbranch(self.b.polled(), done, again)
         self.b.position_at_end(again)
         phi = self.b.phi(I64)
         phi.add_incoming(fewer, latch)

@@ -25,7 +25,6 @@ from .callee import Callee
 from .ir import i64
 from .kernel import KERNEL_TYPE
 from .operand_tables import MANY, TOGETHER, OperandTables, in_parallel
-from .polls import polled
 from .sizes import Sizes
 from .spans import Spans
 from .types import I8, I64, PTR, VOID
@@ -127,7 +126,7 @@ def emit_step(
 
     def poll(stop: Stop) -> None:
         if stop.after:
-            with b.if_then(polled(b), likely=False):
+            with b.if_then(b.polled(), likely=False):
                 leave(STOPPED)
 
     for number, (launch, callee, stop) in enumerate(zip(plan.launches, callees, stops, strict=True)):
