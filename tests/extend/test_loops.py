@@ -279,11 +279,13 @@ def test_lanes_beyond_the_end_take_no_step(size: int) -> None:
 
     x = np.arange(1, size + 1)
     expected = np.array(by_python(steps.__wrapped__, x))
-    assert np.array_equal(hm.trace(lambda x: steps(x) * 1)(hm.tensor(x)).numpy(), expected)
     total = hm.trace(lambda x: steps(x).sum())
-    assert total(hm.tensor(x)).item() == expected.sum()
-    padded = hm.trace(lambda x: hm.where(x > 0, steps(hm.maximum(x, 1)), -1))
-    assert padded(hm.tensor([0, 6, 27])).tolist() == [-1, 8, 111]
+    padded = hm.trace(lambda x: steps(hm.pad(x, (1, 2), constant_values=1)))
+    with hm.deadline(20):
+        assert np.array_equal(steps(hm.tensor(x)).numpy(), expected)
+        assert np.array_equal(hm.trace(lambda x: steps(x) * 1)(hm.tensor(x)).numpy(), expected)
+        assert total(hm.tensor(x)).item() == expected.sum()
+        assert padded(hm.tensor(x)).tolist() == [0, *expected, 0, 0]
 
 
 @pytest.mark.parametrize("device", ["reference", "cuda:sim"])
