@@ -19,6 +19,8 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import Body, body_of
 from hybridml_compiler.loops.scalar import NumpyBuilder
 from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
+from hybridml_compiler.ops.memory_order import order_of, order_of_result
+from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.passes import run_passes
@@ -165,13 +167,16 @@ def _settled(t: Tensor, operands: Sequence[np.dtype]) -> Tensor:
 
 
 def evaluate(body: Body, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The function for every element of arrays, which broadcast against each other."""
-    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    """The function for every element of arrays, which broadcast against each other; it lies as NumPy's result would."""
+    shape, order = np.broadcast_shapes(*[a.shape for a in arrays]), order_of_result(arrays)
     with np.errstate(all="ignore"):
         found = np.asarray(body.over(arrays)[0])
-    if found.shape != shape or any(found is a for a in arrays):
-        found = np.array(np.broadcast_to(found, shape))
-    return found
+    if found.shape == shape and order_of(found) == order and not any(found is a for a in arrays):
+        return found
+    axes = order or tuple(range(len(shape)))
+    made = np.empty([shape[k] for k in axes], found.dtype).transpose(inverse(axes))
+    made[...] = found
+    return made
 
 
 def while_loop(

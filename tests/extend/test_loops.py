@@ -288,6 +288,21 @@ def test_lanes_beyond_the_end_take_no_step(size: int) -> None:
         assert padded(hm.tensor(x)).tolist() == [0, *expected, 0, 0]
 
 
+def test_its_results_lie_as_numpys_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = hm.kernel(collatz)
+    x = hm.tensor(np.arange(12).reshape(3, 4))
+    small, large = made(x.mT, x.mT), made(hm.tile(x, (20, 20)).mT, hm.tile(x, (20, 20)).mT)
+    assert small.numpy().strides[0] < small.numpy().strides[1]
+    assert large.numpy().strides[0] < large.numpy().strides[1]
+
+    def run(*_: Any) -> Any:
+        raise AssertionError("a row of loops is run on numbers that nobody has")
+
+    monkeypatch.setattr(made.op, "eager", run)
+    found = hm.trace(lambda x: made(x.mT * 1, x.mT))(x)
+    assert found.numpy().strides == small.numpy().strides and found.tolist() == small.tolist()
+
+
 @pytest.mark.parametrize("device", ["reference", "cuda:sim"])
 @pytest.mark.parametrize("fn", [escape, found_inside, guarded, common_divisor])
 def test_other_devices_have_the_same_bits(device: str, fn: Callable[..., Any]) -> None:
