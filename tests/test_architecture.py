@@ -63,7 +63,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "tracing": ("core",),
     "control_flow": ("core", "arrays", "tracing"),
     "transforms": ("core", "arrays", "autograd"),
-    "extend": ("core", "arrays", "tracing", "transforms"),
+    "extend": ("core", "arrays", "tracing", "control_flow", "transforms"),
     "cuda": ("core",),
     "fft": ("core", "arrays"),
     "signal": ("core", "arrays"),

@@ -20,8 +20,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.compile_policy import OPERATION as LARGE
-from hybridml_compiler.eager.large import compute, deciding, has_kernels, may_grow
+from hybridml_compiler.eager.large import compute, deciding, has_kernels, least, may_grow
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.examples import example_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
@@ -248,7 +247,7 @@ def _forward(op: Op) -> list[str]:
     arrays = _tuple([f"_{v}" for v in inputs])
     kernel = f"_kernel({call})"
     if has_kernels(op):
-        small = f"_{inputs[deciding(op)]}.size < {LARGE}" + " and not _grown" * may_grow(op)
+        small = f"_{inputs[deciding(op)]}.size < {least(op)}" + " and not _grown" * may_grow(op)
         kernel = f"{kernel} if {small} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
@@ -363,7 +362,7 @@ def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
         "    _t._version = 0",
     ]
     if may_grow(op):  # a program that does this once does it again: its next calls look
-        lines += [f"    if _o.size >= {LARGE} > _{op.inputs[0]}.size:", "        _grown[_op] = True"]
+        lines += [f"    if _o.size >= {least(op)} > _{op.inputs[0]}.size:", "        _grown[_op] = True"]
     lines += _recording(op)
     if op.is_view:
         lines += _linking(op.inputs[0], params)

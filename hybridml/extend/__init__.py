@@ -6,9 +6,10 @@ array_kernel.py     operations over whole arrays that numba compiles
 operation.py        a function whose row is made anew where what it reads has changed
 columns.py          names, inputs and parameters of rows, from signatures
 row_of_function.py  rows whose meaning is a Python function, and the checks of what it returns
+source.py           the source of a function, found and parsed
 scalar_body.py      the source of a function of scalars, and what it means for all elements at once
-scalar_graph.py     such a function as a graph, and that as the columns of a row
-looped.py           functions of scalars whose loops numba compiles
+scalar_loops.py     loops in it, of which each element takes its own number of steps
+scalar_graph.py     such a function as a graph, which is the body of a kernel
 cuda_code.py        code for a GPU as the column of a row: CUDA C, kernels of CuPy and numba.cuda
 cuda_kernel.py      operations that are kernels of a GPU alone
 numba_code.py       native functions by numba, in the form that programs call

@@ -11,17 +11,14 @@ import numpy as np
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError
-from hybridml_compiler.graph.ir import Graph
+from hybridml_compiler.graph.body import Body
 from hybridml_compiler.ops import custom
-from hybridml_compiler.ops.indexing import Index, Load, Scalar
-from hybridml_compiler.ops.op import Op, hash_key
+from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
+from hybridml_compiler.ops.op import SIMPLE, Op, hash_key
 from hybridml_compiler.ops.shapes import broadcast
 
-from ..arrays.creation import asarray
-from ..arrays.shaping.manipulation import broadcast_arrays
 from ..core.codegen import generate
 from ..core.ops import names as rows
-from ..core.tensor import Tensor
 from ..tracing.python_state.libraries import is_fixed
 from ..transforms.grad import jvp
 from .array_kernel import ArrayKernel
@@ -29,11 +26,13 @@ from .code_digest import version_of
 from .columns import inputs_and_params, row_name, rule_of
 from .cuda_code import is_cuda_code
 from .cuda_kernel import cuda_kernel
-from .looped import looped_row
 from .operation import Operation, Reads, op_of
 from .row_of_function import plain_values
-from .scalar_body import Body, EndlessLoop, Source, source_of
-from .scalar_graph import capture, evaluate, lowered
+from .scalar_body import Run
+from .scalar_graph import capture, evaluate
+from .source import Source, has_loops, source_of
+
+_LOOP = 10.0  # nanoseconds that an element of a function with loops is taken to need, of which nobody knows the steps
 
 
 class Kernel(Operation):
@@ -51,31 +50,15 @@ class Kernel(Operation):
             )
         self.derivative = None if given is None else tuple(map(source_of, given))
         self.digested = (fn, *(given or ()))
-        self.is_looped = False  # compiled by numba, as its loops end where an element says
         super().__init__(fn)
 
     def row(self, reads: Reads) -> Op:
         if self.fn.__code__ is not self._code:  # a tool has reloaded its module
             self.source = source_of(self.fn)
         version = version_of(*self.digested)
-        if self.is_looped:
-            reads.all_of(self.fn)
-            slopes = None if self.derivative is None else [Kernel(s.fn) for s in self.derivative]
-            return looped_row(self.fn, self.inputs, self.params, version, slopes)
         given = None if self.derivative is None else [_runs(s, reads) for s in self.derivative]
-        return kernel_row(self.name, _runs(self.source, reads), self.inputs, self.params, version, given)
-
-    def __call__(self, *args: Any, **params: Any) -> Any:
-        row = self.op
-        if not self.is_looped:
-            try:
-                return row.fn(*args, **params)
-            except EndlessLoop:  # numba has them
-                self.is_looped, self._row = True, None
-                row = self.op
-        if len(args) > 1:
-            args = tuple(broadcast_arrays(*[x if isinstance(x, Tensor) else asarray(x) for x in args]))
-        return row.fn(*args, **params)
+        cost = _LOOP if has_loops(self.source) else SIMPLE
+        return kernel_row(self.name, _runs(self.source, reads), self.inputs, self.params, version, given, cost)
 
 
 def kernel_row(
@@ -85,32 +68,34 @@ def kernel_row(
     params: Mapping[str, Any],
     version: str,
     derivative: Sequence[Callable[..., Any]] | None = None,
+    cost: float = SIMPLE,
 ) -> Op:
     """The row of `run`, a function of tensors without axes. Its derivatives are rows of the same kind: `derivative`, or
     what forward mode makes of `run`."""
-    graphs: dict[Any, Graph] = {}
+    bodies: dict[Any, Body] = {}
 
-    def graph_of(operands: Sequence[Any], given: Mapping[str, Any]) -> Graph:
+    def body_of(operands: Sequence[Any], given: Mapping[str, Any]) -> Body:
         kinds = [x.dtype for x in operands]
         key = (*kinds, *map(hash_key, given.values()))
-        if key not in graphs:
-            graphs[key] = capture(f"kernel {name}", functools.partial(run, **given), kinds)
-        return graphs[key]
+        if key not in bodies:
+            bodies[key] = capture(f"kernel {name}", functools.partial(run, **given), kinds)
+        return bodies[key]
 
     def infer(*avals: Aval, **given: Any) -> Aval:
         shape = broadcast(name, *avals)  # first: a graph is not made for nothing
-        return Aval(shape, graph_of(avals, given).outputs[0].dtype, all(a.weak for a in avals))
+        return Aval(shape, body_of(avals, given).outputs[0].dtype, all(a.weak for a in avals))
 
     def eager(*arrays: np.ndarray, **given: Any) -> np.ndarray:
-        return evaluate(graph_of(arrays, given), arrays)
+        return evaluate(body_of(arrays, given), arrays)
 
     def lower(s: Any, i: Index, *loads: Load, **given: Any) -> Scalar:
-        return lowered(s, i, graph_of(loads, given), loads)
+        found: Scalar = body_of(loads, given).lower(s, [at(load, i) for load in loads])[0]
+        return found
 
     @functools.cache
     def derivative_row(k: int) -> Op:
         slope = derivative[k] if derivative is not None else functools.partial(_slope, run, k)
-        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_of(version, k))
+        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_of(version, k), cost=cost)
         generate(row)
         return row
 
@@ -129,6 +114,8 @@ def kernel_row(
             canon=lambda *avals, **given: plain_values(f"kernel {name}", given),
             infer=infer,
             eager=eager,
+            body=body_of,
+            cost=cost,
             lower=lower,
             vjp=tuple(map(rule, range(len(inputs)))),
             samples=lambda _: (),
@@ -152,7 +139,7 @@ def _slope(run: Callable[..., Any], k: int, *scalars: Any, **params: Any) -> Any
 
 def _runs(source: Source, reads: Reads) -> Callable[..., Any]:
     """The function of tensors without axes that a source means."""
-    return lambda *scalars, **params: Body(source, reads, _unwrapped)(*scalars, **params)
+    return lambda *scalars, **params: Run(source, reads, _unwrapped)(*scalars, **params)
 
 
 def _unwrapped(fn: Any) -> Source | None:
@@ -170,10 +157,10 @@ def kernel(fn: Any = None, /, *, kind: str = "elementwise", derivative: Any = No
 
     kind="elementwise": fn is a function of scalars, and the operation that of all elements of its operands, which
         broadcast and have one dtype. It is read from its source: assignments, `if`, conditional expressions, `and`,
-        `or`, `not`, loops over what is known, early `return` and `break`, calls of math, NumPy, hybridml and plain
-        Python functions. It is fused into the kernels around it, and vectorized with them; where its loops end
-        where an element says, numba compiles it, and it is a launch of its own. Its gradient comes from the same
-        source, unless `derivative=` has a function of the same scalars per argument.
+        `or`, `not`, `for` over ranges and what is known, `while`, early `return`, `break` and `continue`, calls of
+        math, NumPy, hybridml and plain Python functions. It is fused into the kernels around it, and vectorized with
+        them. Its gradient comes from the same source, unless `derivative=` has a function of the same scalars per
+        argument.
     kind="array": fn is a function of whole arrays and parameters, which numba compiles: loops, branches, early exits.
         `infer=`, `vjp=`, `jvp=`, `vmap=`, `results=` are `hm.op`'s. It runs without the interpreter lock.
 

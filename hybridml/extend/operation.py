@@ -25,6 +25,8 @@ class Reads:
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], tuple[Callable[[], Any], Any, Any]] = {}
+        # Loops that were too long to be written out, and the numbers around them: derivatives need not try again.
+        self.loops: set[Any] = set()
 
     def variable(self, fn: types.FunctionType, name: str) -> Any:
         """The value of a free or global variable of a function; MISSING where there is none."""

@@ -5,8 +5,8 @@ what depends on an element becomes a choice between both ways.
     if y > 4: return 2.0      ->    where(y > 4, 2.0, where(x > 0, y, -y))
     return y if x > 0 else -y
 
-Loops over a range that is known are written out. What a way that is not taken would compute is thrown away, so it may
-divide by zero; it cannot raise.
+Short loops over what is known are written out; others are loops of each element (scalar_loops.py). What a way that is
+not taken would compute is thrown away, so it may divide by zero; it cannot raise.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError, TraceError
-from hybridml_compiler.record import record
+from hybridml_compiler.errors import TraceError
+from hybridml_compiler.record import record, replace
 
 from ..arrays import elementwise
 from ..core.ops import names as rows
-from ..core.tensor import Tensor
 from .code_digest import is_own
 from .operation import MISSING, Operation, Reads, op_of
+from .scalar_loops import ANY, Env, Exits, Next, Steps, is_endless, is_scalar, number, of_elements
+from .source import Source
 
-MOST_STEPS = 64  # of loops that are written out
+MOST_STEPS = 64  # of a loop that is written out, those of the loops inside of it included
 _logical_and, _logical_not, _not_equal, _where, _trunc = (
     rows[name] for name in ("logical_and", "logical_not", "not_equal", "where", "trunc")
 )
@@ -47,111 +48,76 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class EndlessLoop(TraceError):
-    """A loop that cannot be written out, since it ends where an element says, or has too many steps."""
+@record(frozen=False, eq=False)
+class Attempt:
+    """A loop that is being written out, in those around it."""
+
+    around: Attempt | None
+    steps: int = 0
 
 
-@record
-class Source:
-    """A function as it is written, in a file whose lines `tree` counts."""
+class TooLong(Exception):
+    """A loop cannot be written out: it has too many steps, or an element says how many."""
 
-    fn: Any
-    tree: ast.FunctionDef | ast.Lambda
-    file: str
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
 
 
-def source_of(fn: Any) -> Source:
-    """The source of a function. ArgumentError where there is none, as in `python -c` or for what C code makes."""
-    if not isinstance(fn, types.FunctionType):
-        raise ArgumentError(f"hm.kernel: takes a Python function of scalars, got {type(fn).__name__}")
-    try:
-        module = _parsed(fn)
-    except (OSError, TypeError, SyntaxError):
-        raise ArgumentError(
-            f"hm.kernel: the source of {fn.__name__} is not to be found; write it in a file or a notebook"
-        ) from None
-    found: list[Any] = [node for node in ast.walk(module) if _is(node, fn)]
-    file = inspect.getsourcefile(fn) or "?"
-    if len(found) != 1:
-        place = f"{file}:{fn.__code__.co_firstlineno}"
-        raise ArgumentError(
-            f"hm.kernel: the source of {fn.__name__} is not to be found at {place}; write it in a file or a "
-            "notebook, and make the kernel anew where that has changed"
-        )
-    return Source(fn, found[0], file)
-
-
-def _parsed(fn: types.FunctionType) -> ast.Module:
-    """The file of a function; of one that is no program, such as a page with code in it, the function's lines."""
-    try:
-        return ast.parse("".join(inspect.findsource(fn)[0]))
-    except SyntaxError:
-        lines, first = inspect.getsourcelines(fn)
-    indented = lines[0][:1].isspace()
-    module = ast.parse("".join(["if True:\n"] * indented + lines))
-    ast.increment_lineno(module, first - 1 - indented)
-    return module
-
-
-def _is(node: ast.AST, fn: types.FunctionType) -> bool:
-    """Whether a node is the function: by its line, and for a lambda by the columns of its instructions."""
-    first = fn.__code__.co_firstlineno
-    if isinstance(node, ast.FunctionDef):
-        return (
-            node.name == fn.__code__.co_name and min([node.lineno, *(d.lineno for d in node.decorator_list)]) == first
-        )
-    if not isinstance(node, ast.Lambda) or fn.__code__.co_name != "<lambda>" or node.lineno != first:
-        return False
-    places = [(line, column) for line, _, column, _ in fn.__code__.co_positions() if column]
-    inside = (node.body.lineno, node.body.col_offset), (node.body.end_lineno, node.body.end_col_offset)
-    return bool(places) and inside[0] <= places[-1] < inside[1] and inside[0] == min(places)
-
-
-Env = dict[str, Any]
-Next = Callable[[Env], Any]
-
-
-class Body:
+class Run:
     """One run of a function on tensors without axes. `unwrapped` gives the Python function of an object that stands for
-    one, such as another kernel; None for any other."""
+    one, such as another kernel; None for any other. `caller`: the run whose function calls this one."""
 
-    def __init__(self, source: Source, reads: Reads, unwrapped: Callable[[Any], Source | None], depth: int = 0) -> None:
-        self.source, self.reads, self.unwrapped, self.depth = source, reads, unwrapped, depth
-        self.steps = 0
+    def __init__(
+        self, source: Source, reads: Reads, unwrapped: Callable[[Any], Source | None], caller: Run | None = None
+    ) -> None:
+        self.source, self.reads, self.unwrapped = source, reads, unwrapped
+        self.depth: int = 0 if caller is None else caller.depth + 1
+        # What has been decided on the way to a statement: conditions of elements, and whether they hold.
+        self.path: tuple[tuple[Any, bool], ...] = () if caller is None else caller.path
+        self.dtype: np.dtype | None = None if caller is None else caller.dtype  # of the kernel's operands
+        self.attempt: Attempt | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(self.source.fn).bind(*args, **kwargs)
         bound.apply_defaults()
         env = dict(bound.arguments)
+        self.dtype = self.dtype or args[0].dtype
         tree = self.source.tree
         if isinstance(tree, ast.Lambda):
             return self.value(tree.body, env)
-        return self.run(tree.body, env, lambda env: None, None, None)
+        return self.run(tree.body, env, lambda env: None, Exits())
 
     # ---- statements
 
-    def run(
-        self, body: Sequence[ast.stmt], env: Env, then: Next, on_break: Next | None, on_continue: Next | None
-    ) -> Any:
+    def run(self, body: Sequence[ast.stmt], env: Env, then: Next, exits: Exits) -> Any:
         """The value that the function returns from these statements on; `then` goes on after them."""
         for k, stmt in enumerate(body):
             rest = body[k + 1 :]
 
             def after(env: Env, rest: Sequence[ast.stmt] = rest) -> Any:
-                return self.run(rest, env, then, on_break, on_continue)
+                return self.run(rest, env, then, exits)
 
             if isinstance(stmt, ast.Return):
-                return None if stmt.value is None else self.value(stmt.value, env)
+                return exits.on_return(env, None if stmt.value is None else self.value(stmt.value, env))
             if isinstance(stmt, ast.If):
-                return self.choose(stmt, env, after, on_break, on_continue)
+                return self.choose(stmt, env, after, exits)
             if isinstance(stmt, ast.For | ast.While):
-                return self.loop(stmt, env, after)
-            if isinstance(stmt, ast.Break) and on_break is not None:
-                return on_break(env)
-            if isinstance(stmt, ast.Continue) and on_continue is not None:
-                return on_continue(env)
+                return self.loop(stmt, env, after, exits)
+            if isinstance(stmt, ast.Break) and exits.on_break is not None:
+                return exits.on_break(env)
+            if isinstance(stmt, ast.Continue) and exits.on_continue is not None:
+                return exits.on_continue(env)
             self.assign(stmt, env)
         return then(env)
+
+    def where(self, condition: Any, holds: bool, fn: Callable[..., Any], *args: Any) -> Any:
+        """`fn(*args)` on the way of those elements for which a condition holds, or does not."""
+        outer = self.path
+        try:
+            self.path = (*outer, (condition, holds))
+            return fn(*args)
+        finally:
+            self.path = outer
 
     def assign(self, stmt: ast.stmt, env: Env) -> None:
         if isinstance(stmt, ast.Assign):
@@ -178,14 +144,15 @@ class Body:
         else:
             raise self.unsupported(target, "names are")
 
-    def choose(self, stmt: ast.If, env: Env, after: Next, on_break: Next | None, on_continue: Next | None) -> Any:
+    def choose(self, stmt: ast.If, env: Env, after: Next, exits: Exits) -> Any:
         found = self.truth(self.value(stmt.test, env))
-        if not _is_scalar(found):
-            return self.run(stmt.body if found else stmt.orelse, env, after, on_break, on_continue)
+        if not is_scalar(found):
+            return self.run(stmt.body if found else stmt.orelse, env, after, exits)
+        both = ((stmt.body, True), (stmt.orelse, False))
         if any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in ast.walk(stmt)):
-            ways = [self.run(body, dict(env), after, on_break, on_continue) for body in (stmt.body, stmt.orelse)]
+            ways = [self.where(found, holds, self.run, body, dict(env), after, exits) for body, holds in both]
             return self.select(stmt, found, *ways)
-        envs = [self.run(body, dict(env), lambda env: env, None, None) for body in (stmt.body, stmt.orelse)]
+        envs = [self.where(found, holds, self.run, body, dict(env), _as_it_is, exits) for body, holds in both]
         return after(self.merged(stmt, found, *envs))
 
     def merged(self, stmt: ast.If, condition: Any, then: Env, other: Env) -> Env:
@@ -196,41 +163,70 @@ class Body:
             env[name] = a if a is b else MISSING if MISSING in (a, b) else self.select(stmt, condition, a, b)
         return env
 
-    def loop(self, stmt: ast.For | ast.While, env: Env, after: Next) -> Any:
+    def loop(self, stmt: ast.For | ast.While, env: Env, after: Next, exits: Exits) -> Any:
+        """A loop and the rest of the function: written out where it is short, and Python values say its steps."""
+        items = self.items(stmt, env) if isinstance(stmt, ast.For) else None
+        around = self.attempt
+        endless = isinstance(stmt, ast.While) and is_endless(stmt)
+        known = stmt, *[(name, x) for name, x in env.items() if isinstance(x, bool | int | float)]
+        is_loop = endless or known in self.reads.loops or isinstance(items, Steps)
+        if not (is_loop or (isinstance(items, range) and len(items) > MOST_STEPS)):
+            attempt = Attempt(around)
+            try:
+                return self.written_out(stmt, dict(env), items, after, exits, attempt)
+            except TooLong as found:
+                if found.attempt is not attempt:
+                    raise
+                if isinstance(items, tuple | list):
+                    raise self.unsupported(stmt, f"ranges, and lists of at most {MOST_STEPS} steps are") from None
+                self.reads.loops.add(known)
+            finally:
+                self.attempt = around
+        return of_elements(self, stmt, env, items, after, exits)
+
+    def written_out(
+        self, stmt: ast.For | ast.While, env: Env, items: Any, after: Next, exits: Exits, attempt: Attempt
+    ) -> Any:
         """The steps one after the other, for as long as Python values say; then the rest of the function."""
 
+        def outside(then: Next, env: Env) -> Any:
+            self.attempt = attempt.around
+            found = then(env)
+            self.attempt = attempt
+            return found
+
         def over(env: Env) -> Any:
-            return self.run(stmt.orelse, env, after, None, None)
+            return self.run(stmt.orelse, env, after, exits)
 
-        items = iter(self.items(stmt, env)) if isinstance(stmt, ast.For) else None
-
-        def step(env: Env, items: Sequence[Any] | None, at: int) -> Any:
-            self.steps += 1
-            if self.steps > MOST_STEPS:
-                raise self.unsupported(stmt, f"loops of at most {MOST_STEPS} steps in all are", EndlessLoop)
+        def step(env: Env, at: int) -> Any:
             if items is None:
                 assert isinstance(stmt, ast.While)
                 goes_on = self.truth(self.value(stmt.test, env))
-                if _is_scalar(goes_on):
-                    raise self.unsupported(stmt, "loops whose steps do not depend on an element are", EndlessLoop)
+                if is_scalar(goes_on):
+                    raise TooLong(attempt)
                 if not goes_on:
-                    return over(env)
+                    return outside(over, env)
             elif at == len(items):
-                return over(env)
+                return outside(over, env)
             else:
                 assert isinstance(stmt, ast.For)
                 self.bind(stmt.target, items[at], env)
+            _count(attempt)
 
             def again(env: Env) -> Any:
-                return step(env, items, at + 1)
+                return step(env, at + 1)
 
-            return self.run(stmt.body, env, again, after, again)
+            return self.run(stmt.body, env, again, replace(exits, on_break=break_, on_continue=again))
 
-        return step(env, None if items is None else list(items), 0)
+        def break_(env: Env) -> Any:
+            return outside(after, env)
+
+        self.attempt = attempt
+        return step(env, 0)
 
     def items(self, stmt: ast.For, env: Env) -> Any:
         found = self.value(stmt.iter, env)
-        if not isinstance(found, range | tuple | list):
+        if not isinstance(found, range | Steps | tuple | list):
             raise self.unsupported(stmt.iter, "ranges, tuples and lists are")
         return found
 
@@ -247,7 +243,7 @@ class Body:
             operand = self.value(node.operand, env)
             if isinstance(node.op, ast.Not):
                 found = self.truth(operand)
-                return _logical_not(found) if _is_scalar(found) else not found
+                return _logical_not(found) if is_scalar(found) else not found
             return _UNARY[type(node.op)](operand)
         if isinstance(node, ast.BoolOp):
             return self.logic(node, env)
@@ -255,14 +251,15 @@ class Body:
             return self.comparison(node, env)
         if isinstance(node, ast.IfExp):
             found = self.truth(self.value(node.test, env))
-            if not _is_scalar(found):
+            if not is_scalar(found):
                 return self.value(node.body if found else node.orelse, env)
-            return self.select(node, found, self.value(node.body, env), self.value(node.orelse, env))
+            ways = [self.where(found, way is node.body, self.value, way, env) for way in (node.body, node.orelse)]
+            return self.select(node, found, *ways)
         if isinstance(node, ast.Call):
             return self.call(node, env)
         if isinstance(node, ast.Attribute):
             owner = self.value(node.value, env)
-            if _is_scalar(owner):
+            if is_scalar(owner):
                 raise self.unsupported(node, "operators and functions are, attributes of an element are not")
             return self.reads.attribute(owner, node.attr)
         if isinstance(node, ast.Tuple | ast.List):
@@ -291,13 +288,14 @@ class Body:
         found = self.value(node.values[0], env)
         for operand in node.values[1:]:
             known = self.truth(found)
-            if not _is_scalar(known):
+            if not is_scalar(known):
                 if bool(known) is isinstance(node.op, ast.Or):
                     return found
                 found = self.value(operand, env)
                 continue
-            other = self.value(operand, env)
-            found = self.select(node, known, *((other, found) if isinstance(node.op, ast.And) else (found, other)))
+            holds = isinstance(node.op, ast.And)
+            other = self.where(known, holds, self.value, operand, env)
+            found = self.select(node, known, *((other, found) if holds else (found, other)))
         return found
 
     def comparison(self, node: ast.Compare, env: Env) -> Any:
@@ -308,26 +306,31 @@ class Body:
             right = self.value(operand, env)
             holds = _COMPARE[type(op)](left, right)
             found = (
-                holds if found is True else _logical_and(found, holds) if _is_scalar(found, holds) else found and holds
+                holds if found is True else _logical_and(found, holds) if is_scalar(found, holds) else found and holds
             )
             left = right
         return found
 
     def truth(self, value: Any) -> Any:
         """Whether a value is true: a bool, or a scalar of bools."""
-        if not _is_scalar(value):
+        if not is_scalar(value):
             return bool(value)
         return value if value.dtype.kind == "b" else _not_equal(value, 0)
 
     def select(self, node: ast.AST, condition: Any, then: Any, other: Any) -> Any:
+        if then is ANY or other is ANY:
+            return other if then is ANY else then
         if isinstance(then, tuple) and isinstance(other, tuple) and len(then) == len(other):
             return tuple([self.select(node, condition, a, b) for a, b in zip(then, other, strict=True)])
         for value in (then, other):
-            if not _is_scalar(value) and not isinstance(value, bool | int | float | np.generic):
+            if not is_scalar(value) and not isinstance(value, bool | int | float | np.generic):
                 shown = "nothing" if value is None else f"a {type(value).__name__}"
                 raise self.unsupported(node, f"both ways give a number, and one gives {shown}")
         if then is other:
             return then
+        if not is_scalar(then, other) and self.dtype is not None:
+            kinds = [np.asarray(value).dtype.kind for value in (then, other)]
+            then = number(then, self.dtype, max(kinds, key="biuf".index))
         return _where(condition, then, other)
 
     def call(self, node: ast.Call, env: Env) -> Any:
@@ -337,12 +340,12 @@ class Body:
             value = self.value(arg.value if isinstance(arg, ast.Starred) else arg, env)
             args += value if isinstance(arg, ast.Starred) else [value]
         kwargs = {str(k.arg): self.value(k.value, env) for k in node.keywords}
-        if not _is_scalar(*args, *kwargs.values()):
+        if not is_scalar(*args, *kwargs.values()):
             if isinstance(fn, types.FunctionType) and is_own(fn):
                 self.reads.all_of(fn)
             return fn(*args, **kwargs)
         if fn is range:
-            raise self.unsupported(node, "loops whose steps do not depend on an element are", EndlessLoop)
+            return Steps(*(args if len(args) > 1 else (0, *args)))
         inner = self.unwrapped(fn)
         if inner is None and isinstance(fn, Operation):  # one with rules of its own
             return self.reads.attribute(fn, "op").fn(*args, **kwargs)
@@ -354,7 +357,7 @@ class Body:
             raise self.unsupported(node, f"functions of math, NumPy, hybridml and Python code are, not {name}")
         if self.depth >= 32:
             raise self.unsupported(node, "functions that call themselves without an end are not")
-        return Body(inner, self.reads, self.unwrapped, self.depth + 1)(*args, **kwargs)
+        return Run(inner, self.reads, self.unwrapped, self)(*args, **kwargs)
 
     # ---- errors
 
@@ -367,14 +370,27 @@ class Body:
         """The line of a node in the user's file."""
         return f"{self.source.file}:{node.lineno}"
 
-    def unsupported(self, node: Any, instead: str, error: type[TraceError] = TraceError) -> TraceError:
+    def unsupported(self, node: Any, instead: str) -> TraceError:
         text = ast.unparse(node).partition("\n")[0]
         what = f"{self.what}: `{text}` cannot be computed for all elements at once"
-        return error(f"{what}; {instead}\n  {self.place(node)}")
+        return TraceError(f"{what}; {instead}\n  {self.place(node)}")
 
 
-def _is_scalar(*values: Any) -> bool:
-    return any(isinstance(value, Tensor) for value in values)
+def _as_it_is(env: Env) -> Env:
+    return env
+
+
+def _count(attempt: Attempt) -> None:
+    """Counts a step. TooLong of the outermost loop that it is one too many for."""
+    chain: list[Attempt] = []
+    found: Attempt | None = attempt
+    while found is not None:
+        found.steps += 1
+        chain.append(found)
+        found = found.around
+    for each in reversed(chain):
+        if each.steps > MOST_STEPS:
+            raise TooLong(each)
 
 
 def _rounded(x: Any, digits: Any = None) -> Any:
@@ -397,7 +413,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 def _log(x: Any, base: Any = None) -> Any:
     if base is not None:
         return _log(x) / _log(base)
-    return rows["log"](x) if _is_scalar(x) else math.log(x)
+    return rows["log"](x) if is_scalar(x) else math.log(x)
 
 
 _INT, _FLOAT = np.dtype(np.int64), "f"

@@ -1,8 +1,8 @@
-"""Functions of scalars as graphs of elementwise rows, and such a graph as the columns of a row.
+"""Functions of scalars as graphs of elementwise rows, which are the bodies of kernels.
 
 The function is run on tensors without axes by an interpreter of its own, which makes a node of each operation. What
-the graph computes for scalars it computes for arrays, element by element: `eager` calls the rows of its nodes, and
-`lower` composes theirs, so that one kernel has all of them.
+the graph computes for scalars it computes for arrays, element by element: eagerly it calls the rows of its nodes, and
+lowered it composes theirs, so that one kernel has all of them. A loop is one node, whose parameter is its body.
 """
 
 from __future__ import annotations
@@ -16,13 +16,21 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import Body, body_of
+from hybridml_compiler.loops.scalar import NumpyBuilder
 from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
+from hybridml_compiler.ops.memory_order import order_of, order_of_result
+from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.passes import run_passes
+from hybridml_compiler.walk import postorder
 
+from ..control_flow.containers import flatten
+from ..control_flow.duals import while_of_duals
 from ..core.context import enable_grad
-from ..core.interpreter import Reading, eagerly, interpret
+from ..core.interpreter import Reading, eagerly, interpret, interpreter_stack
+from ..core.nested import top_nesting
 from ..core.tensor import StandIn, Tensor, adopt, aval_of, leaked
 
 _KINDS = ("elementwise", "creation")
@@ -41,6 +49,7 @@ class ScalarCapture:
 
     def __init__(self, what: str) -> None:
         self.what = what
+        self.loops: set[ir.Node] = set()  # all that were made
 
     def wrap(self, node: ir.Node) -> Tensor:
         """The tensor over a node."""
@@ -69,6 +78,35 @@ class ScalarCapture:
         each = [{**params, "result": k} for k in range(len(op.results))] if op.results else [params]
         return tuple([self.wrap(ir.apply(op, nodes, given, where)) for given in each])
 
+    def loop(
+        self, cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The carries after a loop. Its body is a graph of its own: what it reads from around it is given to it."""
+        start, before = [t._array for t in init], set(self.loops)
+        params = [ir.input_node(node.aval) for node in start]
+        after = body_fn([self.wrap(node) for node in params])
+        results = [self.lift(t)._array for t in (cond_fn(after), *after)]
+        inside: dict[ir.Node, ir.Node] = dict(zip(params, params, strict=True))
+        given: dict[ir.Node, ir.Node] = {}
+
+        def within(node: ir.Node) -> ir.Node:
+            """The node as the body has it."""
+            if node in inside or node.value is not None:
+                return inside.get(node, node)
+            return given.setdefault(node, ir.input_node(node.aval))
+
+        for node in postorder(results, lambda node: node.inputs):
+            own = node.op is LOOP and node not in before  # outside of the loop it might not end
+            if node.op is not None and (own or not node.inputs or not inside.keys().isdisjoint(node.inputs)):
+                inner = tuple(map(within, node.inputs))
+                inside[node] = ir.with_inputs(node, inner) if inner else node
+        outputs = tuple(map(within, results))
+        graph = ir.Graph((*params, *given.values()), outputs, "loop")
+        body, operands = body_of(run_passes(graph, verify=False)[0]), [cond_fn(init)._array, *start, *given]
+        made = [ir.apply(LOOP, operands, {"body": body, "result": k}, user_location()) for k in range(len(start))]
+        self.loops.update(made)
+        return [self.wrap(node) for node in made]
+
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         if how == "text":
             return None
@@ -90,8 +128,8 @@ class ScalarCapture:
         return list
 
 
-def capture(what: str, fn: Callable[..., Any], operands: Sequence[np.dtype]) -> ir.Graph:
-    """The graph of `fn(*scalars)`, of scalars of these dtypes."""
+def capture(what: str, fn: Callable[..., Any], operands: Sequence[np.dtype]) -> Body:
+    """The body that `fn(*scalars)` is, of scalars of these dtypes."""
     interpreter = ScalarCapture(what)
     inputs = [ir.input_node(Aval((), dtype)) for dtype in operands]
 
@@ -114,7 +152,7 @@ def capture(what: str, fn: Callable[..., Any], operands: Sequence[np.dtype]) -> 
                 f"{what}: {node.op.name} is no operation of one element, and no kernel can have it"
                 + (f"\n  {node.where}" if node.where else "")
             )
-    return graph
+    return body_of(graph)
 
 
 def _settled(t: Tensor, operands: Sequence[np.dtype]) -> Tensor:
@@ -128,41 +166,56 @@ def _settled(t: Tensor, operands: Sequence[np.dtype]) -> Tensor:
     return found
 
 
-def evaluate(graph: ir.Graph, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The graph for every element of arrays, which broadcast against each other."""
-    shape = np.broadcast_shapes(*[a.shape for a in arrays])
-    values: dict[ir.Node, Any] = dict(zip(graph.inputs, arrays, strict=True))
+def evaluate(body: Body, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The function for every element of arrays, which broadcast against each other; it lies as NumPy's result would."""
+    shape, order = np.broadcast_shapes(*[a.shape for a in arrays]), order_of_result(arrays)
     with np.errstate(all="ignore"):
-        for node in graph.nodes():
-            if node.op is not None:
-                values[node] = node.op.run([values[n] for n in node.inputs], node.params)
-            elif node.value is not None:
-                values[node] = node.value
-    found = np.asarray(values[graph.outputs[0]])
-    if found.shape != shape or any(found is a for a in arrays):
-        found = np.array(np.broadcast_to(found, shape))
+        found = np.asarray(body.over(arrays)[0])
+    if found.shape == shape and order_of(found) == order and not any(found is a for a in arrays):
+        return found
+    axes = order or tuple(range(len(shape)))
+    made = np.empty([shape[k] for k in axes], found.dtype).transpose(inverse(axes))
+    made[...] = found
+    return made
+
+
+def while_loop(
+    cond_fn: Callable[[Any], Any],
+    body_fn: Callable[[Any], Any],
+    init: Sequence[Tensor],
+    *,
+    max_steps: int | None = None,
+) -> list[Tensor]:
+    """`hm.while_loop` of a list of scalars, in a function that is captured; in `jvp` there, one of dual numbers."""
+    around = top_nesting()
+    if around is not None:
+        carry, structure = flatten([*init], "a loop of a kernel")
+        found: list[Tensor] = while_of_duals(around, while_loop, cond_fn, body_fn, carry, structure, max_steps)
+        return found
+    level: Any = interpreter_stack()
+    capturing: ScalarCapture = level.interpreter
+    return capturing.loop(cond_fn, body_fn, init)
+
+
+def _loop(arrays: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
+    go, carries, given = _parts(arrays, body)
+    return NumpyBuilder().while_(go, carries, given, lambda *values: body.over(values))
+
+
+def _lower_loop(s: Any, i: Index, loads: Sequence[Load], body: Body, result: None) -> list[Scalar]:
+    go, carries, given = _parts([at(load, i) for load in loads], body)
+    found: list[Scalar] = s.while_(go, carries, given, lambda *values: body.lower(s, values))
     return found
 
 
-def lowered(s: Any, i: Index, graph: ir.Graph, loads: Sequence[Load]) -> Scalar:
-    """The graph for element `i`, by the scalar builder `s`."""
-    values: dict[ir.Node, Any] = {node: at(load, i) for node, load in zip(graph.inputs, loads, strict=True)}
-    for node in graph.nodes():
-        if node.op is not None:
-            operands = [Known(values[n], n.dtype) for n in node.inputs]
-            values[node] = node.op.lower(s, (), *operands, **node.params)
-        elif node.value is not None:
-            values[node] = s.const(node.value.item(), node.dtype)
-    return values[graph.outputs[0]]
+def _parts(operands: Sequence[Any], body: Body) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+    """Whether a loop begins, its carries, and what it is given beside them."""
+    n = len(body.outputs)
+    return operands[0], operands[1:n], operands[n:]
 
 
-class Known:
-    """A scalar as an operand that `lower` loads."""
-
-    shape = ()
-
-    def __init__(self, value: Any, dtype: np.dtype) -> None:
-        self.value, self.dtype = value, dtype
-
-    def __call__(self, index: Index) -> Any:
-        return self.value
+# while go: go, *carries = body(*carries, *given). Each element takes its own number of steps.
+LOOP = Op(
+    "loop", "elementwise", inputs=("operands",), variadic=True, unify=(), params={"body": None}, results=("carries",),
+    infer=lambda avals, body: body.outputs[1:], eager=_loop, lower=_lower_loop, samples=lambda _: (), public=False,
+)  # fmt: skip

@@ -25,8 +25,9 @@ from ..ops.conversion import convert
 from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
 from ..ops.memory_order import order_of, order_of_result
-from ..ops.op import Op, hash_key
+from ..ops.op import SIMPLE, SPECIAL, Op, hash_key
 from ..ops.table import OPS
+from ..runtime.host_callback import reraise
 from .strided import Form, first_element, form_of, viewed
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ def has_kernels(op: Op) -> bool:
     return op.kind in _KINDS or (op.kind == "movement" and len(op.inputs) == 1 and not op.is_view)
 
 
+def least(op: Op) -> int:
+    """Elements from which `compute` is faster. Rows with loops take long for each; those with parameters have a program
+    for each size."""
+    return LARGE if op.cost <= SPECIAL or op.params else int(LARGE * SIMPLE / op.cost)
+
+
 def deciding(op: Op) -> int:
     """The operand whose size says whether `compute` is faster: for a scatter the updates ([Note: Runtime])."""
     return -1 if op.kind == "scatter" else 0
@@ -54,9 +61,9 @@ def may_grow(op: Op) -> bool:
 
 def is_small(op: Op, arrays: Sequence[np.ndarray]) -> bool:
     """Whether NumPy's call is as fast as `compute`."""
-    if not arrays or arrays[deciding(op)].size >= LARGE:
+    if not arrays or arrays[deciding(op)].size >= least(op):
         return not arrays
-    return not may_grow(op) or np.broadcast(*arrays).size < LARGE
+    return not may_grow(op) or np.broadcast(*arrays).size < least(op)
 
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
@@ -82,7 +89,7 @@ _MOST_WAYS = 4096
 
 def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Way | None:
     """The function that computes a row on arrays as these; None where it is NumPy's until they have come more often."""
-    if may_grow(op) and np.broadcast(*arrays).size < LARGE:
+    if may_grow(op) and np.broadcast(*arrays).size < least(op):
         return _by_numpy(op, params)
     order = order_of_result(arrays) if op.kind == "elementwise" else None
     if order is not None:  # the result lies as NumPy's
@@ -91,7 +98,9 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     if not fits or not _compiler():
         return _by_numpy(op, params)
     pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
-    return _of_signature(op, arrays, params) if pointwise is None else _new_result(arrays[0].shape, *pointwise)
+    if pointwise is None:
+        return _of_signature(op, arrays, params)
+    return _new_result(arrays[0].shape, *pointwise, op.body is not None)
 
 
 def _by_numpy(op: Op, params: Mapping[str, Any]) -> _Way:
@@ -229,7 +238,7 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> tuple[_Fill, np.dtype] |
     return (fill_from_some if any(single) else fill), result
 
 
-def _new_result(shape: tuple[int, ...], fill: _Fill, dtype: np.dtype) -> _Way:
+def _new_result(shape: tuple[int, ...], fill: _Fill, dtype: np.dtype, may_stop: bool) -> _Way:
     from ..targets.cpu.runtime.allocation import empty  # what links and loads code is imported with the first kernel
 
     def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -237,7 +246,12 @@ def _new_result(shape: tuple[int, ...], fill: _Fill, dtype: np.dtype) -> _Way:
         fill(arrays, out)
         return out
 
-    return run
+    def run_or_raise(arrays: Sequence[np.ndarray]) -> Any:
+        out = run(arrays)
+        reraise()  # a loop that was interrupted
+        return out
+
+    return run_or_raise if may_stop else run
 
 
 @once

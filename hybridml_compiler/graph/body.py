@@ -6,13 +6,14 @@ object, so that nodes which hold them are hash-consed as all others are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..aval import Aval
 from ..ops.composite import COMPOSITE
+from ..ops.op import Op
 from ..weak import WeakValues
 from .digest import digest
 from .interpret import interpret
@@ -43,26 +44,40 @@ class Body:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return interpret(self.graph, arrays)
 
-    def over(self, arrays: Sequence[np.ndarray]) -> Any:
-        """The one output of an elementwise function of numbers, over arrays that are broadcast."""
-        values: dict[Node, Any] = dict(zip(self.graph.inputs, arrays, strict=True))
-        for node in self.graph.nodes():
-            if node.op is not None:
-                values[node] = node.op.run([values[n] for n in node.inputs], node.params)
-            elif node.value is not None:
-                values[node] = node.value
-        return values[self.graph.outputs[0]]
+    def over(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """The outputs of an elementwise function of numbers, over arrays that are broadcast."""
 
-    def lower(self, s: Any, scalars: Sequence[Any]) -> Any:
-        """The one output of an elementwise function of numbers, as a scalar of the builder `s`."""
-        values: dict[Node, Any] = dict(zip(self.graph.inputs, scalars, strict=True))
+        def run(op: Op, node: Node, operands: Sequence[Any], params: Mapping[str, Any]) -> Any:
+            return op.run(operands, params)
+
+        return self._evaluated(arrays, run, lambda node: node.value)
+
+    def lower(self, s: Any, scalars: Sequence[Any]) -> list[Any]:
+        """The outputs of an elementwise function of numbers, as scalars of the builder `s`."""
+
+        def run(op: Op, node: Node, operands: Sequence[Any], params: Mapping[str, Any]) -> Any:
+            loads: list[Any] = [_Number(x, n) for x, n in zip(operands, node.inputs, strict=True)]
+            return op.lower(s, (), *([loads] if op.variadic else loads), **params)
+
+        return self._evaluated(scalars, run, lambda node: s.const(node.value[()], node.dtype))
+
+    def _evaluated(self, given: Sequence[Any], run: Callable[..., Any], constant: Callable[[Any], Any]) -> list[Any]:
+        values: dict[Node, Any] = dict(zip(self.graph.inputs, given, strict=True))
+        runs: dict[Any, Any] = {}  # of operations that are several nodes each
         for node in self.graph.nodes():
-            if node.op is not None:
-                loads: list[Any] = [_Number(values[n], n) for n in node.inputs]
-                values[node] = node.op.lower(s, (), *([loads] if node.op.variadic else loads), **node.params)
-            elif node.value is not None:
-                values[node] = s.const(node.value[()], node.dtype)
-        return values[self.graph.outputs[0]]
+            if node.op is None:
+                if node.value is not None:
+                    values[node] = constant(node)
+                continue
+            operands = [values[n] for n in node.inputs]
+            if not node.op.results:
+                values[node] = run(node.op, node, operands, node.params)
+                continue
+            key = family(node)
+            if key not in runs:
+                runs[key] = run(node.op, node, operands, {**node.params, "result": None})
+            values[node] = runs[key][node.params["result"]]
+        return [values[node] for node in self.graph.outputs]
 
     def __repr__(self) -> str:
         return f"<body {self.key}>"

@@ -1,5 +1,7 @@
 """A digest of a graph: equal for graphs that compute the same by the same operations in the same order of nodes.
 
+A kernel of a user is told by its body as well: the version of its row says what code it is read from, and not how.
+
 It names the compiled program of a graph in the cache, so it covers all that the compiler looks at: operations,
 parameters, operands, types and the data of constants; and nothing that it does not: names and the user's lines.
 """
@@ -25,7 +27,8 @@ def digest(graph: Graph) -> str:
             kind = types[node.aval] = str(node.aval)
         if node.op is not None:
             operands = [number[n] for n in node.inputs]
-            lines.append(f"{node.op.key}{operands}{node.text}{kind}")
+            read = "" if node.op.body is None else node.op.body([n.aval for n in node.inputs], node.params).key
+            lines.append(f"{node.op.key}{operands}{node.text}{kind}{read}")
         else:
             lines.append(f"{_content(node)}{kind}")
     data.update("\n".join(lines).encode())

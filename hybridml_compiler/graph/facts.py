@@ -5,24 +5,43 @@ from __future__ import annotations
 import math
 
 from .. import dtypes
-from ..ops.composite import COMPOSITE
 from ..ops.elementwise import astype
 from .body import Body, bodies_of
 from .ir import Node
 
 EXPENSIVE = 0.1  # ns per element: from a division upwards
+_STEPS = 16  # that a loop of an element is taken to have
 
 
 def element_cost(node: Node) -> float:
     """Nanoseconds of computing one element of a node from its operands; a constant or a position is there."""
     if node.op is None or not node.inputs:
         return 0.0
-    if node.op is not COMPOSITE:
+    body = function_of(node)
+    if body is None:
         return node.op.cost
-    body: Body = node.params["body"]
     if body.element_cost is None:
         body.element_cost = sum(map(element_cost, body.graph.nodes()))
-    return body.element_cost
+    return body.element_cost * (_STEPS if node.op.results else 1)
+
+
+def function_of(node: Node) -> Body | None:
+    """The function of an element that a node is, or of a step of it where it is a loop; None for an operation."""
+    if node.op is None or node.kind != "elementwise":
+        return None
+    if node.op.body is not None:
+        found: Body = node.op.body([n.aval for n in node.inputs], node.params)
+        return found
+    given = node.params.get("body")
+    return given if isinstance(given, Body) else None
+
+
+def may_stop(node: Node) -> bool:
+    """Whether a program may be stopped in the middle of a node, which might not end."""
+    if node.kind == "control":
+        return True
+    body = function_of(node)
+    return body is not None and (bool(node.op and node.op.results) or any(map(may_stop, body.graph.nodes())))
 
 
 def is_expensive(node: Node) -> bool:

@@ -18,7 +18,7 @@ from ..sizes.dims import Dim, Size, at_most, is_dim, same
 from ..walk import postorder, reachable
 from .complex_parts import BY_PARTS, PARTS, expanded
 from .index import constant_factor, terms, value_range
-from .ir import Buffer, Expr, Reduce, args_of
+from .ir import Buffer, Expr, Reduce, Region, args_of
 
 Scalar = Expr | Dim | int | float | bool
 _INT64 = 1 << 63
@@ -53,7 +53,7 @@ def _logical(op: str, neutral: bool) -> Callable[[LoopBuilder, Scalar, Scalar], 
 class LoopBuilder:
     def __init__(self) -> None:
         self.pending: list[Reduce] = []  # reductions that the expressions built so far rely on, in order
-        self._interned: dict[Any, Expr] = {}
+        self._interned: dict[Any, Any] = {}
         self._integers: dict[int, Expr] = {}  # int64 constants, most of all that is built: found in a tenth of the time
         self._masks: list[Expr] = []
         self._promised = False  # whether any expression is `bounded`
@@ -296,6 +296,31 @@ class LoopBuilder:
 
     def table(self, values: Sequence[float], index: Expr, dtype: np.dtype) -> Expr:
         return self.emit("table", index, dtype=dtype, attr=tuple(values))
+
+    def while_(
+        self, go: Scalar, carries: Sequence[Expr], given: Sequence[Expr], body: Callable[..., Sequence[Scalar]]
+    ) -> list[Expr]:
+        """The carries after a loop. Under `masked` it takes no step where the mask does not hold: it might not end."""
+        first = go if isinstance(go, Expr) else self.const(go, dtypes.bool_)
+        masks, self._masks = self._masks, []
+        params = [self.param(k, x.dtype) for k, x in enumerate((*carries, *given))]
+        results = [self._unify((r, p))[0] for r, p in zip(body(*params), (first, *params), strict=False)]
+        self._masks = masks
+        first = self.and_(masks[-1], first) if masks else first
+        whole = self.loop_of(self.region(params, results), (first, *carries, *given))
+        return [self.emit("carry", whole, dtype=x.dtype, attr=k) for k, x in enumerate(carries)]
+
+    def param(self, k: int, dtype: np.dtype) -> Expr:
+        """The k-th parameter of a region; regions share them, so that equal ones are one object."""
+        return self._intern(("param", k, dtype.char), "param", (), k, dtype, None, None)
+
+    def region(self, params: Sequence[Expr], results: Sequence[Expr]) -> Region:
+        key = ("region", len(params), *map(id, (*params, *results)))
+        made: Region = self._interned.setdefault(key, Region(tuple(params), tuple(results)))
+        return made
+
+    def loop_of(self, region: Region, args: Sequence[Expr]) -> Expr:  # operands (go, *carries, *given)
+        return self.emit("while", *args, dtype=dtypes.bool_, attr=region)
 
     # ---- arrays
 

@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import CompileError
 from ..sizes.values import evaluate
 from ..walk import postorder
+from . import regions
 from .builder import scan_start
 from .dependence import independent
 from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, statements, steps
@@ -158,7 +159,7 @@ class _Run:
                 self.values[part] = self.compute(part, [self.values[a] for a in part.args])
         return self.values[expr]
 
-    def compute(self, expr: Expr, args: list[Array]) -> Array:
+    def compute(self, expr: Expr, args: list[Any]) -> Any:
         match expr.op:
             case "const":
                 return np.asarray(evaluate(expr.attr, self.sizes)).astype(expr.dtype)
@@ -172,6 +173,10 @@ class _Run:
                 return np.asarray(getattr(self.s, expr.op)(np.asarray(args[0]), expr.dtype))
             case "table":
                 return self.s.table(expr.attr, np.clip(args[0], 0, len(expr.attr) - 1), expr.dtype)
+            case "while":
+                return regions.loop(self.s, expr, args, self.compute)
+            case "carry":
+                return args[0][expr.attr]
         if expr.op in TABLE:
             shape = np.broadcast_shapes(*(a.shape for a in args))
             wide = [np.broadcast_to(a, shape).reshape(-1) for a in args]  # the polynomials assign to lanes: no 0-d

@@ -13,6 +13,9 @@
            | buffer[expr if expr]       a load; zero where the condition (when there is one) does not hold
            | index(expr if expr, size)  a data-dependent index: wrapped, and reported in `status` when out of range
            | op(expr, ...)              op: scalar ISA or transcendental
+           | while(go, carries, given; region)   steps of `region` as long as it says so, at first as `go` says
+           | carry(while, k)            its k-th carry, after all steps
+    region = params -> go, carries      a function of the carries and of what is given, with no other operands
 
 Iterations of a loop that is not serial are independent of each other. They run in lanes (`vector`), by the threads of a
 pool (`parallel`), or as the blocks and the threads of a grid. Lowering makes serial loops; a target's schedule gives
@@ -69,14 +72,16 @@ class Buffer:
 
 
 class Expr:
-    """A scalar expression. `op` is "const", "var", "load", "result" or an instruction; `attr` holds anything but
-    expressions."""
+    """A scalar expression. `op` is "const", "var", "load", "result", "while", "carry", "param" (of a region) or an
+    instruction; `attr` holds anything but operands."""
 
     __slots__ = ("args", "attr", "depends", "dtype", "high", "low", "op")
 
     op: str
     args: tuple[Expr, ...]
-    attr: Any  # constant: value; var, result: name; load: Buffer; index: (size, what); table: the values
+    # constant: value; var, result: name; load: Buffer; index: (size, what); table: values; while: Region;
+    # carry, param: number
+    attr: Any
     dtype: np.dtype
     low: Size | None  # inclusive integer range, None when unknown
     high: Size | None
@@ -85,9 +90,29 @@ class Expr:
     def __repr__(self) -> str:
         if self.op in ("const", "var", "result"):
             return str(self.attr)
+        if self.op == "param":
+            return f"param{self.attr}"
         if self.op == "load":
             return f"{self.attr.name}[{', '.join(map(repr, self.args))}]"
         return f"{self.op}({', '.join(map(repr, self.args))})"
+
+
+@record(eq=False)
+class Region:
+    """The body of a `while`, with no operands but its parameters. The first result says whether another step follows,
+    the others are the next carries."""
+
+    params: tuple[Expr, ...]
+    results: tuple[Expr, ...]
+
+    @property
+    def carries(self) -> int:
+        return len(self.results) - 1
+
+    @lazy
+    def expressions(self) -> list[Expr]:
+        """Every distinct expression, operands first; those of regions inside are not among them."""
+        return postorder(self.results, args_of)
 
 
 @record
@@ -235,8 +260,13 @@ class Kernel(KernelSpec):
 
     @lazy
     def expressions(self) -> list[Expr]:
-        """Every distinct expression, operands first."""
+        """Every distinct expression, operands first; those of regions are not among them."""
         return expressions(self.body)
+
+    @lazy
+    def loops(self) -> bool:
+        """Whether it has a loop of scalars, which might not end."""
+        return any(e.op == "while" for e in self.expressions)
 
     def rescheduled(self, **changes: Any) -> Kernel:
         """The kernel with other kinds of loops, or other facts: its expressions stay, which take long to find."""

@@ -229,15 +229,51 @@ class _Parser:
         if self.reads("of"):
             value = self.expr()
         else:
-            self.expect("{")
-            while not self.reads("yield"):
-                token = self.token
-                if self.item() is not None:
-                    raise self.error(token, "the definition of a name, or 'yield'")
-            value = self.expr()
-            self.expect("}")
+            (value,) = self.yielded(1)
         self.names.pop()
         return Reduce(self.s.reduction_result(op, value, variables), op, variables, value, kind)
+
+    def yielded(self, most: int) -> list[Expr]:
+        """The values after `yield` in a block of names."""
+        self.expect("{")
+        while not self.reads("yield"):
+            token = self.token
+            if self.item() is not None:
+                raise self.error(token, "the definition of a name, or 'yield'")
+        values = [self.expr()]
+        while len(values) < most and self.reads(","):
+            values.append(self.expr())
+        self.expect("}")
+        return values
+
+    def while_(self) -> Expr:
+        """The loop of scalars whose `while(` has been read."""
+        starts: dict[str, Expr] = {}
+        go = self.expr()
+        while self.reads(","):
+            self.start(starts)
+        self.expect(")")
+        carries = len(starts)
+        if self.reads("with"):
+            self.expect("(")
+            self.start(starts)
+            while self.reads(","):
+                self.start(starts)
+            self.expect(")")
+        params = {name: self.s.param(k, value.dtype) for k, (name, value) in enumerate(starts.items())}
+        outer, self.names = self.names, [dict(params)]
+        results = self.yielded(1 + carries)
+        self.names = outer
+        return self.s.loop_of(self.s.region([*params.values()], results), (go, *starts.values()))
+
+    def start(self, starts: dict[str, Expr]) -> None:
+        """A parameter of a loop, and its first value."""
+        token = self.token
+        name = self.take("word", "the name of a parameter")
+        if name in starts:
+            raise self.error(token, "a name that is not yet defined")
+        self.expect("=")
+        starts[name] = self.expr()
 
     def scan(self) -> Scan:
         op = self.take("word", "add, mul, min, max, and or or")
@@ -303,6 +339,8 @@ class _Parser:
 
     def call(self, token: _Token) -> Expr:
         """The call whose name and `(` have been read."""
+        if token.text == "while":
+            return self.while_()
         args: tuple[Expr, ...] = self.where() if token.text == "index" else (self.expr(),)
         if token.text == "index":
             self.expect(",")
@@ -315,6 +353,12 @@ class _Parser:
             while token.text == "table" and self.reads(","):
                 values.append(self.value(self.next(), dtype))
             result = self.s.emit(token.text, *args, dtype=dtype, attr=tuple(values) if token.text == "table" else None)
+        elif token.text == "carry":
+            self.expect(",")
+            where, number = self.token, self.count()
+            if args[0].op != "while" or not 0 <= number < args[0].attr.carries:
+                raise self.error(where, "the number of a carry")
+            result = self.s.emit("carry", *args, dtype=args[0].args[1 + number].dtype, attr=number)
         else:
             while self.reads(","):
                 args += (self.expr(),)

@@ -10,7 +10,7 @@ A builder's values are its own affair (arrays here, SSA names in a code generato
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -80,6 +80,8 @@ ISA: dict[str, Instruction] = {
         Instruction("rarely", 3, "biufV", "branch", "select(a, b(), c); b is evaluated only if some lane needs it"),
     )
 }
+# Beside these there is a loop: while go: go, carries = body(carries, given). Each lane takes as many steps as its own
+# `go` says, and its carries stay as they are from then on.
 
 
 # The instruction by which a reduction or a scan combines two values.
@@ -160,6 +162,7 @@ class Builder(Protocol[V]):
     def imag(self, x: V) -> V: ...
     def pair(self, a: V, b: V) -> V: ...
     def rarely(self, cond: V, slow: Callable[[], V], fast: V) -> V: ...
+    def while_(self, go: V, carries: Sequence[V], given: Sequence[V], body: Callable[..., Sequence[V]]) -> list[V]: ...
 
 
 def _instruction(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -218,6 +221,24 @@ class NumpyBuilder:
     def rarely(self, cond: Array, slow: Callable[[], Array], fast: Array) -> Array:
         """Both sides are pure, so where no lane asks for `slow` it need not run; otherwise it runs on all lanes."""
         return np.where(cond, slow(), fast) if np.any(cond) else np.where(cond, fast, fast)
+
+    def while_(
+        self, go: Array, carries: Sequence[Array], given: Sequence[Array], body: Callable[..., Sequence[Array]]
+    ) -> list[Array]:
+        """`body(*carries, *given)` returns whether a lane goes on, and its next carries. It is given the lanes that
+        do, side by side, and no others: they might never end."""
+        shape = np.broadcast_shapes(*map(np.shape, (go, *carries, *given)))
+        found = [np.array(np.broadcast_to(x, shape)).reshape(-1) for x in carries]
+        at = np.flatnonzero(np.broadcast_to(go, shape))
+        now = [x[at] for x in found]
+        fixed = [np.broadcast_to(x, shape).reshape(-1)[at] for x in given]
+        while at.size:
+            goes, *now = [np.broadcast_to(x, at.shape) for x in body(*now, *fixed)]
+            if not goes.all():
+                for whole, part in zip(found, now, strict=True):
+                    whole[at] = part
+                at, now, fixed = at[goes], [x[goes] for x in now], [x[goes] for x in fixed]
+        return [x.reshape(shape) for x in found]
 
 
 def _nudge_to_odd(value: Array, error: Array) -> Array:

@@ -17,6 +17,9 @@
            | "index" "(" expr ["if" expr] "," N "," string ")"         a checked index into an axis of N elements
            | ("cast" | "bitcast") "(" expr "," dtype ")"
            | "table" "(" expr "," dtype {"," number} ")"
+           | "while" "(" expr {"," name "=" expr} ")" ["with" "(" name "=" expr {"," name "=" expr} ")"]
+             "{" item* "yield" expr {"," expr} "}"                     carries, what is given; the next go and carries
+           | "carry" "(" expr "," N ")"                                the carry of a loop with this number
            | op "(" expr {"," expr} ")"                                an instruction, or a transcendental
 
     kernel(b0: f32[12], b1: f32[3] out) lanes 16 {
@@ -27,9 +30,9 @@
     }
 
 A number without a dtype is int64. Reductions side by side whose variables have the same names are one loop. Variables
-(`i` of loops, `r` of reductions and scans), results (`s`) and names of values (`t`) are numbered in the order of
-their appearance, so equal kernels have equal text. A value is named where the code generator computes it: in the
-outermost loop that knows its variables.
+(`i` of loops, `r` of reductions and scans), results (`s`), parameters of regions (`c`) and names of values (`t`) are
+numbered in the order of their appearance, so equal kernels have equal text. A value is named where the code generator
+computes it: in the outermost loop that knows its variables.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, 
 
 __all__ = ["Block", "Blocks", "kernel_lines", "named_values", "parse_kernel", "print_kernel"]
 
-_LEAVES = ("const", "var", "result")
+_LEAVES = ("const", "var", "result", "param")
 _LONG = 8  # operations in one expression before a part of it gets a name: they fit a line, and recursion is bounded
 
 
@@ -223,11 +226,32 @@ class _Printer(Blocks[str]):
         """Text of an operand of a statement; parts that have a name and are not yet defined are defined first."""
         for part in postorder([expr], lambda part: () if part in self.names else part.args):
             if part in self.named and part not in self.names:
-                depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
-                text = self.show(part)
-                self.blocks[depth].add(f"{self.new('t', part)} = {text}")
-                self.blocks[depth].names.append(part)
+                block = self.blocks[max((self.level[d] for d in part.depends if d in self.level), default=0)]
+                if part.op == "while":
+                    name = self.new("t", part)
+                    head, inner = self.loop(part, block.indent + "  ")
+                    block.add(f"{name} = {head} {{")
+                    block.nest(inner)
+                else:
+                    text = self.show(part)
+                    block.add(f"{self.new('t', part)} = {text}")
+                block.names.append(part)
         return self.show(expr)
+
+    def loop(self, expr: Expr, indent: str) -> tuple[str, Block]:
+        """The head of a loop of scalars, and its lines: its names are its own."""
+        region, (go, *values) = expr.attr, map(self.show, expr.args)
+        outer = self.names, self.level, self.blocks, self.named
+        inner = Block(indent)
+        self.names, self.level, self.blocks = {}, {}, [inner]
+        self.named = _named(region.expressions, region.results)
+        starts = [f"{self.new('c', p)} = {value}" for p, value in zip(region.params, values, strict=True)]
+        results = [self.expression(result) for result in region.results]
+        inner.add(f"yield {', '.join(results)}")
+        self.names, self.level, self.blocks, self.named = outer
+        given = starts[region.carries :]
+        head = f"while({', '.join([go, *starts[: region.carries]])})"
+        return head + (f" with ({', '.join(given)})" if given else ""), inner
 
     def show(self, expr: Expr, level: int = 0) -> str:
         """Text of an expression in a place that binds as tightly as `level`."""
@@ -236,7 +260,7 @@ class _Printer(Blocks[str]):
         match expr.op:
             case "const":
                 return _number(expr.attr, expr.dtype)
-            case "var" | "result":
+            case "var" | "result" | "param":
                 return f"?{expr.attr}"  # not in scope: the kernel is broken, and this is part of a message about it
             case "load":
                 return f"{expr.attr.name}[{self.where(expr.args)}]"
@@ -245,6 +269,8 @@ class _Printer(Blocks[str]):
                 return f"index({self.where(expr.args)}, {_size(size)}, {json.dumps(what)})"
             case "cast" | "bitcast":
                 return f"{expr.op}({self.show(expr.args[0])}, {dtypes.short(expr.dtype)})"
+            case "carry":
+                return f"carry({self.show(expr.args[0])}, {expr.attr})"
             case "table":
                 values = "".join(f", {_digits(v, expr.dtype)}" for v in expr.attr)
                 return f"table({self.show(expr.args[0])}, {dtypes.short(expr.dtype)}{values})"
@@ -260,14 +286,15 @@ class _Printer(Blocks[str]):
 
 
 def named_values(kernel: Kernel) -> set[Expr]:
-    """Values that get a name: those used twice or more, and parts of expressions that would be too long for a line."""
+    """Values that get a name: those used twice or more, loops, and parts of expressions that would be too long for a
+    line."""
+    return _named(kernel.expressions, [expr for stmt in statements(kernel.body) for expr in operands(stmt)])
+
+
+def _named(order: Sequence[Expr], roots: Sequence[Expr]) -> set[Expr]:
     uses: dict[Expr, int] = {}
-    order = kernel.expressions
-    for expr in order:
-        for operand in expr.args:
-            uses[operand] = uses.get(operand, 0) + 1
-    for stmt in statements(kernel.body):
-        for operand in operands(stmt):
+    for users in (*(expr.args for expr in order), roots):
+        for operand in users:
             uses[operand] = uses.get(operand, 0) + 1
     named: set[Expr] = set()
     length: dict[Expr, int] = {}
@@ -276,7 +303,7 @@ def named_values(kernel: Kernel) -> set[Expr]:
             length[expr] = 0
             continue
         length[expr] = 1 + sum(length[a] for a in expr.args)
-        if uses[expr] > 1 or length[expr] > _LONG:
+        if uses[expr] > 1 or length[expr] > _LONG or expr.op == "while":
             named.add(expr)
             length[expr] = 0
     return named

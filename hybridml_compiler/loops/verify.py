@@ -44,6 +44,7 @@ def verify_kernel(kernel: Kernel, stage: str = "") -> None:
     - a variable or result is defined once, by a statement around or before its uses; extents are 1 or more
     - operands have the dtypes that the instruction set asks for; indices are int64, masks bool
     - an index stays inside of its buffer
+    - a loop of scalars reads its parameters alone, and its carries keep their dtypes
     - there is no vector loop in a vector loop, and no loop of threads in either that or a parallel one
     - parallel loops and blocks are the outermost ones
     - iterations of a loop that is not serial store to different places
@@ -196,6 +197,12 @@ def _expression_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:
     if expr.op in ("load", "index"):
         yield from _access_faults(expr, buffers)
         return
+    if expr.op == "param":
+        yield f"{expr} is used outside of its loop"
+        return
+    if expr.op in ("while", "carry"):
+        yield from (_loop_faults if expr.op == "while" else _carry_faults)(expr)
+        return
     operands = tuple(a.dtype for a in expr.args)
     if expr.op in ISA and expr.op not in ("const", "rarely"):
         try:
@@ -211,6 +218,32 @@ def _expression_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:
         yield f"{expr.op!r} is neither an instruction nor a transcendental function"
     elif {*operands, expr.dtype} not in ({dtypes.float32}, {dtypes.float64}):
         yield f"{expr.op} takes one float dtype, got {', '.join(map(dtypes.short, operands))}"
+
+
+def _loop_faults(expr: Expr) -> Iterator[str]:
+    region, (go, *values) = expr.attr, expr.args
+    carries = values[: region.carries]
+    if len(carries) < region.carries or [p.dtype for p in region.params] != [v.dtype for v in values]:
+        yield f"a loop of {_types(region.params)} with {_types(values)}"
+    if [r.dtype for r in region.results] != [dtypes.bool_, *(v.dtype for v in carries)] or go.dtype is not dtypes.bool_:
+        yield f"a loop that starts with {_types([go, *carries])}, and a step of it makes {_types(region.results)}"
+    for part in region.expressions:
+        if part.op in ("load", "index", "var", "result") or (part.op == "param" and part not in region.params):
+            yield f"{part} in a loop, which reads nothing but its parameters"
+        elif part.op != "param":
+            yield from _expression_faults(part, {})
+
+
+def _carry_faults(expr: Expr) -> Iterator[str]:
+    (whole,) = expr.args
+    if whole.op != "while" or not 0 <= expr.attr < whole.attr.carries:
+        yield f"carry {expr.attr} of {whole.op}"
+    elif whole.args[1 + expr.attr].dtype is not expr.dtype:
+        yield f"carry {expr.attr} of a loop is {dtypes.short(whole.args[1 + expr.attr].dtype)}, not {expr.dtype}"
+
+
+def _types(exprs: Sequence[Expr]) -> str:
+    return f"({', '.join(dtypes.short(e.dtype) for e in exprs)})"
 
 
 def _access_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:

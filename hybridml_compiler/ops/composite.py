@@ -28,11 +28,12 @@ def _infer(avals: Sequence[Aval], body: Any) -> Aval:
 
 
 def _eager(arrays: Sequence[np.ndarray], body: Any) -> np.ndarray:
-    return np.asarray(body.over(arrays))
+    return np.asarray(body.over(arrays)[0])
 
 
 def _lower(s: Any, i: Index, loads: Sequence[Load], body: Any) -> Scalar:
-    return body.lower(s, [at(load, i) for load in loads])
+    found: Scalar = body.lower(s, [at(load, i) for load in loads])[0]
+    return found
 
 
 COMPOSITE = Op(

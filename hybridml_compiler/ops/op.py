@@ -31,6 +31,7 @@ A row carries everything that the framework knows of an operation:
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
+  body                                   of a kernel of a user: the graph that it is for types and parameters
   version, native, cuda, vmap            of rows of users (custom.py): a digest of their code, which is part of `key`;
                                          the symbol of native code for operands; code for a GPU; the rule for batches
   samples, error_samples                 the test inputs
@@ -139,7 +140,7 @@ class Op:
     """A row. See the module docstring for the columns."""
 
     __slots__ = (
-        "accepts", "axis_params", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
+        "accepts", "axis_params", "body", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
         "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
         "infer", "inputs", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile", "memory_order",
         "method", "name", "native", "needs", "operator", "params", "public", "put_back", "reorders", "results",
@@ -186,6 +187,7 @@ class Op:
         complex_kernels: bool | None = None,
         complex_eager: Callable[..., Any] | None = None,
         public: bool = True,
+        body: Callable[[Sequence[Aval], Mapping[str, Any]], Any] | None = None,
         version: str = "",
         native: Callable[[Sequence[Aval], Mapping[str, Any]], str | None] | None = None,
         cuda: Any = None,
@@ -194,7 +196,7 @@ class Op:
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
         self.key, self.version = f"{name}@{version}" if version else name, version
-        self.native, self.cuda, self.vmap = native, cuda, vmap
+        self.body, self.native, self.cuda, self.vmap = body, native, cuda, vmap
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
         self.cost = cost if cost is not None else 0.0 if kind == "movement" else SIMPLE

@@ -16,7 +16,8 @@ from .cost import STEP, memory_cost
 # One instruction on one 64-byte vector: Zen 4 retires about one a cycle (0.27 ns), Cascade Lake up to two.
 _INSTRUCTION = 0.3
 _LANES = 16  # float32 in one vector
-_WEIGHT = {"div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6} | {
+_STEPS = 16  # that a loop of scalars is taken to have
+_WEIGHT = {"carry": 0, "div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6} | {
     name: math.ceil(max(OPS[name].cost, TRANSCENDENTAL) * _LANES / _INSTRUCTION) for name in TABLE
 }
 
@@ -70,4 +71,6 @@ def _expression_cost(expr: Expr, vector: Expr | None, width: int) -> float:
         return abs(step or 1) * (_INSTRUCTION + memory_cost(expr.dtype.itemsize * width)) if near else width * 0.5
     if expr.dtype.kind == "i" and expr.op in ("add", "mul", "sub") and vector is not None:
         return 0.0  # index arithmetic of a vector loop is one scalar addition
+    if expr.op == "while":
+        return _STEPS * sum(_expression_cost(e, None, width) for e in expr.attr.expressions if e.args)
     return _INSTRUCTION * _WEIGHT.get(expr.op, 1)

@@ -150,7 +150,6 @@ def test_steps_of_a_loop_are_counted_for_each_run() -> None:
     made = hm.kernel(summed)
     for dtype in (hm.float32, hm.float64, hm.float16, hm.int32):
         assert made(hm.ones(2, dtype=dtype)).tolist() == [780.0, 780.0]
-    assert not made.is_looped
     assert hm.grad(lambda x: made(x).sum())(hm.ones(2)).tolist() == [780.0, 780.0]
 
 
@@ -355,56 +354,8 @@ def test_lambdas_of_one_line_are_told_apart() -> None:
     assert [k(x).tolist() for k in (twice, more, *made)] == [[2, 4], [4, 5], [True, False], [0, 2]]
 
 
-class TestLoopsByNumba:
+class TestArrayKernels:
     numba = pytest.importorskip("numba")
-
-    def test_a_loop_that_ends_where_an_element_says(self) -> None:
-        limit = 50
-
-        @hm.kernel
-        def steps(a: Any, b: Any) -> Any:
-            x, y, n = 0.0, 0.0, 0
-            while x * x + y * y <= 4 and n < limit:
-                x, y = x * x - y * y + a, 2 * x * y + b
-                n += 1
-            return n
-
-        a, b = hm.linspace(-2, 1, 7, dtype=hm.float64), hm.linspace(-1, 1, 5, dtype=hm.float64)[:, None]
-        found = steps(a, b)
-        assert found.shape == (5, 7) and found.dtype == hm.int64
-        expected = [[steps.__wrapped__(float(p), float(q)) for p in a] for q in b[:, 0]]
-        assert found.tolist() == expected
-        fn = hm.trace(lambda a, b: steps(a, b) + 1)
-        assert fn(a, b).tolist() == (found + 1).tolist() and "hml_native_" in fn.llvm
-        limit = 3
-        assert steps(a, b).max().item() == 3 and fn(a, b).max().item() == 4
-
-    def test_its_derivative_has_to_be_given(self) -> None:
-        def root(x: Any) -> Any:
-            g = x
-            while abs(g * g - x) > 1e-9 * x:
-                g = (g + x / g) / 2
-            return g
-
-        x = hm.tensor([2.0, 9.0])
-        with pytest.raises(hm.GradientError, match="give derivative="):
-            hm.grad(lambda x: hm.kernel(root)(x).sum())(x)
-        known = hm.kernel(root, derivative=lambda x: 0.5 / hm.sqrt(x))
-        np.testing.assert_allclose(hm.grad(lambda x: known(x).sum())(x).numpy(), 0.5 / np.sqrt([2.0, 9.0]), rtol=1e-6)
-
-    def test_its_parameters_are_numbers(self) -> None:
-        @hm.kernel
-        def steps(x: Any, *, limit: Any = 5) -> Any:
-            n = 0.0
-            while n < x and n < limit:
-                n += 1
-            return n
-
-        x = hm.tensor([3.0, 9.0])
-        assert steps(x).tolist() == [3.0, 5.0] and steps(x, limit=2**70).tolist() == [3.0, 9.0]
-        assert hm.trace(lambda x: steps(x, limit=2**70))(x).tolist() == [3.0, 9.0]
-        with pytest.raises(hm.ArgumentError, match="numbers; limit is 'all'"):
-            steps(x, limit="all")
 
     def test_an_array_kernel(self) -> None:
         @hm.kernel(kind="array", infer=lambda x, *, least: (x, hm.ShapeDtypeStruct((), "int64")), results=("out", "n"))

@@ -73,6 +73,14 @@ HEAD = "kernel(x: f32[12], n: i64[4], u: i32[4], m: bool[4], o: f32[12] out)"
             "for i < 3 { for j < 4 parallel { o[i * 4 + j] = 0.0:f32 } }",
             "a parallel loop over i1 inside of",
         ),
+        ("t = while(n[0], c = 1) { yield c < 2, c } o[carry(t, 0)] = x[0]", "a loop that starts with (i64, i64)"),
+        ("t = while(true, c = 1) { yield c, c } o[carry(t, 0)] = x[0]", "a step of it makes (i64, i64)"),
+        ("t = while(true, c = 1) { yield c < 2, 1.0:f32 } o[carry(t, 0)] = x[0]", "a step of it makes (bool, f32)"),
+        ("t = while(true, c = 1) { yield n[c] < 2, c } o[carry(t, 0)] = x[0]", "n[param0] in a loop, which reads"),
+        (
+            "t = while(true, c = 1) { yield c + 1.5:f32 < 2, c } o[carry(t, 0)] = x[0]",
+            "add takes operands of one dtype",
+        ),
     ],
 )
 def test_a_broken_kernel_is_refused(body: str, message: str) -> None:
@@ -104,6 +112,9 @@ def test_what_text_cannot_say() -> None:
         (replace(good, lanes=0), "0 lanes, granule 1"),
         (replace(good, body=(For(i, (Store(out, i, s.emit("rarely", s.const(True, dtypes.bool_), zero, zero)),)),)),
          "'rarely' is neither an instruction"),
+        (replace(good, body=(For(i, (Store(out, s.param(0, dtypes.int64), zero),)),)), "param0 is used outside"),
+        (replace(good, body=(For(i, (Store(out, s.emit("carry", i, dtype=dtypes.int64, attr=0), zero),)),)),
+         "carry 0 of var"),
         (Kernel((out,), (Reduce(s.reduction_result("add", zero, ()), "add", (), zero),)), "a loop over no variable"),
     ):  # fmt: skip
         with pytest.raises(CompileError) as caught:

@@ -26,6 +26,7 @@ import signal
 import numpy as np
 import hybridml as hm
 from hybridml import nn
+from tests.support.counting import counting
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that runs in the background has it ignored
 
@@ -46,13 +47,16 @@ model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
 optimizer = hm.optim.Adam(model.parameters(), lr=0.1)
 total = hm.zeros((4,))
 
-def training(x, n):
+def training(x, n, loop=loop):
     optimizer.zero_grad()
     loss = (model(x.reshape(-1, 4)) ** 2).sum()
     loss.backward()
     optimizer.step()
     total.add_(hm.random.normal((4,)))
-    return loss + hm.fori_loop(0, n, lambda i, x: hm.tanh(x) * 1.0001, total).sum()
+    return loss + loop(total, n).sum()
+
+def training_with_kernel(x, n):
+    return training(x, n, counting)
 
 def state():
     parts = hm.tree_leaves((model.state_dict(), optimizer.state_dict(), total, hm.random.default_generator.get_state()))
@@ -62,7 +66,7 @@ LOOPS = ["loop", "nested", "endless", "chosen", "training"]
 INTERRUPTED = """
 import faulthandler
 faulthandler.dump_traceback_later(200, exit=True)  # where nobody is left to end it
-f, x = hm.trace({name}), hm.ones(({size},))
+f, x = hm.trace({name}) if {traced} else {name}, hm.ones(({size},))
 f(x, hm.tensor(2)); f(x, hm.tensor(3)); f(x, hm.tensor(4))
 before = state()
 try:
@@ -74,14 +78,31 @@ except KeyboardInterrupt:
 print(all(np.array_equal(a, b) for a, b in zip(before, state(), strict=True)))
 hm.manual_seed(1)
 kept = [p.detach().numpy().copy() for p in model.parameters()]
-print(np.isfinite(f(x, hm.tensor(5)).detach().numpy()).all(), {name} is not training or any(
+print(np.isfinite(f(x, hm.tensor(5)).detach().numpy()).all(), "training" not in "{name}" or any(
     (p.detach().numpy() != k).any() for p, k in zip(model.parameters(), kept)))
 """
 
 
 @pytest.mark.parametrize(("size", "name"), every(2, product([12, 400_000], LOOPS)))
 def test_ctrl_c_ends_native_loops(name: str, size: int) -> None:
-    program = SETUP + INTERRUPTED.format(name=name, size=size, steps=HOURS)
+    check_interrupted(name, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "traced"),
+    [
+        ("counting", 400_000, True),
+        ("training_with_kernel", 12, True),
+        ("counting", 12, False),
+        ("counting", 3000, False),
+    ],
+)
+def test_ctrl_c_ends_loops_of_kernels(name: str, size: int, traced: bool) -> None:
+    check_interrupted(name, size, traced)
+
+
+def check_interrupted(name: str, size: int, traced: bool = True) -> None:
+    program = SETUP + INTERRUPTED.format(name=name, size=size, steps=HOURS, traced=traced)
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         try:

@@ -10,6 +10,7 @@ convolution_cases.py   convolutions with operands in memory, and runs of what is
 device_cases.py        functions and layers with recorded values, for tests of where they create
 cuda.py                generated CUDA kernels: what tests compile, run and break
 cuda_calls.py          products and convolutions of generated CUDA kernels, and their exact results
+counting.py            a kernel whose loops are as long as they are told
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 examples.py            how many examples hypothesis draws
 fake_cupy.py           the names of CuPy that its driver uses, over memory of the host

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ...graph.facts import element_cost, is_expensive, moved, widens
+from ...graph.facts import element_cost, is_expensive, may_stop, moved, widens
 from ...graph.ir import Graph, Node, users
 from ...record import record
 from ...sizes.dims import hint
@@ -292,7 +292,8 @@ class _Paths:
 def _may_end(group: Group) -> bool:
     """Whether the kernel checks indices, or is a loop, which an interrupt ends: state that it had overwritten before
     would be lost."""
-    return group.kind == "control" or any_fails((*group.roots, *group.inlined))
+    nodes = (*group.roots, *group.inlined)
+    return any_fails(nodes) or any(map(may_stop, nodes))
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:

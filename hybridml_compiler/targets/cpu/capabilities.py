@@ -6,6 +6,7 @@ from ... import dtypes
 from ...graph.facts import stored
 from ...graph.ir import Node
 from ...loops.ir import Expr, Kernel
+from ...loops.regions import everywhere
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities
 from ...schedule.kernels.transform_steps import steps_of
 from .kernels.loop_schedule import schedule, schedule_matrix
@@ -19,7 +20,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
 
     def lanes(kernel: Kernel) -> int:
         """One hardware vector of the widest element."""
-        widest = max((e.dtype.itemsize for e in kernel.expressions if _counts(e)), default=4)
+        widest = max((e.dtype.itemsize for e in everywhere(kernel.expressions) if _counts(e)), default=4)
         return max(cpu.vector_bits // (8 * max(widest, 4)), 2)
 
     multiplies_pairs = cpu.vector_bits == 512 and "avx512bf16" in cpu.enabled  # of bfloat16
@@ -59,4 +60,4 @@ def _counts(expr: Expr) -> bool:
     """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
     if expr.op == "load":
         return bool(expr.attr.size > 1)
-    return expr.dtype is dtypes.float64 and bool(expr.depends)
+    return expr.dtype is dtypes.float64 and (bool(expr.depends) or expr.op == "param")

@@ -28,7 +28,7 @@ def compile_pointwise(
     from ..llvm.builtin import PYTHON_API, emit_builtin
     from ..llvm.kernel import emit_kernel
     from ..python_entry import object_layout
-    from ..runtime import jit, threads
+    from ..runtime import jit, polling, scratch, threads
     from ..runtime.linking import loader
     from ..runtime.linking.builtins import builtin
     from ..spec import host_spec
@@ -41,14 +41,17 @@ def compile_pointwise(
     cpu = host_spec()
     lanes = cpu.vector_bits // (8 * max(result.itemsize, *(kind.itemsize for kind in sources)))
     module = ir.Module(f"eager_{name}", cpu)
-    function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), lanes, lanes))
+    kernel = Kernel((*buffers, out), (body,), lanes, lanes)
+    function, polls = emit_kernel(module, "kernel", kernel), kernel.loops
     offsets = object_layout.measured()
     if offsets is None:
-        library = loader.load([jit.compile_cached(str(module))], {}, ["kernel"])
+        library = loader.load([jit.compile_cached(str(module))], polling.symbols(), ["kernel"])
         _KEPT.append(library)
         return _through_ctypes(library.address("kernel"))
-    emit_builtin(module, "builtin", function, len(buffers) + 1, offsets, _PARALLEL, _GRANULE)
+    emit_builtin(module, "builtin", function, len(buffers) + 1, offsets, _PARALLEL, _GRANULE, polls=polls)
     imports = {n: loader.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
+    if polls:
+        imports |= {**scratch.symbols(), **polling.symbols()}
     library = loader.load([jit.compile_cached(str(module))], imports, ["builtin"])
     _KEPT.append(library)
     return builtin(name, library.address("builtin"))

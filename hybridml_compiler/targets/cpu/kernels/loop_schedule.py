@@ -34,6 +34,7 @@ from ....loops.ir import (
     variables,
 )
 from ....loops.merge import join_reductions, merge_loops
+from ....loops.regions import everywhere
 from ....loops.transcendental import TABLE
 from ....loops.transforms import bind, collapse, reorder, split, vectorize
 from ....record import replace
@@ -208,7 +209,7 @@ def _vectors(vars_: Sequence[Expr], reduces: Sequence[Reduce], fills: Sequence[F
 def _work(stmts: Sequence[Stmt], var: Expr) -> int:
     """Vector operations for an element, in lanes over `var`."""
     varying = (e for e in expressions(stmts) if var in e.depends and not is_affine_step(e))
-    return sum(_POLYNOMIAL if e.op in TABLE else 1 for e in varying)
+    return sum(_POLYNOMIAL if e.op in TABLE else 1 for e in everywhere(varying))
 
 
 def _side_by_side(lanes: int, size: int) -> int:

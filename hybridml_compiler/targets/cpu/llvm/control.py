@@ -22,7 +22,7 @@ from .kernel import KERNEL_TYPE
 from .kind import Kind
 from .registry import callee_of, kind_of
 from .sizes import Sizes
-from .step import emit_step, launch_sources, polled, stops_of
+from .step import emit_step, launch_sources, stops_of
 from .types import I8, I32, I64, PTR, VOID, Literal
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
@@ -229,7 +229,7 @@ def _emit_loop(
         poll, go = b.append_basic_block("poll"), b.append_basic_block("go")
         b.cbranch(b.icmp_unsigned("==", b.and_(number, i64(every - 1)), i64(every - 1)), poll, go)
         b.position_at_end(poll)
-        b.cbranch(polled(b), failed, go)
+        b.cbranch(b.polled(), failed, go)
         b.position_at_end(go)
     at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
     for k, pointer in enumerate(now):

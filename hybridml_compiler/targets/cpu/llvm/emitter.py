@@ -18,6 +18,7 @@ from .... import dtypes
 from ....errors import CompileError
 from ....loops.index import coefficient
 from ....loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
+from ....loops.regions import instruction
 from ....loops.scalar import COMBINE
 from ....record import record
 from ....schedule import cost
@@ -295,15 +296,13 @@ class LoopEmitter:
             if first is not None:
                 return first
         args = [self.emit_expr(a, in_lanes and self.vector in a.depends) for a in expr.args]
-        if expr.op in ("cast", "bitcast"):
-            return getattr(self.s, expr.op)(args[0], expr.dtype)  # type: ignore[no-any-return]
         if expr.op == "index":
             return self.checked_index(expr, *args)
-        if expr.op == "table":
-            return self.s.table(expr.attr, args[0], expr.dtype)
         if expr.op in ("floordiv", "mod") and _plain_division(expr):
             return self._index_division(expr.op, args[0], args[1])
-        return getattr(self.s, expr.op)(*args)  # type: ignore[no-any-return]
+        if expr.op == "while" and in_lanes and self.mask is not None:  # lanes beyond the end might never be done
+            args[0] = self.s.and_(args[0], self.mask)
+        return instruction(self.s, expr, args)  # type: ignore[no-any-return]
 
     def _first_lane(self, expr: Expr) -> Lanes | None:
         """Compares lane numbers of 32 bits, where one of two indices counts lanes, with the rest of the other. None

@@ -14,6 +14,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 from ....errors import CompileError
+from ..runtime.thread_block import POLL
 from ..spec import CpuSpec
 from .values import ArrayType as ArrayType
 from .values import Constant as Constant
@@ -447,6 +448,12 @@ class IRBuilder:
     def violated(self) -> Value | None:
         """An i1, whether an access has been out of bounds; None where accesses are not checked."""
         return None
+
+    def polled(self) -> Value:
+        """An i1, whether the call is to stop (runtime/polling.py)."""
+        return self.icmp_unsigned(
+            "!=", self.call(self.module.function(POLL, FunctionType(i64(0).type, [])), []), i64(0)
+        )
 
     def gep(self, pointer: Value, indices: Sequence[Value], source_etype: Type, inbounds: bool = False) -> Value:
         if len(indices) == 1 and known(indices[0]) == 0:

@@ -46,5 +46,5 @@ def _kind(name: str) -> Kind:
 def callee_of(spec: KernelSpec, cpu: CpuSpec, symbol: str = "") -> Callee:
     """The function of a spec, of this symbol."""
     kind = kind_of(spec)
-    polls = kind.polls(spec, cpu)
+    polls = kind.polls(spec, cpu) or any(nest.loops for nest in spec.nests)
     return Callee(symbol, *kind.range(spec, cpu), kind.nanoseconds(spec), kind.calls_blas(spec, cpu), cpu.cores, polls)

@@ -32,6 +32,9 @@ class Lanes:
 
 Operand = Lanes | int | float | bool
 _REGISTER = 512  # bits
+# Steps of a loop from one poll to the next, some 10 us, and before the first one: once a call is to stop, each vector
+# that is left takes so many.
+_STEPS_A_POLL, _FIRST_POLL = 1 << 12, 1 << 8
 _SIGNED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -57,6 +60,8 @@ class LaneBuilder:
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.b = builder
         self.module: ir.Module = builder.module
+        self.active: Lanes | None = None  # lanes that take the step of the loop around; None: all of them
+        self.stops: list[Any] = []  # whether loops of the step have been stopped
 
     # ---- plumbing
 
@@ -345,3 +350,62 @@ class LaneBuilder:
         phi.add_incoming(fast.value, entry)
         phi.add_incoming(chosen.value, rare_end)
         return self._wrap(phi, fast)
+
+    def while_(
+        self, go: Lanes, carries: Sequence[Lanes], given: Sequence[Lanes], body: Callable[..., Sequence[Lanes]]
+    ) -> list[Lanes]:
+        """Steps as long as some lane goes on; the carries of those that do not stay. A poll may end it before."""
+        lanes = max(x.lanes for x in (go, *carries, *given))
+        active, stops, masked = self.active, self.stops, lanes > 1
+        if masked and active is not None:
+            go = self.and_(go, active)
+        starts, entry = [self.splat(x, lanes) for x in (go, *carries)], self.b.block
+        head, step, done = (self.b.append_basic_block(name) for name in ("while", "step", "done"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        left, phis = self.b.phi(I64), [self.b.phi(x.value.type) for x in starts]
+        flag, *now = [self._wrap(phi, x) for phi, x in zip(phis, starts, strict=True)]
+        self.b.cbranch(self.any(flag), step, done)
+        self.b.position_at_end(step)
+        self.active, self.stops = flag if masked else None, []
+        goes, *after = [self.splat(x, lanes) for x in body(*now, *given)]
+        inner, self.active, self.stops = self.stops, active, stops
+        if masked:
+            goes = self.and_(flag, goes)
+            after = [self.select(flag, new, old) for new, old in zip(after, now, strict=True)]
+        stopped = []  # blocks that end the loop before its time
+        for stop in inner:
+            stopped.append(self.b.block)
+            self._leave(stop, done)
+        following = self._unless_stopped(left, done, stopped)
+        for phi, start, new in zip(phis, starts, (goes, *after), strict=True):
+            phi.add_incoming(start.value, entry)
+            phi.add_incoming(new.value, self.b.block)
+        left.add_incoming(ir.i64(_FIRST_POLL), entry)
+        left.add_incoming(following, self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(done)
+        stop = self.b.phi(I1)
+        for block in (head, *stopped):
+            stop.add_incoming(constant(block is not head, dtypes.bool_), block)
+        self.stops.append(stop)
+        return now
+
+    def _leave(self, stop: Any, done: ir.Block) -> None:
+        on = self.b.append_basic_block("on")
+        self.b.cbranch(stop, done, on).set_weights([1, _STEPS_A_POLL])
+        self.b.position_at_end(on)
+
+    def _unless_stopped(self, left: Any, done: ir.Block, stopped: list[ir.Block]) -> Any:
+        """The steps until the next poll; one that is due may go on at `done`."""
+        fewer, latch = self.b.sub(left, ir.i64(1)), self.b.block
+        ask, again = self.b.append_basic_block("ask"), self.b.append_basic_block("again")
+        self.b.cbranch(self.b.icmp_signed("==", fewer, ir.i64(0)), ask, again).set_weights([1, _STEPS_A_POLL])
+        self.b.position_at_end(ask)
+        stopped.append(ask)
+        self.b.cbranch(self.b.polled(), done, again)
+        self.b.position_at_end(again)
+        phi = self.b.phi(I64)
+        phi.add_incoming(fewer, latch)
+        phi.add_incoming(ir.i64(_STEPS_A_POLL), ask)
+        return phi

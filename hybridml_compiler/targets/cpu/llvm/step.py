@@ -19,7 +19,7 @@ from ....schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, La
 from ....sizes.dims import Size, is_dim, is_symbolic, same
 from ..program import STEP, constant_symbol
 from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS, STOPPED
-from ..runtime.thread_block import BEGIN, POLL, POLL_NS, READY
+from ..runtime.thread_block import BEGIN, POLL_NS, READY
 from . import ir
 from .callee import Callee
 from .ir import i64
@@ -126,7 +126,7 @@ def emit_step(
 
     def poll(stop: Stop) -> None:
         if stop.after:
-            with b.if_then(polled(b), likely=False):
+            with b.if_then(b.polled(), likely=False):
                 leave(STOPPED)
 
     for number, (launch, callee, stop) in enumerate(zip(plan.launches, callees, stops, strict=True)):
@@ -189,11 +189,6 @@ def emit_step(
         tables.run()
         tables.end()
     leave(0)
-
-
-def polled(b: ir.IRBuilder) -> Any:
-    """Emits a poll; whether to stop."""
-    return b.icmp_unsigned("!=", b.call(b.module.function(POLL, ir.FunctionType(I64, [])), []), i64(0))
 
 
 def extent_of(plan: Plan, number: int, place: BufferRef) -> tuple[Size | None, str]:

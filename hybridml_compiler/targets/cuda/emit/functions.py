@@ -13,6 +13,8 @@ import numpy as np
 from .... import dtypes
 from ....loops.complex_parts import BY_PARTS
 from ....loops.division import float_divmod, int_divmod
+from ....loops.ir import Expr
+from ....loops.regions import instruction
 from ....loops.scalar import COMBINE
 from ....loops.transcendental import TABLE
 from .scalars import C, CBuilder, call
@@ -79,6 +81,20 @@ class Writer(CBuilder):
         self.lines.append(f"{outer}}}")
         return named
 
+    def while_(self, go: C, carries: Sequence[C], given: Sequence[C], body: Callable[..., Sequence[C]]) -> list[C]:
+        """The carries after a loop: variables that each step assigns to, when all of its values are known."""
+        outer, variables = self.indent, [C(self._name(), x.dtype) for x in (go, *carries)]
+        for name, start in zip(variables, (go, *carries), strict=True):
+            self.lines.append(f"{outer}{c_type(name.dtype)} {name} = {start};")
+        flag, *now = variables
+        self.lines.append(f"{outer}while ({flag}) {{")
+        self.indent += _INDENT
+        after = [self._line(x) if x in now else x for x in body(*now, *given)]
+        self.lines += [f"{self.indent}{name} = {x};" for name, x in zip(variables, after, strict=True)]
+        self.indent = outer
+        self.lines.append(f"{outer}}}")
+        return now
+
 
 class DeviceFunctions:
     """The functions and tables that a kernel has asked for, in an order in which each knows those that it calls."""
@@ -111,6 +127,18 @@ class DeviceFunctions:
         parameters = ", ".join(f"{c_type(dtype)} {arg}" for arg in args)
         head = f"static __device__ __forceinline__ {c_type(dtype)} {full}({parameters}) {{"
         self._texts[full] = "\n".join([head, *writer.finish(result), "}", ""])
+
+    def loop(self, expr: Expr) -> str:
+        """The name of a `while` as a device function. It returns its carries, in a `struct` of that name."""
+        writer, args = Writer(self), [C(f"x{k}", x.dtype) for k, x in enumerate(expr.args)]
+        carries = instruction(writer, expr, args)
+        lines = writer.finish(C(f"{{{', '.join(map(str, carries))}}}", expr.dtype))
+        parameters = ", ".join(f"{c_type(x.dtype)} {x}" for x in args)
+        fields = " ".join(f"{c_type(x.dtype)} c{k};" for k, x in enumerate(carries))
+        name = f"loop_{hashlib.blake2b(' '.join([parameters, *lines]).encode(), digest_size=4).hexdigest()}"
+        head = f"static __device__ __forceinline__ {name}_carries {name}({parameters}) {{"
+        self._texts.setdefault(name, "\n".join([f"struct {name}_carries {{ {fields} }};", head, *lines, "}", ""]))
+        return name
 
     def vector(self, dtype: np.dtype, lanes: int) -> str:
         """The name of the type of so many neighbours in memory, which are loaded and stored at once."""

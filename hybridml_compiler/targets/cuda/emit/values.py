@@ -47,7 +47,8 @@ class ValueWriter(Blocks[C]):
                     depth = len(self.blocks) - 1
                 value, name = self.show(part), self.new("t", part.dtype)
                 self.names[part] = name
-                self.blocks[depth].add(f"const {c_type(part.dtype)} {name} = {value};")
+                kind = f"{self.functions.loop(part)}_carries" if part.op == "while" else c_type(part.dtype)
+                self.blocks[depth].add(f"const {kind} {name} = {value};")
                 self.blocks[depth].names.append(part)
         return self.show(expr)
 
@@ -62,6 +63,10 @@ class ValueWriter(Blocks[C]):
             case "cast" | "bitcast":
                 made: C = getattr(self.s, expr.op)(self.show(expr.args[0]), expr.dtype)
                 return made
+            case "while":
+                return C(call(self.functions.loop(expr), *map(self.show, expr.args)), expr.dtype)
+            case "carry":
+                return C(f"{self.show(expr.args[0])}.c{expr.attr}", expr.dtype)
             case "table":
                 index = self.show(expr.args[0])
                 inside = C(call(self.functions.helper("clamp"), index, str(len(expr.attr))), dtypes.int64)
