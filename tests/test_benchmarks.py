@@ -229,7 +229,8 @@ def test_transforms_agree_eager_and_traced(name: str) -> None:
     workload = TRANSFORMS[name]
     styles = ["eager", "traced", *(["kernel"] if name == "chain" else [])]
     results = []
-    arrays = {key: array[:4096] if name == "chain" else array for key, array in workload.arrays().items()}
+    first = 4096 if name == "chain" else 4
+    arrays = {key: a[:first] if key in ("x", "y", "target") else a for key, a in workload.arrays().items()}
     for style in styles:
         case = workload.case(ours, arrays, style)
         case.call()
