@@ -49,9 +49,9 @@ class Enlarged:
         if name not in ("randn", "rand", "randint", "ones", "zeros"):
             return found
 
-        def make(*args: Any) -> Any:
+        def make(*args: Any, **options: Any) -> Any:
             *before, sizes = args if isinstance(args[-1], tuple) else (args,)
-            return found(*before, (TIMES * sizes[0], *sizes[1:]))
+            return found(*before, (TIMES * sizes[0], *sizes[1:]), **options)
 
         return make
 
@@ -91,7 +91,8 @@ def reached(fn: Any) -> dict[int, Any]:
     pending = [fn]
     while pending:
         value = pending.pop()
-        if id(value) in seen or isinstance(value, type | ModuleType):
+        of = type(value).__module__
+        if id(value) in seen or isinstance(value, type | ModuleType) or of.startswith("hybridml.tracing"):
             continue
         seen.add(id(value))
         if isinstance(value, hm.Tensor):
