@@ -24,12 +24,12 @@ import hybridml
 
 from .limits import limits
 from .markup import duration
-from .measure import Entry, inputs_of, measure_fresh, measure_start, measure_steady
+from .measure import Entry, inputs_of, measure_fresh, measure_rounds, measure_start
 from .process import Process, installed, interpreter
 from .worker import CANDIDATES
 from .workloads import OURS, SCALING, TABLE, WORKLOADS, Workload
 
-PEERS = tuple(name for name in CANDIDATES if name not in OURS)
+PEERS = tuple(name for name in CANDIDATES if not name.startswith("hybridml"))
 SECTIONS = ("steady", "start", "scaling", "limits")
 
 
@@ -152,7 +152,7 @@ def compare(workload: Workload, run: Run, options: argparse.Namespace) -> dict[s
             return measure_fresh(inputs, names, options.threads, options.repeats)
         entries = {name: Entry() for name in names}
         if "steady" in options.sections:
-            entries = measure_steady(inputs, run.of(names), options.repeats, options.seconds)
+            entries = measure_rounds(inputs, run.of(names), options.repeats, options.seconds, every=True)
         if "start" in options.sections and workload.reach:
             measure_start(inputs, entries, options.threads)
     return entries
@@ -169,7 +169,7 @@ def scaling(stack: ExitStack, options: argparse.Namespace) -> Iterator[dict[str,
         workload = WORKLOADS[name]
         with inputs_of(workload, {} if key == "threads" else {key: size}) as inputs:
             processes = runs[threads].of([who for who in wanted(workload, options) if who in options.scaling])
-            entries = measure_steady(inputs, processes, max(options.repeats // 2, 1), options.seconds)
+            entries = measure_rounds(inputs, processes, max(options.repeats // 2, 1), options.seconds, every=True)
         seconds = {who: entry.median for who, entry in entries.items() if entry.samples}
         print(f"{name}, {key} {size}: " + ", ".join(f"{w} {duration(s)}" for w, s in seconds.items()), flush=True)
         yield {"workload": name, "size": key, "value": size, "threads": threads, "median": seconds}

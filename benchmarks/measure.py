@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from .process import Failure, Process
 from .workloads import Workload
+
+K = TypeVar("K")  # of a candidate
 
 PAUSE = 0.25  # seconds; the OpenMP threads of a peer spin for up to 0.2 s after their last loop
 FRESH_SECONDS = 20.0  # a candidate whose fresh processes have taken that long is not started again
@@ -86,20 +89,23 @@ def noting(entry: Entry) -> Iterator[None]:
         entry.note = str(failure)
 
 
-def measure_steady(inputs: Inputs, processes: Mapping[str, Process], repeats: int, seconds: float) -> dict[str, Entry]:
-    """Rounds, in each of which every candidate is timed for about `seconds`."""
-    entries: dict[str, Entry] = {}
+def measure_rounds(
+    inputs: Inputs, processes: Mapping[K, Process], rounds: int, seconds: float, every: bool = False
+) -> dict[K, Entry]:
+    """Rounds, in each of which every candidate is timed for about `seconds`: the medians of rounds, or `every` time."""
+    entries: dict[K, Entry] = {}
     for name, process in processes.items():
         entries[name] = inputs.load(process)
         time.sleep(PAUSE)
     ready = [name for name, entry in entries.items() if not entry.note]
-    for _ in range(repeats):
+    for _ in range(rounds):
         for name in ready:
             with noting(entries[name]):
-                entries[name].samples += processes[name].ask(seconds=seconds)["samples"]
+                found = processes[name].ask(seconds=seconds)["samples"]
+                entries[name].samples += found if every else [statistics.median(found)]
             time.sleep(PAUSE)
-    for process in processes.values():
-        process.ask(drop=True)
+    for name in ready:
+        processes[name].ask(drop=True)
     return entries
 
 

@@ -21,7 +21,7 @@ def set_threads(count: int) -> None:
 
 
 def _case(fn: Callable[..., Any], style: str, *args: hm.Tensor) -> Case:
-    run = hm.trace(fn) if style == "traced" else fn
+    run = hm.trace(fn) if "traced" in style else fn
     last: list[Any] = [None]
 
     def call() -> None:
@@ -30,7 +30,7 @@ def _case(fn: Callable[..., Any], style: str, *args: hm.Tensor) -> Case:
     return Case(
         call,
         lambda: [np.asarray(last[0].detach().cpu().numpy(), np.float32)],
-        work=lambda: _work(run) if style == "traced" else {},
+        work=lambda: _work(run) if "traced" in style else {},
     )
 
 
@@ -182,11 +182,12 @@ def training(task: Training, arrays: Arrays, style: str, device: str = "cpu") ->
 
     def step(labels: hm.Tensor, *inputs: hm.Tensor) -> hm.Tensor:
         optimizer.zero_grad()
-        logits = model(*inputs)
-        if task.loss == "cross_entropy":
-            loss = F.cross_entropy(logits.reshape((-1, logits.shape[-1])), labels.reshape((-1,)))
-        else:
-            loss = F.binary_cross_entropy_with_logits(logits, labels)
+        with hm.autocast(dtype=hm.bfloat16, enabled="bf16" in style):
+            logits = model(*inputs)
+            if task.loss == "cross_entropy":
+                loss = F.cross_entropy(logits.reshape((-1, logits.shape[-1])), labels.reshape((-1,)))
+            else:
+                loss = F.binary_cross_entropy_with_logits(logits, labels)
         loss.backward()
         optimizer.step()
         return loss

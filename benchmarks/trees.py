@@ -11,14 +11,13 @@ import json
 import math
 import statistics
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .compare import circumstances
-from .measure import PAUSE, inputs_of
+from .measure import inputs_of, measure_rounds
 from .process import ROOT, Failure, Process
 from .workloads import OURS, TABLE, WORKLOADS, Workload
 
@@ -26,19 +25,13 @@ Rounds = dict[tuple[Path, str], list[float]]  # (tree, style) -> median of each 
 
 
 def measure(workload: Workload, processes: dict[tuple[Path, str], Process], rounds: int, seconds: float) -> Rounds:
-    found: Rounds = {key: [] for key in processes if key[1] in workload.candidates}
     with inputs_of(workload) as inputs:
-        for key in found:
-            note = inputs.load(processes[key]).note
-            if note:
-                raise Failure(f"{key}: {note}")
-        for _ in range(rounds):
-            for key, medians in found.items():
-                medians.append(statistics.median(processes[key].ask(seconds=seconds)["samples"]))
-                time.sleep(PAUSE)
-    for key in found:
-        processes[key].ask(drop=True)
-    return found
+        own = {key: process for key, process in processes.items() if key[1] in workload.candidates}
+        entries = measure_rounds(inputs, own, rounds, seconds)
+    for key, entry in entries.items():
+        if entry.note:
+            raise Failure(f"{key}: {entry.note}")
+    return {key: entry.samples for key, entry in entries.items()}
 
 
 def ratios(found: Rounds, style: str, other: Path) -> list[float]:

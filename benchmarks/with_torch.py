@@ -184,10 +184,11 @@ def training(task: Training, arrays: Arrays, style: str, device: str = "cpu") ->
     last: list[Any] = [None]
 
     def loss_of(labels: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        logits = model(*inputs)
-        if task.loss == "cross_entropy":
-            return F.cross_entropy(logits.reshape((-1, logits.shape[-1])), labels.reshape((-1,)))
-        return F.binary_cross_entropy_with_logits(logits, labels)
+        with torch.autocast(device, torch.bfloat16, enabled="bf16" in style):
+            logits = model(*inputs)
+            if task.loss == "cross_entropy":
+                return F.cross_entropy(logits.reshape((-1, logits.shape[-1])), labels.reshape((-1,)))
+            return F.binary_cross_entropy_with_logits(logits, labels)
 
     run = _styled(loss_of, style)
 

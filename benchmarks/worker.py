@@ -37,10 +37,14 @@ class Candidate(NamedTuple):
 CANDIDATES: dict[str, Candidate] = {
     "hybridml eager":  Candidate("ours", "hybridml", "eager"),
     "hybridml traced": Candidate("ours", "hybridml", "traced"),
+    "hybridml kernel": Candidate("ours", "hybridml", "kernel"),
+    "hybridml traced bf16": Candidate("ours", "hybridml", "traced bf16"),
     "torch":           Candidate("with_torch", "torch", "eager"),
     "torch channels_last": Candidate("with_torch", "torch", "eager channels_last"),
     "torch.compile":   Candidate("with_torch", "torch", "compile"),
     "torch.compile channels_last": Candidate("with_torch", "torch", "compile channels_last"),
+    "torch bf16":      Candidate("with_torch", "torch", "eager bf16"),
+    "torch.compile bf16": Candidate("with_torch", "torch", "compile bf16"),
     "jax":             Candidate("with_jax", "jax", "jit"),
     "tensorflow":      Candidate("with_tensorflow", "tensorflow", "function"),
 }
@@ -117,6 +121,7 @@ class Worker:
         """The results of all calls are arrays 0, 1, ... of an npz file, in order."""
         import numpy as np
 
+        from .transformed import TRANSFORMS
         from .workloads import WORKLOADS
 
         library = importlib.import_module(f".{self.candidate.module}", __package__)
@@ -124,7 +129,7 @@ class Worker:
         with np.load(inputs) as file:
             arrays = dict(file.items())
         before = memory()
-        case = WORKLOADS[name].case(library, arrays, self.candidate.style, **sizes)
+        case = (WORKLOADS | TRANSFORMS)[name].case(library, arrays, self.candidate.style, **sizes)
         found = []
         seconds = []
         for k in range(CHECKED_CALLS):

@@ -12,7 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import compare, eager, eager_operations, limits, measure, models, ours, process, report, trust, worker
+from benchmarks import (
+    compare,
+    eager,
+    eager_operations,
+    limits,
+    measure,
+    memory,
+    models,
+    ours,
+    process,
+    report,
+    transforms,
+    trust,
+    worker,
+)  # fmt: skip
+from benchmarks.transformed import TRANSFORMS
 from benchmarks.workloads import SCALING, WORKLOADS
 
 SMALL: dict[str, dict[str, int]] = {
@@ -207,3 +222,33 @@ def test_eager_rows_become_a_table() -> None:
     rows = [eager.Row(case, {"hybridml": 2e-6, "torch": 1e-6}, 2.0, "") for case in cases]
     text = eager.table(rows)
     assert text.count("2.00 (2.00 us)") == 3 and text.count("geometric mean") == 2
+
+
+@pytest.mark.parametrize("name", [name for name, workload in TRANSFORMS.items() if workload.training is None])
+def test_transforms_agree_eager_and_traced(name: str) -> None:
+    workload = TRANSFORMS[name]
+    styles = ["eager", "traced", *(["kernel"] if name == "chain" else [])]
+    results = []
+    first = 4096 if name == "chain" else 4
+    arrays = {key: a[:first] if key in ("x", "y", "target") else a for key, a in workload.arrays().items()}
+    for style in styles:
+        case = workload.case(ours, arrays, style)
+        case.call()
+        results.append(case.read())
+    for result in results[1:]:
+        assert measure.difference(results[0], result) <= workload.tolerance
+
+
+def test_ratios_are_of_the_medians_of_one_round() -> None:
+    names = [transforms.OURS, transforms.BF16, "torch", "torch bf16"]
+    rounds = dict(zip(names, [[2.0, 4.0], [1.0, 1.0], [6.0, 6.0], [3.0, 3.0]], strict=True))
+    found = transforms.ratios(TRANSFORMS["gpt"], rounds)
+    assert found["float32 / bf16"] == [2.0, 4.0]
+    assert found["best peer's bf16 / bf16"] == [3.0, 3.0]
+    assert found["best peer / hybridml"] == [3.0, 1.5]
+
+
+def test_a_call_takes_the_memory_that_is_predicted() -> None:
+    found = memory.in_this_process("mlp, of compare", "step")
+    assert found["predicted"] > 1 << 23
+    assert abs(found["counted"] / found["predicted"] - 1) <= 0.02

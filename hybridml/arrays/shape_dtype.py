@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import mmap
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.record import record
+
+_NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python has no name for
 
 
 @record
@@ -40,3 +44,12 @@ class ShapeDtypeStruct:
     def size(self) -> int:
         """The number of its elements."""
         return math.prod(self.shape)
+
+
+def untouched(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array whose pages are nowhere until they are touched: it may be larger than the memory of the machine."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if sys.platform != "linux" or not nbytes:
+        return np.empty(shape, dtype)
+    pages = mmap.mmap(-1, nbytes, flags=_NO_RESERVE | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, dtype).reshape(shape)

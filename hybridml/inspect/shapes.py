@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import mmap
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +10,7 @@ import numpy as np
 from hybridml_compiler.errors import TraceError
 from hybridml_compiler.targets.device import DeviceArray
 
-from ..arrays.shape_dtype import ShapeDtypeStruct
+from ..arrays.shape_dtype import ShapeDtypeStruct, untouched
 from ..core.interpreter import eagerly
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor, wrap
@@ -25,8 +22,6 @@ from ..tracing.specialize.errors import RunEagerly
 from ..tracing.specialize.path_tree import Arrays, without_values
 from ..tracing.specialize.signature import Signature
 
-_NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python has no name for
-
 
 def placeholder(x: Any) -> Any:
     """A tensor whose memory nobody touches in place of a `ShapeDtypeStruct`, and of a tensor that has no values: in a
@@ -34,16 +29,7 @@ def placeholder(x: Any) -> Any:
     has_values = isinstance(x, Tensor) and isinstance(x._array, np.ndarray | DeviceArray)
     if has_values or not isinstance(x, ShapeDtypeStruct | Tensor):
         return x
-    return wrap(_untouched(tuple(map(int, x.shape)), x.dtype))
-
-
-def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array whose pages are nowhere until they are touched: it may be larger than the memory of the machine."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    if sys.platform != "linux" or not nbytes:
-        return np.empty(shape, dtype)
-    pages = mmap.mmap(-1, nbytes, flags=_NO_RESERVE | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return np.frombuffer(pages, dtype).reshape(shape)
+    return wrap(untouched(tuple(map(int, x.shape)), x.dtype))
 
 
 def captured(

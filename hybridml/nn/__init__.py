@@ -13,6 +13,8 @@ from .containers import *
 from .convolution import *
 from .dropout import *
 from .function_module import own_init as _own_init
+from .lazy.layers import *
+from .lazy.uninitialized import *
 from .linear import *
 from .losses import *
 from .module import *

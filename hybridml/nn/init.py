@@ -184,7 +184,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 def _kaiming_std(tensor: Tensor, a: float, mode: Mode, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ArgumentError(f"kaiming: mode must be 'fan_in' or 'fan_out', got {mode!r}")
-    return calculate_gain(nonlinearity, a) / math.sqrt(fans(tensor)[mode == "fan_out"])
+    return calculate_gain(nonlinearity, a) / math.sqrt(fans(tensor)[mode == "fan_out"] or 1)
 
 
 def _fill(tensor: Tensor, values: Tensor) -> Tensor:

@@ -21,11 +21,12 @@ from .. import arrays as xp
 from ..core.aliasing import stamp
 from ..core.autodiff.tape import Leaf
 from ..core.context import no_grad
-from ..core.device_tensor import move, names_device, on_device, set_class
+from ..core.device_tensor import move, names_device, on_device
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
 from ..tracing.capture.tracer import is_tracing
 from ..tracing.python_state.mutation_epoch import attributes_changed
+from .lazy.uninitialized import become, forget, is_uninitialized
 from .parameter import commit, is_parameter
 
 P = ParamSpec("P")
@@ -367,7 +368,7 @@ class Module:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Copies values into the parameters and buffers, in place and all at once; nothing unless everything fits.
 
-        A tensor of device "meta" comes to be where its value is.
+        A tensor of device "meta" comes to be where its value is; one of a lazy layer gets the shape of its value.
 
         Raises ArgumentError for missing or unexpected keys (unless `strict=False`), ShapeError or DTypeError listing
         each key whose tensor has another shape or kind of dtype.
@@ -383,7 +384,9 @@ class Module:
                 + "\n  strict=False loads the keys that do fit"
             )
         found = {name: xp.asarray(state_dict[name]) for name in own if name in state_dict}
-        shapes = [f"{k}: has {own[k].shape}, got {v.shape}" for k, v in found.items() if own[k].shape != v.shape]
+        found = {k: v for k, v in found.items() if not is_uninitialized(v) or not is_uninitialized(own[k])}
+        shaped = {k: v for k, v in found.items() if not is_uninitialized(own[k])}
+        shapes = [f"{k}: has {own[k].shape}, got {v.shape}" for k, v in shaped.items() if own[k].shape != v.shape]
         if shapes:
             raise ShapeError("load_state_dict: shapes do not fit." + _listed("shapes", shapes))
         kinds = [
@@ -394,8 +397,9 @@ class Module:
         if kinds:
             raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))
         for name, value in found.items():
-            if own[name].device == "meta":  # the values come with their memory
-                _renew(own[name], value.device.type)
+            there = own[name].device.type
+            if there == "meta" or name not in shaped:  # the values come with their memory, and their shape
+                _renew(own[name], value.device.type if there == "meta" else there, value.shape)
         with no_grad():
             moved = {name: value.detach().to(device=own[name].device) for name, value in found.items()}
             commit([(own[name], xp.astype(value, own[name].dtype)) for name, value in moved.items()])
@@ -469,6 +473,9 @@ def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None
     dtype, device = dtype or tensor.dtype, device or tensor.device.type
     if tensor.dtype is dtype and tensor.device == device:
         return
+    if is_uninitialized(tensor):
+        forget(tensor, device, dtype)
+        return
     if is_tracing() and (type(tensor._array) is np.ndarray or type(tensor).home is not None):
         raise TraceError(
             "Module.to: a traced function cannot change the dtype or device of a captured module; do it outside"
@@ -487,14 +494,13 @@ def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None
         node.dtype = dtype
 
 
-def _renew(tensor: Tensor, device: str) -> None:
+def _renew(tensor: Tensor, device: str, shape: tuple[int, ...] | None = None) -> None:
     """Gives a tensor memory with any values on a device; it has no gradient then."""
-    made = on_device(device, lambda: xp.empty(tensor.shape, dtype=tensor.dtype))
-    set_class(tensor, type(made))
-    tensor._array = made._array
-    stamp(tensor)
-    if type(tensor._node) is Leaf:
-        tensor._node.grad = None
+    if shape is None and is_uninitialized(tensor):
+        forget(tensor, device)
+    else:
+        sizes = tensor.shape if shape is None else shape
+        become(tensor, on_device(device, lambda: xp.empty(sizes, dtype=tensor.dtype)))
 
 
 def _join(prefix: str, name: str) -> str:

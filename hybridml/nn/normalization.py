@@ -11,12 +11,26 @@ from .. import arrays as xp
 from .. import functional as F
 from ..core.context import no_grad
 from ..core.tensor import Tensor
+from . import init
 from .function_module import FunctionModule, Spatial
 from .module import Module
 from .parameter import Parameter
 
 
-class _BatchNorm(Spatial):
+class _Affine(Module):
+    """Base class of layers that scale and shift what they have normalised."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def reset_parameters(self) -> None:
+        """Sets what there is of `weight` to ones, of `bias` to zeros."""
+        for tensor, value in ((self.weight, 1.0), (getattr(self, "bias", None), 0.0)):
+            if tensor is not None:
+                init.constant_(tensor, value)
+
+
+class _BatchNorm(_Affine, Spatial):
     """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
     Shapes (n, c, {axes}) -> the same shape, with c = `num_features`. In training by the statistics of the batch, which
@@ -49,6 +63,16 @@ class _BatchNorm(Spatial):
         self.register_buffer("running_var", xp.ones(shape) if track_running_stats else None)
         self.register_buffer("num_batches_tracked", xp.zeros((), dtype=xp.int64) if track_running_stats else None)
         self._draw_in(dtype)
+
+    def reset_running_stats(self) -> None:
+        """Sets the running statistics to those of no batch: means 0, variances 1."""
+        for tensor, value in ((self.running_mean, 0.0), (self.running_var, 1.0), (self.num_batches_tracked, 0)):
+            if tensor is not None:
+                init.constant_(tensor, value)
+
+    def reset_parameters(self) -> None:
+        self.reset_running_stats()
+        super().reset_parameters()
 
     def _ranks(self) -> tuple[int, ...]:
         """Numbers of axes that an input may have."""
@@ -178,7 +202,7 @@ class LocalResponseNorm(FunctionModule):
         super().__init__(size=size, alpha=alpha, beta=beta, k=k)
 
 
-class LayerNorm(Module):
+class LayerNorm(_Affine):
     """Input normalised over its last axes, then scaled and shifted (Ba et al. 2016).
 
     Shapes (..., *normalized_shape) -> the same shape. `weight` and `bias`, both of shape `normalized_shape` (an
@@ -213,7 +237,7 @@ class LayerNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """Input divided by the root of its mean square over the last axes, then scaled (Zhang and Sennrich 2019).
 
     Shapes (..., *normalized_shape) -> the same shape; `weight` is of shape `normalized_shape`. ``eps=None`` is the
@@ -244,7 +268,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Input normalised over groups of channels, then scaled and shifted per channel (Wu and He 2018).
 
     Shapes (n, num_channels, ...) -> the same shape; `weight` and `bias` (num_channels,). Raises ArgumentError unless

@@ -32,6 +32,11 @@ def is_parameter(value: object) -> bool:
     return _marked.get(id(value)) is value or (value.requires_grad and value.is_leaf)
 
 
+def mark(tensor: Tensor) -> None:
+    """Makes a tensor a parameter, also where it requires no gradient."""
+    _marked.add(id(tensor), tensor)
+
+
 if TYPE_CHECKING:  # for a reader of types it is a Tensor
 
     class Parameter(Tensor):
@@ -45,7 +50,7 @@ else:
 
         def __call__(cls, data: Any, requires_grad: bool = True) -> Tensor:
             tensor = xp.asarray(data).detach().requires_grad_(requires_grad)
-            _marked.add(id(tensor), tensor)
+            mark(tensor)
             return tensor
 
     class Parameter(metaclass=_ParameterMeta):

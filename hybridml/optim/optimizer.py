@@ -14,6 +14,7 @@ from .. import arrays as xp
 from ..core.context import current_interpreter, enable_grad, no_grad
 from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
+from ..nn.lazy.uninitialized import is_uninitialized
 from ..nn.module import drop_gradients
 from ..nn.parameter import Writes, commit
 from ..tracing.decorator import trace
@@ -138,6 +139,11 @@ class Optimizer:
             if not isinstance(parameter, Tensor):
                 raise TypeError(
                     f"{type(self).__name__}: parameter {number} is a {type(parameter).__name__}, not a Tensor"
+                )
+            if is_uninitialized(parameter):
+                raise ArgumentError(
+                    f"{type(self).__name__}: parameter {number} is of a lazy layer and has no shape yet; call the "
+                    f"model with an input first, or load a state dict into it, and make the optimizer then"
                 )
             if not parameter.is_leaf:
                 raise ArgumentError(

@@ -84,13 +84,17 @@ class Compiled:
     def memory_analysis(self) -> MemoryAnalysis:
         """The memory of one call, by source line."""
         executable = self._executable
-        plan = executable.stages.plan
+        parts = getattr(executable, "executables", [executable])  # a program of several devices has some
         given = sum(hint(aval.nbytes) for aval in executable.inputs)
         made = sum(hint(aval.nbytes) for aval in executable.outputs)
         written = sum(hint(executable.inputs[k].nbytes) for k in executable.donate.values())
-        constants = sum(data.nbytes for data in plan.constants)
-        alive, lines = _worst(list(buffers_of(executable)), len(plan.launches))
-        return MemoryAnalysis(given, made, written, hint(executable.arena_bytes), constants, alive, lines)
+        between = sum(hint(aval.nbytes) for part in parts for aval in part.outputs) - made
+        temporary = sum(hint(part.arena_bytes) for part in parts) + between
+        plans = [part.stages.plan for part in parts]
+        constants = sum(data.nbytes for plan in plans for data in plan.constants)
+        worst = [_worst(list(buffers_of(part)), len(plan.launches)) for part, plan in zip(parts, plans, strict=True)]
+        alive, lines = max(worst, key=lambda found: found[0])
+        return MemoryAnalysis(given, made, written, temporary, constants, alive, lines)
 
 
 def _worst(buffers: Sequence[tuple[int, int, int, str, str]], launches: int) -> tuple[int, dict[str, int]]:

@@ -312,7 +312,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             if limited and self._programs() >= self._most:
                 return None
             entry, path, known = self._grown(given, structure, leaves, objects, on)
-        except (RunEagerly, TraceFailed) as error:
+        except (RunEagerly, TraceFailed, errors.FirstCall) as error:
             what = f"cannot be traced ({error.what})" if isinstance(error, TraceFailed) else str(error)
             raise TraceError(f"{self._name} {what}: such calls run eagerly, there is no program to see") from None
         return Call(structure, leaves, entry, path, known)

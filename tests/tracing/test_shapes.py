@@ -108,6 +108,16 @@ def test_memory_is_that_of_the_plan_by_line() -> None:
     assert not np.array_equal(before, model.state_dict()["0.weight"].detach().numpy())
 
 
+def test_memory_of_a_program_of_two_devices() -> None:
+    def fn(x: hm.Tensor) -> hm.Tensor:
+        h = hm.exp(x) * 2
+        return hm.sin(h.to("reference")).cpu() + h
+
+    found = hm.trace(fn).lower(Struct((20, 20), hm.float32)).compile().memory_analysis()
+    assert (found.argument_size_in_bytes, found.output_size_in_bytes) == (1600, 1600)
+    assert found.temp_size_in_bytes >= 1600 and all("test_shapes.py" in line for line in found.lines)
+
+
 def test_shapes_inside_a_trace() -> None:
     layer = nn.Linear(3, 2)
 

@@ -88,7 +88,6 @@ OF_TENSOR: dict[str, str] = {
 
 _KEY = "generators count their draws: write hm.manual_seed(seed) and no key, or hm.Generator(seed).normal(shape)"
 _PACKED = "write tensors padded to one length, with a mask of the steps that are there"
-_SIZES = "sizes are said: write hm.nn.{}"
 _ADAM = "write Adam: the other optimizers are SGD, AdamW and RMSprop"
 _RATE = "write hm.optim.LRScheduler with a method rate(base, epoch, group), or opt.lr = number"
 
@@ -109,8 +108,6 @@ OF_MODULE: dict[str, dict[str, str]] = {
     "hybridml.cuda": {"amp": "write hm.autocast(dtype=hm.float16), and hm.amp.GradScaler"},
     "hybridml.nn": {
         **{name: f"write hm.nn.functional.{name}" for name in _ACTIVATIONS},
-        "LazyConv2d": _SIZES.format("Conv2d(in_channels, out_channels, kernel_size)"),
-        "LazyLinear": _SIZES.format("Linear(in_features, out_features)"),
         "initializers": "write hm.nn.init, whose functions fill a tensor: hm.nn.init.xavier_uniform_(hm.empty((2, 3)))",
         "dot_product_attention": "write hm.nn.functional.scaled_dot_product_attention",
         "logsumexp": "write hm.logsumexp",

@@ -37,6 +37,10 @@ class CheckFailed(BaseException):
     """A check did not hold in a compiled program, which has written nothing. Not for the `except` of a user."""
 
 
+class FirstCall(CheckFailed):
+    """A trace has met a lazy layer that has no values yet: Python makes this call, and the next one is traced."""
+
+
 class NotCacheable(Untraceable):
     """An error that further calls with the same guards meet again: they are not traced."""
 

@@ -126,6 +126,11 @@ def without_values(what: str) -> Iterator[None]:
         _no_values.reset(token)
 
 
+def are_without_values() -> bool:
+    """Whether there are shapes and dtypes alone."""
+    return bool(_no_values.get())
+
+
 def check_values(asked: str, where: str = "") -> None:
     """TraceError where arguments have no values. `where`: the line that asks, if that is not running now."""
     what = _no_values.get()

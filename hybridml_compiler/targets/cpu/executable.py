@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -73,9 +74,12 @@ class CpuExecutable(Executable):
 
     def shared_arena(self, nbytes: int) -> Arena:
         """An arena of at least so many bytes for a native entry: all share one, or the last of a few, each twice as
-        large as the one before."""
+        large as the one before. The first is that of calls of `run` before, which rarely come again."""
         with self._sharing:
             before = self._shared
+            if before is None and self._arenas and self._arenas[0].nbytes >= nbytes:
+                with suppress(IndexError):  # by now another thread may be in it
+                    self._shared = before = self._arenas.pop()
             if before is None or before.nbytes < nbytes:
                 self._shared = entry_spec.arena(max(nbytes, 0 if before is None else 2 * before.nbytes))
             assert self._shared is not None
