@@ -100,13 +100,16 @@ def compile(
     guards: Guards | None = None,
     target: Target | None = None,
     among: Among = None,
+    memory: int | None = None,
 ) -> Executable:
     """An executable for the graph on a target: that of the device that its values are on unless one is given. If there
     are several, each computes what is on it, and takes and gives its arrays (see placement/partition.py).
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
     symbolic sizes, `guards` are the conditions that its capture relied on. `among`: devices that compute what they take
-    the least time for (see placement/by_cost.py), wherever operands are; "auto": those of the machine.
+    the least time for (see placement/by_cost.py), wherever operands are; "auto": those of the machine. `memory`: bytes
+    that a call may need on a device, arguments and results included; values are computed again for it, and
+    OutOfMemoryError says which lines hold the rest where that is not enough (see schedule/rematerialization.py).
     """
     from .graph.devices import device_of, devices_of
     from .placement.by_operands import placement, spans_devices
@@ -118,25 +121,32 @@ def compile(
         choice = _choice(graph, among) if among else None
         where = placement(graph) if choice is None else choice.where
         if spans_devices(graph, where):
-            return _compile_partition(graph, where, choice)
-        executable = _compile_for(find_target(device_of(graph)), graph, donate, name, guards)
+            return _compile_partition(graph, where, choice, memory)
+        executable = _compile_for(find_target(device_of(graph)), graph, donate, name, guards, memory)
         executable.choice = choice
         return executable
-    return _compile_for(target, graph, donate, name, guards)
+    return _compile_for(target, graph, donate, name, guards, memory)
 
 
 def _compile_for(
-    target: Target, graph: Graph, donate: Mapping[int, int] | None, name: str, guards: Guards | None
+    target: Target,
+    graph: Graph,
+    donate: Mapping[int, int] | None,
+    name: str,
+    guards: Guards | None,
+    memory: int | None,
 ) -> Executable:
     """`compile` for a target."""
-    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
+    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory)
     if any(node.aval.symbolic for node in graph.inputs):
+        if memory is not None:
+            raise CompileError(f"{stages.name}: programs with a limit of memory have fixed sizes")
         if not target.capabilities.takes_sizes:
             raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
         return _compile_symbolic(stages, guards or Guards())
     stats = stages.stats
     with stats.stage("find"):
-        key = _key(graph, stages.donate, target)
+        key = _key(graph, stages.donate, target, memory)
         program = target.find(key) if stages.say.level < 2 else None
     if program is None:
         program = stages.make(key)
@@ -159,7 +169,9 @@ def _choice(graph: Graph, among: Literal["auto"] | Sequence[str]) -> Choice | No
     return cheapest(graph, devices, speeds)
 
 
-def _compile_partition(graph: Graph, where: Mapping[Node, str], choice: Choice | None) -> Executable:
+def _compile_partition(
+    graph: Graph, where: Mapping[Node, str], choice: Choice | None, memory: int | None
+) -> Executable:
     """`compile` for a graph that several devices compute."""
     from .placement.partition import place, split
     from .targets.partitioned import PartitionedExecutable
@@ -170,7 +182,7 @@ def _compile_partition(graph: Graph, where: Mapping[Node, str], choice: Choice |
     if config.read().verify:
         verify(placed, "placement")
     programs = {
-        part: compile(part.program, target=find_target(part.device)) if part.computes else None
+        part: compile(part.program, target=find_target(part.device), memory=memory) if part.computes else None
         for part in split(placed)
     }
     return PartitionedExecutable(placed, programs, choice, made)
@@ -231,9 +243,18 @@ class Stages:
     """The stages from a graph to code. Each is done when it is first asked for: an executable that was found on disk
     needs none of them, until somebody wants to see its IR or its launches."""
 
-    def __init__(self, graph: Graph, donate: Mapping[int, int], name: str, stats: Stats, target: Target) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        donate: Mapping[int, int],
+        name: str,
+        stats: Stats,
+        target: Target,
+        memory: int | None = None,
+    ) -> None:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats, self.target = graph, donate, name, stats, target
+        self.memory = memory
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
 
     @lazy
@@ -251,7 +272,19 @@ class Stages:
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"):
-            return settled(run_passes(without_devices(self.captured), verify=self.verify, watch=watch)[0])
+            graph = settled(run_passes(without_devices(self.captured), verify=self.verify, watch=watch)[0])
+        if self.memory is None:
+            return graph
+        from .schedule.plan import make_plan
+        from .schedule.rematerialization import fitted
+
+        with self.stats.stage("rematerialization"):
+            found = fitted(graph, lambda g: make_plan(g, self.donate, self.target.capabilities), self.memory)
+        if found is not graph:
+            watch("rematerialization", found)
+            if self.verify:
+                verify(found, "rematerialization")
+        return found
 
     @lazy
     def plan(self) -> Plan:
@@ -348,14 +381,14 @@ class Stages:
         )
 
 
-def _key(graph: Graph, donate: Mapping[int, int], target: Target) -> str:
+def _key(graph: Graph, donate: Mapping[int, int], target: Target, memory: int | None) -> str:
     """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
     from .runtime import cache
     from .runtime.fingerprint import fingerprint
 
     code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
-    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code)
+    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code, f"memory {memory}")
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
 
 

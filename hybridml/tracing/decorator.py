@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from .function import Check, TracedFunction
-from .run.backend import Placement
+from .run.backend import Memory, Placement
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -42,6 +42,7 @@ def trace(
     dynamic: bool = ...,
     check: Check = ...,
     placement: Placement = ...,
+    memory: Memory = ...,
 ) -> M: ...
 @overload
 def trace(
@@ -52,6 +53,7 @@ def trace(
     dynamic: bool = ...,
     check: Check = ...,
     placement: Placement = ...,
+    memory: Memory = ...,
 ) -> TracedFunction[P, R]: ...
 @overload
 def trace(
@@ -62,10 +64,11 @@ def trace(
     dynamic: bool = ...,
     check: Check = ...,
     placement: Placement = ...,
+    memory: Memory = ...,
 ) -> _Decorator: ...
 def trace(
     fn: Any = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
-    check: Check = None, placement: Placement = None,
+    check: Check = None, placement: Placement = None, memory: Memory = None,
 ) -> Any:  # fmt: skip
     """Captures a function (or a module) when it is called, compiles it, and runs the compiled program from then on.
 
@@ -77,8 +80,11 @@ def trace(
     program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
     such a call leaves the results and the state of the function itself. `placement` is a list of devices, or "auto" for
     those of the machine: each operation is computed by the one with which the whole is estimated to take the least time
-    (see docs/devices.md); results are where the function itself would have them, sizes are fixed. A module is returned
-    itself, with its `forward` traced, and has what a traced function has (`net.cache_info()`, `net.explain(x)`).
+    (see docs/devices.md); results are where the function itself would have them, sizes are fixed. `memory` limits the
+    bytes that a call needs on a device, arguments and results included: a number, "2GB" or "2GiB". Values are computed
+    again rather than kept, to the same bits; where that is not enough OutOfMemoryError says which lines hold the rest
+    (see docs/seeing.md); sizes are fixed. A module is returned itself, with its `forward` traced, and has what a traced
+    function has (`net.cache_info()`, `net.explain(x)`).
 
     >>> import hybridml as hm
     >>> @hm.trace
@@ -89,13 +95,13 @@ def trace(
     """
     if fn is None:
         return functools.partial(
-            trace, backend=backend, strict=strict, dynamic=dynamic, check=check, placement=placement
+            trace, backend=backend, strict=strict, dynamic=dynamic, check=check, placement=placement, memory=memory
         )
     if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
         module: Any = fn
         traced = TracedFunction(
-            module.forward, backend, strict=strict, dynamic=dynamic, check=check, placement=placement
+            module.forward, backend, strict=strict, dynamic=dynamic, check=check, placement=placement, memory=memory
         )
         object.__setattr__(module, "forward", traced)
         return module
-    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check, placement=placement)
+    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check, placement=placement, memory=memory)

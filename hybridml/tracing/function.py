@@ -30,7 +30,7 @@ from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
 from .python_state.rebound import Rebound
-from .run.backend import Backend, Placement, backend_of
+from .run.backend import Backend, Memory, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
 from .specialize import errors
@@ -82,6 +82,7 @@ class TracedFunction(Introspection, Generic[P, R]):
     def __init__(
         self, fn: Callable[P, R], backend: str | Backend = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
         silent: bool = False, dynamic: bool = True, check: Check = None, placement: Placement = None,
+        memory: Memory = None,
     ) -> None:  # fmt: skip
         """Wraps `fn`. `most`: programs compiled; calls that need further ones run `fn` itself, which is said unless
         `silent` (a function of the library, which a stance leaves as it is). `dynamic`: sizes that change become
@@ -100,11 +101,11 @@ class TracedFunction(Introspection, Generic[P, R]):
         if check is not None and inspect.iscoroutinefunction(fn):
             raise ArgumentError("trace: check runs a function twice, which a coroutine function cannot be")
         functools.update_wrapper(self, fn)
-        self._backend = backend if isinstance(backend, Backend) else backend_of(backend, placement)
+        self._backend = backend if isinstance(backend, Backend) else backend_of(backend, placement, memory)
         self._fn, self._most = fn, most
         self._strict, self._silent = strict, silent
         self._is_async = inspect.iscoroutinefunction(fn)
-        self._families = Families() if dynamic and not self._backend.among else None
+        self._families = Families() if dynamic and self._backend.takes_sizes else None
         self._integers = Integers()
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Fields, list[Entry]] = {}  # by their signature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import dtypes
-from ..ops.elementwise import astype
+from ..ops.elementwise import after, astype
 from .body import Body, bodies_of
 from .ir import Node
 
@@ -79,8 +79,9 @@ def widens(node: Node, *, halves: bool = True) -> bool:
 
 
 def moved(node: Node, *, casts: bool = False, halves: bool = True) -> Node | None:
-    """The operand whose elements a node moves, or widens if `casts`; None if it does something else."""
-    moves = node.kind == "movement" and len(node.inputs) == 1
+    """The operand whose elements a node moves, or has as they are, or widens if `casts`; None if it does something
+    else."""
+    moves = (node.kind == "movement" and len(node.inputs) == 1) or node.op is after
     return node.inputs[0] if moves or (casts and widens(node, halves=halves)) else None
 
 

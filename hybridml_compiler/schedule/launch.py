@@ -7,6 +7,7 @@ its input. The arena starts with the status word of the index checks, if there a
 from __future__ import annotations
 
 from dataclasses import field
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..graph.ir import Node
 from ..loops.ir import Kernel, KernelSpec
 from ..once import lazy
 from ..record import record
-from ..sizes.dims import Size, symbols_of
+from ..sizes.dims import Size, hint, symbols_of
 from ..sizes.values import number_of
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
@@ -85,6 +86,7 @@ class Buffer:
     last: int
     what: str  # the operation whose result it holds, "copy of an input", "slots" of a chain, "memory" of a launch
     where: str  # the user's line
+    node: Node | None = None  # whose value it holds; none of slots and memory
 
 
 @record(frozen=False)
@@ -106,3 +108,24 @@ class Plan:
     @property
     def checked(self) -> bool:
         return any(launch.checked for launch in self.launches)
+
+    @property
+    def nbytes(self) -> Size:
+        """Bytes that a call needs: its inputs, its results, constants and the arena."""
+        given = [aval.nbytes for aval in (*self.inputs, *self.outputs)]
+        return sum([*given, *(data.nbytes for data in self.constants)]) + self.arena_bytes
+
+    @property
+    def held(self) -> dict[str, int]:
+        """The bytes of the arena that are in use at the launch where they are most, by source line, most first."""
+        change = [0] * (len(self.launches) + 2)
+        for buffer in self.buffers:
+            change[buffer.first] += hint(buffer.nbytes)
+            change[buffer.last + 1] -= hint(buffer.nbytes)
+        alive = [*accumulate(change)]
+        worst = alive.index(max(alive))
+        lines: dict[str, int] = {}
+        for buffer in self.buffers:
+            if buffer.first <= worst <= buffer.last:
+                lines[buffer.where] = lines.get(buffer.where, 0) + hint(buffer.nbytes)
+        return dict(sorted(lines.items(), key=lambda line: -line[1]))

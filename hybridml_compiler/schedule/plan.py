@@ -273,7 +273,8 @@ class _Planner:
             else:  # slots of a chain, or memory that a launch works in
                 makers = x.tasks if isinstance(x, Step) else steps[interval.start].tasks
                 node, what = tasks[makers[0]].group.roots[0], "slots" if isinstance(x, Step) else "memory"
-            buffers[x] = Buffer(interval.nbytes, offset, interval.start, interval.end, what, node.where)
+            held = node if node is x else None
+            buffers[x] = Buffer(interval.nbytes, offset, interval.start, interval.end, what, node.where, held)
         return buffers, total
 
     def _launch(self, all_tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, BufferRef]) -> Launch:

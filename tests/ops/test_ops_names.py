@@ -43,6 +43,7 @@ HONEST = {
     ("hybridml/tracing/capture/tracer.py", "op is _python_power"): "Python's own power gives a Python number",
     ("hybridml/tracing/capture/tracer.py", "op is not _astype"): "a cast is how a Python number becomes a tensor",
     ("hybridml_compiler/graph/facts.py", "node.op is astype"): "`is_cast`, which others ask instead",
+    ("hybridml_compiler/graph/facts.py", "node.op is after"): "`moved`, which others ask instead",
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
     ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "COMBINE[part.op]"): "the same",
     ("hybridml_compiler/targets/cuda/emit/values.py", "INFIX[expr.op]"): "the same",

@@ -153,3 +153,22 @@ def test_a_failed_check_leaves_state_whole(late: bool) -> None:
     np.testing.assert_array_equal(state, before)
     got = executable([state, np.array([0, 1, 2, 3, 4, -1])])
     assert got[0] is state and (state != before).all()
+
+
+def test_an_update_waits_for_one_lookup_of_some_indices() -> None:
+    """The gradient of an embedding looks up what its forward pass has looked up: both fail, or none."""
+    table, w, at, b = array(6, 40), array(40), array(50, dtype="i8"), array(40, 40)
+    found = op("take", table, at, axis=0)
+    wide = op("exp", found @ b)
+    gradient = op("scatter_add", table, op("reshape", at, shape=(50,)), wide, axis=0)
+    program = graph("embedding", [table, w, at, b], [w - found.sum(0), gradient])
+    launches = plan_of(program, {0: 1}).launches
+    update = next(k for k, launch in enumerate(launches) if launch.overwrites)
+    lookups = [k for k, launch in enumerate(launches) if launch.checked]
+    assert lookups[0] < update < lookups[1]
+    executable = pipeline.compile(program, {0: 1})
+    state, indices = np.ones(40, "f4"), np.arange(50) % 6
+    indices[7] = 6
+    with pytest.raises(OutOfBoundsError, match="take: index 6 is out of range for axis 0 of size 6"):
+        executable([np.ones((6, 40), "f4"), state, indices, np.ones((40, 40), "f4")])
+    np.testing.assert_array_equal(state, np.ones(40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,36 +13,79 @@ from ...core.tensor import Device
 
 BACKENDS = ("llvm", "interpret")
 Placement = Literal["auto"] | Sequence[str | Device] | None
+Memory = int | str | None
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "ki": 2**10,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 
 
 @record
 class Backend:
     """The name of a backend; `among`: devices to place operations on by cost, or "auto" for those of the machine.
-    Without them, operations are where their operands are.
+    Without them, operations are where their operands are. `memory`: bytes that a call may need on a device.
     """
 
     name: str = "llvm"
     among: Literal["auto"] | tuple[str, ...] | None = None
+    memory: int | None = None
+
+    @property
+    def takes_sizes(self) -> bool:
+        """Whether sizes may come with the call."""
+        return not self.among and self.memory is None
 
 
 LLVM, INTERPRET = Backend(), Backend("interpret")
 
 
-def backend_of(name: str, placement: Placement) -> Backend:
+def backend_of(name: str, placement: Placement, memory: Memory) -> Backend:
     """The backend of `trace`'s options. ArgumentError for what they do not take, DeviceError for a missing device."""
     if name not in BACKENDS:
         raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {name!r}")
-    if placement is None:
-        return Backend(name)
-    if name == "interpret":
+    if name == "interpret" and placement is not None:
         raise ArgumentError("trace: backend='interpret' computes on the CPU; placement needs the compiler")
+    if name == "interpret" and memory is not None:
+        raise ArgumentError("trace: backend='interpret' keeps every value; memory needs the compiler")
+    return Backend(name, _among(placement), None if memory is None else _bytes(memory))
+
+
+def _among(placement: Placement) -> Literal["auto"] | tuple[str, ...] | None:
+    if placement is None or placement == "auto":
+        return placement
     if isinstance(placement, str):
-        if placement == "auto":
-            return Backend(name, "auto")
         raise ArgumentError(
             f"trace: placement must be 'auto' or a list of devices, got {placement!r}; [{placement!r}] is a list of one"
         )
     devices: list[Any] = list(placement)
     if not devices:
         raise ArgumentError("trace: placement must name a device at least, got an empty list")
-    return Backend(name, tuple(dict.fromkeys(Device(device).type for device in devices)))
+    return tuple(dict.fromkeys(Device(device).type for device in devices))
+
+
+def _bytes(memory: int | str) -> int:
+    """The number of bytes in `memory`, such as 2000000000, "2GB" or "1.5 GiB"."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGT]?i?)B\s*", memory) if isinstance(memory, str) else None
+    try:
+        if found is not None:
+            count = float(found[1]) * _UNITS[found[2]]
+        elif isinstance(memory, int) and not isinstance(memory, bool):
+            count = memory
+        else:
+            raise ValueError
+    except (ValueError, KeyError):
+        raise ArgumentError(
+            f"trace: memory must be a number of bytes, or a string such as '2GB' (10**9) or '2GiB' (2**30), got "
+            f"{memory!r}"
+        ) from None
+    if count <= 0:
+        raise ArgumentError(f"trace: memory must be more than 0 bytes, got {memory!r}")
+    return int(count)

@@ -96,7 +96,7 @@ def compile_graph(
         from hybridml_compiler.targets.partitioned import PartitionedExecutable
 
         # Values of a device never change: what is updated gets the new one.
-        executable = compile(graph, {}, graph.name, guards, among=backend.among)
+        executable = compile(graph, {}, graph.name, guards, among=backend.among, memory=backend.memory)
         if isinstance(executable, PartitionedExecutable):
             return executable
         return PlacedExecutable(executable, find_device(device_of(graph)), graph)
@@ -104,7 +104,7 @@ def compile_graph(
         return Interpreted(graph, donate)
 
     try:
-        return compile(graph, dict(donate), graph.name, guards, among=backend.among)
+        return compile(graph, dict(donate), graph.name, guards, among=backend.among, memory=backend.memory)
     except ImportError as missing:  # a platform without llvmlite
         warn(
             f"traced functions run without the compiler, one NumPy operation at a time ({missing}); install llvmlite, "

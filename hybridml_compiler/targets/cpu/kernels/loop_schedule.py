@@ -57,6 +57,10 @@ _LONG_LOOP = 8
 # ([Note: Memory order]). Its accumulators stay in registers, so the number of vectors falls with the other values in
 # them.
 _COLUMN_VECTORS = ((8, 8), (24, 4))  # up to so many operations per element: so many vectors
+# Columns, in vectors, up to which they stay there for all of a part of the rows; of more, accumulators are in memory
+# (loop_columns.py). Both add up in an order of their own, so it is the number alone that decides: a sum has the same
+# bits whatever is computed beside it.
+_IN_REGISTERS = 4
 _POLYNOMIAL = 20  # operations of a transcendental function
 # Parts of a row of a scatter, which threads share; each of them goes through all of the indices.
 _SCATTER_PARTS = 8
@@ -116,7 +120,7 @@ def _map(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel:
         lanes, vectors = _WORD_LANES, 1
     else:
         vectors = _vectors(vars_, reduces, fills, across, lanes)
-    if across and reduces and hint(extent(vars_[-1])) > vectors * lanes:
+    if across and reduces and hint(extent(vars_[-1])) > _IN_REGISTERS * lanes:
         rows = accumulated(s, kernel, _VECTORS * lanes)
         if rows is not None:
             return rows
