@@ -33,7 +33,7 @@ from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
 from .hooks import hooks
 from .once import lazy
-from .record import record
+from .record import record, replace
 from .runtime import host_callback
 from .runtime.progress import progress
 from .sizes.dims import hint, structural
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .loops.ir import KernelSpec
     from .placement.by_cost import Choice
     from .schedule.kept import Reuse
+    from .schedule.kernels.library import Capabilities
     from .schedule.launch import Launch, Plan
     from .targets.base import Code, Executable, Program, Target
     from .targets.shapes import Shapes
@@ -258,6 +259,12 @@ class Stages:
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
 
     @lazy
+    def capabilities(self) -> Capabilities:
+        """Those of the target; where memory has a limit, nothing is kept so that kernels can be launched together."""
+        found = self.target.capabilities
+        return found if self.memory is None else replace(found, merged_bytes=0)
+
+    @lazy
     def graph(self) -> Graph:
         from .graph.devices import without_devices
         from .passes import run_passes
@@ -279,7 +286,7 @@ class Stages:
         from .schedule.rematerialization import fitted
 
         with self.stats.stage("rematerialization"):
-            found = fitted(graph, lambda g: make_plan(g, self.donate, self.target.capabilities), self.memory)
+            found = fitted(graph, lambda g: make_plan(g, self.donate, self.capabilities), self.memory)
         if found is not graph:
             watch("rematerialization", found)
             if self.verify:
@@ -293,7 +300,7 @@ class Stages:
 
         graph, reuse = self.graph, Reuse()
         with self.stats.stage("plan"):
-            plan = make_plan(graph, self.donate, self.target.capabilities, self._begin, reuse=reuse)
+            plan = make_plan(graph, self.donate, self.capabilities, self._begin, reuse=reuse)
         self.stats.reuse = reuse
         self.say(3, lambda: _described(plan))
         return plan
@@ -306,7 +313,7 @@ class Stages:
             return
         self._begun[id(spec)] = spec
         with self.stats.stage("check"):
-            verified = self.target.capabilities.kept.verified
+            verified = self.capabilities.kept.verified
             for kernel in spec.nests if self.verify else ():
                 if verified.get(id(kernel)) is not kernel:
                     verify_kernel(kernel, "the plan")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.schedule.memory import held
 from hybridml_compiler.sizes.dims import hint
 
 from ..core.pytree import tree_map
@@ -92,27 +93,14 @@ class Compiled:
         temporary = sum(hint(part.arena_bytes) for part in parts) + between
         plans = [part.stages.plan for part in parts]
         constants = sum(data.nbytes for plan in plans for data in plan.constants)
-        worst = [_worst(list(buffers_of(part)), len(plan.launches)) for part, plan in zip(parts, plans, strict=True)]
-        alive, lines = max(worst, key=lambda found: found[0])
-        return MemoryAnalysis(given, made, written, temporary, constants, alive, lines)
+        worst = [_held(part, len(plan.launches)) for part, plan in zip(parts, plans, strict=True)]
+        lines = max(worst, key=lambda lines: sum(lines.values()))
+        return MemoryAnalysis(given, made, written, temporary, constants, sum(lines.values()), lines)
 
 
-def _worst(buffers: Sequence[tuple[int, int, int, str, str]], launches: int) -> tuple[int, dict[str, int]]:
-    """The bytes that hold values at the launch where they are most, and the lines that made them."""
-    at = [0] * (launches + 1)
-    for first, last, nbytes, _, _ in buffers:
-        at[first] += nbytes
-        at[min(last, launches - 1) + 1] -= nbytes
-    total, most, worst = 0, 0, 0
-    for k, change in enumerate(at):
-        total += change
-        if total > most:
-            most, worst = total, k
-    lines: dict[str, int] = {}
-    for first, last, nbytes, _, where in buffers:
-        if first <= worst <= last:
-            lines[where] = lines.get(where, 0) + nbytes
-    return most, dict(sorted(lines.items(), key=lambda item: -item[1]))
+def _held(executable: Any, launches: int) -> dict[str, int]:
+    """The bytes that hold values at the launch where they are most, by the lines that made them."""
+    return held([(first, min(last, launches - 1), n, where) for first, last, n, _, where in buffers_of(executable)])
 
 
 class Lowered:

@@ -7,7 +7,6 @@ its input. The arena starts with the status word of the index checks, if there a
 from __future__ import annotations
 
 from dataclasses import field
-from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..once import lazy
 from ..record import record
 from ..sizes.dims import Size, hint, symbols_of
 from ..sizes.values import number_of
+from .memory import held
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
@@ -118,14 +118,4 @@ class Plan:
     @property
     def held(self) -> dict[str, int]:
         """The bytes of the arena that are in use at the launch where they are most, by source line, most first."""
-        change = [0] * (len(self.launches) + 2)
-        for buffer in self.buffers:
-            change[buffer.first] += hint(buffer.nbytes)
-            change[buffer.last + 1] -= hint(buffer.nbytes)
-        alive = [*accumulate(change)]
-        worst = alive.index(max(alive))
-        lines: dict[str, int] = {}
-        for buffer in self.buffers:
-            if buffer.first <= worst <= buffer.last:
-                lines[buffer.where] = lines.get(buffer.where, 0) + hint(buffer.nbytes)
-        return dict(sorted(lines.items(), key=lambda line: -line[1]))
+        return held([(b.first, b.last, hint(b.nbytes), b.where) for b in self.buffers])

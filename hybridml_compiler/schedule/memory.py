@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from bisect import insort
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from ..record import record, replace
 from ..sizes.dims import Size, is_dim, is_symbolic
@@ -61,6 +62,25 @@ def plan_arena(intervals: Sequence[Interval], heirs: Mapping[int, int] | None = 
         insort(placed, (offset, offset + size, born, dies))
         total = max(total, offset + size)
     return offsets, total
+
+
+def held(buffers: Sequence[tuple[int, int, int, str]]) -> dict[str, int]:
+    """The bytes in use at the step where they are most, by source line, most first. A buffer is (step that writes it,
+    step that reads it last, bytes, line).
+
+    >>> held([(0, 1, 64, "a"), (1, 2, 64, "b"), (2, 3, 32, "c"), (1, 1, 8, "b")])
+    {'b': 72, 'a': 64}
+    """
+    change = [0] * (max((last for _, last, _, _ in buffers), default=0) + 2)
+    for first, last, nbytes, _ in buffers:
+        change[first] += nbytes
+        change[last + 1] -= nbytes
+    alive = [*accumulate(change)]
+    worst, lines = alive.index(max(alive)), dict[str, int]()
+    for first, last, nbytes, line in buffers:
+        if first <= worst <= last:
+            lines[line] = lines.get(line, 0) + nbytes
+    return dict(sorted(lines.items(), key=lambda item: -item[1]))
 
 
 def _plan_sizes(intervals: Sequence[Interval]) -> tuple[list[Size], Size]:

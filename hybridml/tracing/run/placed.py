@@ -23,6 +23,8 @@ class PlacedExecutable(Executable):
 
     def __init__(self, executable: Executable, device: Device, graph: ir.Graph) -> None:
         self.executable, self.device, self.stats = executable.replayed(), device, executable.stats
+        self.name, self.inputs, self.outputs = executable.name, executable.inputs, executable.outputs
+        self.fresh, self.donate, self.arena_bytes = executable.fresh, executable.donate, executable.arena_bytes
         self.stages, self.choice = executable.stages, executable.choice
         self._here = [node.aval.device == CPU for node in graph.outputs]
 
