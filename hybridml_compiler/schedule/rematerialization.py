@@ -134,7 +134,7 @@ class Launches:
 
     @lazy
     def waiting(self) -> set[Node]:
-        """Those of them that the second part reads."""
+        """Early values that the second part reads."""
         return {n for n in self.early if max(self.reads[n], default=-1) > self.peak}
 
     @lazy
@@ -204,7 +204,7 @@ class Launches:
         return any(k <= self.peak for k in self.reads[node])
 
     def _again(self, kept: Collection[Node]) -> Again:
-        """What is computed again where these values are kept, with all that it is computed from."""
+        """The values that are computed again where these are kept, with all that those are computed from."""
         gone = {n for n in self.early if n not in kept}
         first: dict[Node, int] = {}
         seen: set[Node] = set()

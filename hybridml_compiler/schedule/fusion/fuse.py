@@ -312,7 +312,7 @@ def _may_end(groups: Sequence[Group]) -> list[Group]:
 
 
 def _reason_to_end(node: Node) -> object:
-    """What decides whether a node fails, as something that can be compared."""
+    """The key of a node's failure: nodes that have the same one fail together."""
     if node.kind not in checks.INDEXED:
         return node
     indices = checks.operand(node)
