@@ -172,3 +172,20 @@ def test_an_update_waits_for_one_lookup_of_some_indices() -> None:
     with pytest.raises(OutOfBoundsError, match="take: index 6 is out of range for axis 0 of size 6"):
         executable([np.ones((6, 40), "f4"), state, indices, np.ones((40, 40), "f4")])
     np.testing.assert_array_equal(state, np.ones(40))
+
+
+@pytest.mark.parametrize("width", [40, 0])
+def test_an_update_waits_for_a_lookup_of_all_indices(width: int) -> None:
+    """A kernel that looks up some of the indices, or none of them as rows are empty, checks no others."""
+    table, w, at, b, other = array(6, 40, width), array(40), array(50, 1, dtype="i8"), array(40, 40), array(6, 40)
+    found = op("take", table, at, axis=0)
+    some = op("slice", found, starts=(0, 0, 0, 0), stops=(3, 1, 40, width), steps=(1, 1, 1, 1))
+    later = op("take", other, op("reshape", at, shape=(50,)), axis=0)
+    new = w - op("exp", some.sum(3).sum(1) @ b).sum(0)
+    program = graph("some", [table, w, at, b, other], [new, op("exp", later @ b)])
+    executable = pipeline.compile(program, {0: 1})
+    state, indices = np.ones(40, "f4"), np.arange(50).reshape(50, 1) % 6
+    indices[20] = 6
+    with pytest.raises(OutOfBoundsError, match="take: index 6 is out of range for axis 0 of size 6"):
+        executable([np.ones((6, 40, width), "f4"), state, indices, np.ones((40, 40), "f4"), np.ones((6, 40), "f4")])
+    np.testing.assert_array_equal(state, np.ones(40))

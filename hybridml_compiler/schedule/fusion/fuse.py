@@ -296,19 +296,26 @@ def _may_end(groups: Sequence[Group]) -> list[Group]:
     """The groups that may end a program: their kernels check indices, or are loops, which an interrupt ends. State that
     had been overwritten before would be lost.
 
-    Of those that look up the same indices in as many elements the first is enough, as all of them fail or none. The
-    gradient of an embedding is such a one: GPT's products of gradients need not wait for it, nor what they read
-    (6 layers, 16 x 64 tokens: 68 MB of arena where they do, 54 where they do not).
+    Of those that look up the same indices in as many elements the first that looks up all of them is enough, as they
+    fail together. The gradient of an embedding is such a one: GPT's products of gradients need not wait for it, nor
+    what they read (6 layers, 16 x 64 tokens: 68 MB of arena where they do, 54 where they do not).
     """
     known: set[object] = set()
     found = []
     for group in groups:
-        nodes = (*group.roots, *group.inlined)
-        reasons = set(map(_reason_to_end, filter(may_fail, nodes)))
-        if not reasons <= known or any(map(may_stop, nodes)):
+        nodes = {*group.roots, *group.inlined}
+        failing = {node: _reason_to_end(node) for node in nodes if may_fail(node)}
+        if not known.issuperset(failing.values()) or any(map(may_stop, nodes)):
             found.append(group)
-        known |= reasons
+        if failing:
+            known |= {failing[node] for node in failing.keys() & _whole(group, nodes)}
     return found
+
+
+def _whole(group: Group, nodes: Collection[Node]) -> set[Node]:
+    """Those nodes of a group of which it computes every element, one at least."""
+    order = postorder(group.roots, lambda node: [n for n in node.inputs if n in nodes])
+    return {n for n in checks.whole(order, group.roots, OWN_LOOP) if not checks.same_size(n, 0)}
 
 
 def _reason_to_end(node: Node) -> object:
