@@ -18,7 +18,7 @@ from ...dtypes import canonical
 from ...loops.ir import KernelSpec
 from ...record import fields, record, replace
 from ...runtime import cache
-from ...schedule.launch import Launch, Plan
+from ...schedule.launch import Buffer, Launch, Plan
 from .emit.kernel import Source
 from .fallback import Interpreted
 
@@ -70,6 +70,8 @@ class _Pickler(pickle.Pickler):
         kind = type(value)
         if kind is Launch and value.nodes:
             value = replace(value, nodes=())
+        elif kind is Buffer and value.node is not None:
+            value = replace(value, node=None)
         if hasattr(kind, "__record_fields__"):
             return kind, tuple([getattr(value, name) for name in fields(kind)])
         return NotImplemented
