@@ -313,7 +313,7 @@ def _may_end(groups: Sequence[Group]) -> list[Group]:
 
 
 def _whole(group: Group, nodes: Collection[Node]) -> set[Node]:
-    """Those nodes of a group of which it computes every element, one at least."""
+    """Nodes of a group of which it computes every element, one at least."""
     order = postorder(group.roots, lambda node: [n for n in node.inputs if n in nodes])
     return {n for n in checks.whole(order, group.roots, OWN_LOOP) if not checks.same_size(n, 0)}
 
