@@ -10,8 +10,8 @@ Values are not kept if computing them takes little for each byte, up to a limit.
 there all at once again, so they are cut into segments, and the few values between two segments are kept. Some limits
 and numbers of segments are tried, in the order of the time that they are estimated to cost, until the plan of one fits.
 
-The same operations compute the same values, so results keep their bits. Loops, branches and what NumPy computes do not
-run twice.
+The same operations compute the same values. A sum that a plan adds up in another order would have other bits, so such a
+plan is not taken. Loops, branches and what NumPy computes do not run twice.
 
 Sources: Chen et al., "Training deep nets with sublinear memory cost" (2016), for the segments; Jain et al.,
 "Checkmate: breaking the memory wall with optimal tensor rematerialization" (2020), for costs that are those of kernels.
@@ -34,6 +34,7 @@ from ..walk import postorder, reachable
 from .cost import FLOP_NS, memory_cost
 from .fusion.group import TAKE_MEMORY
 from .launch import Plan
+from .order_of_sums import add_up_alike
 
 _ROUNDS = 3  # a graph that does not fit yet has its most memory elsewhere by then, and is cut there
 _LIMITS = 6
@@ -52,9 +53,9 @@ def fitted(graph: Graph, plan_of: Callable[[Graph], Plan], memory: int) -> Graph
             break
         start, launches = best, Launches(best, plan)
         for again in launches.choices(memory - (plan.nbytes - plan.arena_bytes)):
-            made = launches.rewritten(again)
+            made, copies = launches.rewritten(again)
             found = plan_of(made)
-            if found.nbytes < plan.nbytes:
+            if found.nbytes < plan.nbytes and add_up_alike(plan, found, copies):
                 best, plan = made, found
             if plan.nbytes <= memory:
                 break
@@ -233,8 +234,8 @@ class Launches:
 
     # ---- the graph made anew
 
-    def rewritten(self, again: Again) -> Graph:
-        """The graph in which the second part reads values that are computed again."""
+    def rewritten(self, again: Again) -> tuple[Graph, dict[Node, Node]]:
+        """The graph in which the second part reads values that are computed again; and what its new nodes copy."""
         new: dict[tuple[Node, int], Node] = {}  # by the number of `again.first`; 0: computed where it is read
         tokens: dict[int, Node] = {}
 
@@ -251,7 +252,8 @@ class Launches:
                         tokens[k] = _element(self._before(k, new))
                     inputs = _tied(inputs, tokens[k])
                 new[x] = node if inputs == node.inputs else with_inputs(node, inputs)
-        return self.graph.with_roots([new.get((root, 0), root) for root in self.graph.roots])
+        roots = [new.get((root, 0), root) for root in self.graph.roots]
+        return self.graph.with_roots(roots), {copy: node for (node, _), copy in new.items()}
 
     @lazy
     def depth(self) -> dict[Node, int]:
