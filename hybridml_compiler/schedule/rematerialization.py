@@ -19,6 +19,7 @@ Sources: Chen et al., "Training deep nets with sublinear memory cost" (2016), fo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
@@ -111,17 +112,18 @@ class Launches:
             for k in range(buffer.first, buffer.last + 1) if buffer.node is None else ():
                 self.fixed[k] += buffer.nbytes
         self.outputs = set(graph.roots)
-        alive = self._alive((n, self.made[n], max(self.reads[n], default=k)) for n, k in self.made.items())
+        lives = [(n, k, max(self.reads[n], default=k)) for n, k in self.made.items()]
+        alive = self._alive(lives, self.fixed)
         self.peak = alive.index(max(alive)) if alive else 0
 
-    def _alive(self, lives: Iterable[tuple[Node, int, int]]) -> list[int]:
-        """The bytes in use at each launch; results of the program have memory of their own."""
-        change = [0] * (self.count + 1)
+    def _alive(self, lives: Iterable[tuple[Node, int, int]], fixed: Sequence[int]) -> list[int]:
+        """The bytes in use at each step; results of the program have memory of their own."""
+        change = [0] * (len(fixed) + 1)
         for node, first, last in lives:
             if node not in self.outputs:
                 change[first] += node.aval.nbytes
                 change[last + 1] -= node.aval.nbytes
-        return [a + b for a, b in zip(accumulate(change[:-1]), self.fixed, strict=True)]
+        return [a + b for a, b in zip(accumulate(change[:-1]), fixed, strict=True)]
 
     @lazy
     def early(self) -> list[Node]:
@@ -189,7 +191,7 @@ class Launches:
         left = [n for n in self.early if n not in kept]
         nbytes = sum(n.aval.nbytes for n in left if n in self.waiting)
         lives = [(n, self.made[n], max(k for k in self.reads[n] if k <= self.peak) - 1) for n in left if self._early(n)]
-        between = self._alive((n, first, max(first, last)) for n, first, last in lives)
+        between = self._alive([(n, first, max(first, last)) for n, first, last in lives], self.fixed)
         start, filled = 0, 0
         for n in left:
             filled += n.aval.nbytes if n in self.waiting else 0
@@ -214,19 +216,30 @@ class Launches:
                 if n in gone:
                     first[n] = self.made[root]
         read = {n: [o for x in reachable([n], self._below) for o in x.inputs if o in self.made] for n in first}
-        last = {n: max(self.reads[n], default=k) for n, k in self.made.items()}
         for n in reversed(first):
             for o in read[n]:
-                last[o] = max(last[o], first[n])
                 if o in first:
                     first[o] = min(first[o], first[n])
-        before = [
-            (n, self.made[n], max((k for k in self.reads[n] if k <= self.peak), default=self.made[n])) for n in gone
-        ]
-        after = [(n, k, max(last[n], k)) for n, k in first.items()]
-        others = [(n, k, last[n]) for n, k in self.made.items() if n not in gone]
-        alive = max(self._alive([*others, *before, *after]))
-        return Again(first, sum(self.kernel_ns[n] for n in first), alive)
+        return Again(first, sum(self.kernel_ns[n] for n in first), self._most(gone, first, read))
+
+    def _most(self, gone: Collection[Node], first: Mapping[Node, int], read: Mapping[Node, Sequence[Node]]) -> int:
+        """Bytes in use where they are most, if each value that is computed again is so in a step of its own."""
+        order = sorted(first, key=lambda n: (first[n], self.made[n]))
+        starts = [first[n] for n in order]
+        own = {n: k + number for number, (n, k) in enumerate(zip(order, starts, strict=True))}
+        at = [k + bisect_right(starts, k) for k in range(self.count)]  # the step of each launch
+        kept = {
+            n: at[max([k, *(r for r in self.reads[n] if r <= self.peak or n not in gone)])]
+            for n, k in self.made.items()
+        }
+        again = {n: max([k, *(at[r] for r in self.reads[n] if r > self.peak)]) for n, k in own.items()}
+        for n, k in own.items():
+            for o in read[n]:
+                last = again if o in again else kept
+                last[o] = max(last[o], k)
+        fixed = dict(zip(at, self.fixed, strict=True))
+        lives = [(n, at[k], kept[n]) for n, k in self.made.items()] + [(n, k, again[n]) for n, k in own.items()]
+        return max(self._alive(lives, [fixed.get(k, 0) for k in range(self.count + len(order))]))
 
     def _inside(self, node: Node, gone: Collection[Node]) -> list[Node]:
         """Operands that are computed together with the node where these values are gone."""
