@@ -10,8 +10,8 @@ Values are not kept if computing them takes little for each byte, up to a limit.
 there all at once again, so they are cut into segments, and the few values between two segments are kept. Some limits
 and numbers of segments are tried, in the order of the time that they are estimated to cost, until the plan of one fits.
 
-The same operations compute the same values, so results keep their bits. Loops, branches and what NumPy computes do not
-run twice.
+The same operations compute the same values. A sum that a plan adds up in another order would have other bits, so such a
+plan is not taken. Loops, branches and what NumPy computes do not run twice.
 
 Sources: Chen et al., "Training deep nets with sublinear memory cost" (2016), for the segments; Jain et al.,
 "Checkmate: breaking the memory wall with optimal tensor rematerialization" (2020), for costs that are those of kernels.
@@ -19,6 +19,7 @@ Sources: Chen et al., "Training deep nets with sublinear memory cost" (2016), fo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
@@ -34,6 +35,7 @@ from ..walk import postorder, reachable
 from .cost import FLOP_NS, memory_cost
 from .fusion.group import TAKE_MEMORY
 from .launch import Plan
+from .order_of_sums import add_up_alike
 
 _ROUNDS = 3  # a graph that does not fit yet has its most memory elsewhere by then, and is cut there
 _LIMITS = 6
@@ -52,9 +54,9 @@ def fitted(graph: Graph, plan_of: Callable[[Graph], Plan], memory: int) -> Graph
             break
         start, launches = best, Launches(best, plan)
         for again in launches.choices(memory - (plan.nbytes - plan.arena_bytes)):
-            made = launches.rewritten(again)
+            made, copies = launches.rewritten(again)
             found = plan_of(made)
-            if found.nbytes < plan.nbytes:
+            if found.nbytes < plan.nbytes and add_up_alike(plan, found, copies):
                 best, plan = made, found
             if plan.nbytes <= memory:
                 break
@@ -110,17 +112,18 @@ class Launches:
             for k in range(buffer.first, buffer.last + 1) if buffer.node is None else ():
                 self.fixed[k] += buffer.nbytes
         self.outputs = set(graph.roots)
-        alive = self._alive((n, self.made[n], max(self.reads[n], default=k)) for n, k in self.made.items())
+        lives = [(n, k, max(self.reads[n], default=k)) for n, k in self.made.items()]
+        alive = self._alive(lives, self.fixed)
         self.peak = alive.index(max(alive)) if alive else 0
 
-    def _alive(self, lives: Iterable[tuple[Node, int, int]]) -> list[int]:
-        """The bytes in use at each launch; results of the program have memory of their own."""
-        change = [0] * (self.count + 1)
+    def _alive(self, lives: Iterable[tuple[Node, int, int]], fixed: Sequence[int]) -> list[int]:
+        """The bytes in use at each step; results of the program have memory of their own."""
+        change = [0] * (len(fixed) + 1)
         for node, first, last in lives:
             if node not in self.outputs:
                 change[first] += node.aval.nbytes
                 change[last + 1] -= node.aval.nbytes
-        return [a + b for a, b in zip(accumulate(change[:-1]), self.fixed, strict=True)]
+        return [a + b for a, b in zip(accumulate(change[:-1]), fixed, strict=True)]
 
     @lazy
     def early(self) -> list[Node]:
@@ -188,7 +191,7 @@ class Launches:
         left = [n for n in self.early if n not in kept]
         nbytes = sum(n.aval.nbytes for n in left if n in self.waiting)
         lives = [(n, self.made[n], max(k for k in self.reads[n] if k <= self.peak) - 1) for n in left if self._early(n)]
-        between = self._alive((n, first, max(first, last)) for n, first, last in lives)
+        between = self._alive([(n, first, max(first, last)) for n, first, last in lives], self.fixed)
         start, filled = 0, 0
         for n in left:
             filled += n.aval.nbytes if n in self.waiting else 0
@@ -213,19 +216,30 @@ class Launches:
                 if n in gone:
                     first[n] = self.made[root]
         read = {n: [o for x in reachable([n], self._below) for o in x.inputs if o in self.made] for n in first}
-        last = {n: max(self.reads[n], default=k) for n, k in self.made.items()}
         for n in reversed(first):
             for o in read[n]:
-                last[o] = max(last[o], first[n])
                 if o in first:
                     first[o] = min(first[o], first[n])
-        before = [
-            (n, self.made[n], max((k for k in self.reads[n] if k <= self.peak), default=self.made[n])) for n in gone
-        ]
-        after = [(n, k, max(last[n], k)) for n, k in first.items()]
-        others = [(n, k, last[n]) for n, k in self.made.items() if n not in gone]
-        alive = max(self._alive([*others, *before, *after]))
-        return Again(first, sum(self.kernel_ns[n] for n in first), alive)
+        return Again(first, sum(self.kernel_ns[n] for n in first), self._most(gone, first, read))
+
+    def _most(self, gone: Collection[Node], first: Mapping[Node, int], read: Mapping[Node, Sequence[Node]]) -> int:
+        """Bytes in use where they are most, if each value that is computed again is so in a step of its own."""
+        order = sorted(first, key=lambda n: (first[n], self.made[n]))
+        starts = [first[n] for n in order]
+        own = {n: k + number for number, (n, k) in enumerate(zip(order, starts, strict=True))}
+        at = [k + bisect_right(starts, k) for k in range(self.count)]  # the step of each launch
+        kept = {
+            n: at[max([k, *(r for r in self.reads[n] if r <= self.peak or n not in gone)])]
+            for n, k in self.made.items()
+        }
+        again = {n: max([k, *(at[r] for r in self.reads[n] if r > self.peak)]) for n, k in own.items()}
+        for n, k in own.items():
+            for o in read[n]:
+                last = again if o in again else kept
+                last[o] = max(last[o], k)
+        fixed = dict(zip(at, self.fixed, strict=True))
+        lives = [(n, at[k], kept[n]) for n, k in self.made.items()] + [(n, k, again[n]) for n, k in own.items()]
+        return max(self._alive(lives, [fixed.get(k, 0) for k in range(self.count + len(order))]))
 
     def _inside(self, node: Node, gone: Collection[Node]) -> list[Node]:
         """Operands that are computed together with the node where these values are gone."""
@@ -233,8 +247,8 @@ class Launches:
 
     # ---- the graph made anew
 
-    def rewritten(self, again: Again) -> Graph:
-        """The graph in which the second part reads values that are computed again."""
+    def rewritten(self, again: Again) -> tuple[Graph, dict[Node, Node]]:
+        """The graph in which the second part reads values that are computed again; and what its new nodes copy."""
         new: dict[tuple[Node, int], Node] = {}  # by the number of `again.first`; 0: computed where it is read
         tokens: dict[int, Node] = {}
 
@@ -251,7 +265,8 @@ class Launches:
                         tokens[k] = _element(self._before(k, new))
                     inputs = _tied(inputs, tokens[k])
                 new[x] = node if inputs == node.inputs else with_inputs(node, inputs)
-        return self.graph.with_roots([new.get((root, 0), root) for root in self.graph.roots])
+        roots = [new.get((root, 0), root) for root in self.graph.roots]
+        return self.graph.with_roots(roots), {copy: node for (node, _), copy in new.items()}
 
     @lazy
     def depth(self) -> dict[Node, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,10 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.graph.verify import verify
+from hybridml_compiler.schedule.order_of_sums import add_up_alike
 from hybridml_compiler.schedule.rematerialization import Launches, fitted
 from tests.support.run_plan import plan_of
-from tests.support.typical_graphs import array, graph, op
+from tests.support.typical_graphs import Value, array, graph, op
 
 ROWS, WIDTH = 4096, 64  # values of 1 MB, beside which what kernels wait for each other with is little
 
@@ -203,7 +205,7 @@ def test_the_graph_reads_values_again_after_a_token() -> None:
     program = chain(3)
     launches = Launches(program, plan_of(program))
     (again, *_) = launches.choices(1 << 40)
-    made = launches.rewritten(again)
+    made, _ = launches.rewritten(again)
     verify(made)
     text = print_graph(made)
     assert text.count("after(") == len(set(again.first.values())) and text.count("tanh(") == 3 + len(again.first)
@@ -220,3 +222,43 @@ def test_memory_grows_as_the_root_of_the_length() -> None:
         fixed = plan_of(program).nbytes - plan_of(program).arena_bytes
         assert plan_of(program).arena_bytes > length * value
         assert plan_of(fitted(program, plan_of, fixed + kept * value)).arena_bytes <= kept * value
+
+
+def test_a_sum_keeps_its_order() -> None:
+    """A kernel that reads each row twice has two loops, so its sum has other bits than one of what is in memory."""
+    x, rows = array(512, 32, name="x"), array(256, 1, 32, name="rows")
+    value = op("exp", x) + op("reshape", op("broadcast_to", rows, shape=(256, 2, 32)), shape=(512, 32))
+    total = op("sum", value)
+    alone, stored = graph("alone", [x, rows], [total]), graph("stored", [x, rows], [value, total])
+    read = op("sum", array(512, 32))
+    memory = graph("memory", [Value(read.node.inputs[0])], [read])
+    assert add_up_alike(plan_of(alone), plan_of(stored), {})
+    assert not add_up_alike(plan_of(alone), plan_of(memory), {read.node: total.node})
+
+
+def test_a_limit_does_not_change_the_order_of_a_sum() -> None:
+    """The mean reads a value in memory where there is no limit, and would compute it by the way with one."""
+    hm.manual_seed(0)
+    table, x, at = (hm.randn((37, 32)) * 0.3).requires_grad_(), hm.randn((512, 32)), hm.randint(0, 37, (256, 2))
+    mean, rows = hm.ones((512, 32)), hm.zeros((37, 32))
+
+    def step(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        h = F.dropout(F.dropout(x, 0.3), 0.3)
+        first = h.T
+        h = h + hm.repeat(table[at].sum(1), 2, axis=0)
+        loss = (h**2).mean()
+        (g,) = hm.autograd.grad(loss, [table])
+        with hm.no_grad():
+            mean.mul_(0.9).add_(h * 0.01)
+            rows[at.reshape(-1)] = h
+        return loss, first, h[3:9], g
+
+    whole = hm.trace(step)
+    memory = whole.lower(x, at).compile().memory_analysis()
+    small = hm.trace(step, memory=memory.peak_bytes - memory.temp_size_in_bytes // 20)
+    for seed in range(5):
+        hm.manual_seed(seed)
+        expected = whole(x, at)[0].item()
+        hm.manual_seed(seed)
+        with contextlib.suppress(hm.errors.OutOfMemoryError):
+            assert small(x, at)[0].item() == expected
