@@ -260,7 +260,7 @@ class Stages:
 
     @lazy
     def capabilities(self) -> Capabilities:
-        """The target's abilities; where memory has a limit, nothing is kept so that kernels can be launched together."""
+        """The target's abilities; where memory has a limit, nothing is kept for kernels to be launched together."""
         found = self.target.capabilities
         return found if self.memory is None else replace(found, merged_bytes=0)
 
