@@ -40,7 +40,7 @@ def grad_and_value(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
 
 def functional_call(
     module: Module,
-    parameters_and_buffers: Mapping[str, Any],
+    parameters_and_buffers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -48,7 +48,8 @@ def functional_call(
 ) -> Any:
     """The result of a module's call with these tensors in place of its parameters and buffers, by their names.
 
-    args: a tuple of arguments, or the one there is. What is not named stays the module's own, with `strict` that is an
+    parameters_and_buffers: one dictionary, or several, such as both of `stack_module_state`. args: a tuple of
+    arguments, or the one there is. What is not named stays the module's own, with `strict` that is an
     error. Where parameters are shared, all places get the tensor of one. The module is as before afterwards. Not for
     one module in several threads at once. Errors: ArgumentError for names that it has not, ShapeError for other shapes.
 
@@ -59,7 +60,12 @@ def functional_call(
     [7.0]
     """
     arguments = args if isinstance(args, tuple) else (args,)
-    with _replaced(module, parameters_and_buffers, strict):
+    several = isinstance(parameters_and_buffers, tuple | list)
+    parts: Any = parameters_and_buffers if several else (parameters_and_buffers,)
+    given = {name: value for part in parts for name, value in part.items()}
+    if len(given) < sum(map(len, parts)):
+        raise ArgumentError("functional_call: the dictionaries have names in common; give each tensor once")
+    with _replaced(module, given, strict):
         return module(*arguments, **(kwargs or {}))
 
 
@@ -104,9 +110,9 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
 
     >>> import hybridml as hm
     >>> models = [hm.nn.Linear(2, 1) for _ in range(3)]
-    >>> parameters, _ = hm.func.stack_module_state(models)
-    >>> call = lambda p, x: hm.func.functional_call(models[0], p, x)
-    >>> hm.vmap(call, in_axes=(0, None))(parameters, hm.ones(2)).shape
+    >>> state = hm.func.stack_module_state(models)
+    >>> call = lambda state, x: hm.func.functional_call(models[0], state, x)
+    >>> hm.vmap(call, in_axes=(0, None))(state, hm.ones(2)).shape
     (3, 1)
     """
     if not models:

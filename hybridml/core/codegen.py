@@ -54,7 +54,16 @@ _ndarray = np.ndarray
 _NATIVE_KINDS = ("creation", "movement", "reduction", "scan", "gather", "scatter")
 _KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
 _SHOWN = (bool, int, float, str)  # classes of default values that are the parameter's type
-spaces: list[dict[str, Any]] = []  # the globals of every generated function
+_spaces: list[dict[str, Any]] = []  # the globals of every generated function
+_mode: Callable[[], Any] = interpreter_stack
+
+
+def set_mode(mode: Callable[[], Any]) -> None:
+    """Lets generated functions, those of later rows too, take the general path where this is not None."""
+    global _mode
+    _mode = mode
+    for space in _spaces:
+        space["_mode"] = mode
 
 
 def generate(op: Op) -> Callable[..., Any]:
@@ -62,7 +71,7 @@ def generate(op: Op) -> Callable[..., Any]:
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
         "_op": op, "_of_list": of_list, "_hash_key": hash_key, "_keyed": _KEYED, "_frame": sys._getframe,
-        "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter_stack,
+        "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": _mode,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": _accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
@@ -74,7 +83,7 @@ def generate(op: Op) -> Callable[..., Any]:
     _expect_pulls(op, env)
     fn = _unwritten(op, env)
     env["_fn"] = fn
-    spaces.append(env)
+    _spaces.append(env)
     fn.__doc__ = "\n\n".join(_paragraphs(op))
     fn.__annotations__ = _annotations(op)
     fn.__module__ = "hybridml"
@@ -89,7 +98,7 @@ def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The same code as an operator slot: a foreign operand gives NotImplemented, so that its own class is asked."""
     env = {**fn.__globals__, "_slow": slow_operator}
     _expect_pulls(env["_op"], env)
-    spaces.append(env)
+    _spaces.append(env)
     copy = _unwritten(env["_op"], env)
     copy.__doc__, copy.__annotations__ = fn.__doc__, fn.__annotations__
     return copy

@@ -16,7 +16,8 @@ import inspect
 import math
 import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from hybridml_compiler.record import record, replace
 
 from ..arrays import elementwise
 from ..core.ops import names as rows
+from ..core.tensor import Tensor
 from .code_digest import is_own
 from .operation import MISSING, Operation, Reads, op_of
 from .scalar_loops import ANY, Env, Exits, Next, Steps, is_endless, is_scalar, number, of_elements
@@ -130,7 +132,12 @@ class Run:
         elif isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
             now = self.value(ast.copy_location(ast.Name(stmt.target.id, ast.Load()), stmt), env)
             env[stmt.target.id] = self.binary(stmt, stmt.op, now, self.value(stmt.value, env))
-        elif not (isinstance(stmt, ast.Pass) or (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant))):
+        elif isinstance(stmt, ast.Expr) and not isinstance(stmt.value, ast.Constant):
+            name = self.source.fn.__name__
+            raise self.unsupported(
+                stmt, f"values are, not what is printed or kept on the way: {name}.__wrapped__ is the Python function"
+            )
+        elif not isinstance(stmt, ast.Pass | ast.Expr):
             raise self.unsupported(stmt, "assignments, if, for, while and return are")
 
     def bind(self, target: ast.expr, value: Any, env: Env) -> None:
@@ -226,8 +233,12 @@ class Run:
 
     def items(self, stmt: ast.For, env: Env) -> Any:
         found = self.value(stmt.iter, env)
+        if isinstance(stmt.iter, ast.Call) and isinstance(found, Iterator):  # enumerate, zip, reversed
+            found = tuple(islice(found, MOST_STEPS + 1))
+        if isinstance(found, np.ndarray) and found.ndim:
+            found = tuple(found)
         if not isinstance(found, range | Steps | tuple | list):
-            raise self.unsupported(stmt.iter, "ranges, tuples and lists are")
+            raise self.unsupported(stmt.iter, "ranges, tuples, lists and arrays are")
         return found
 
     # ---- expressions
@@ -261,19 +272,36 @@ class Run:
             owner = self.value(node.value, env)
             if is_scalar(owner):
                 raise self.unsupported(node, "operators and functions are, attributes of an element are not")
-            return self.reads.attribute(owner, node.attr)
+            return self.outside(node, self.reads.attribute(owner, node.attr))
         if isinstance(node, ast.Tuple | ast.List):
             return tuple([self.value(item, env) for item in node.elts])
         if isinstance(node, ast.Subscript):
-            owner, key = self.value(node.value, env), self.value(node.slice, env)
-            if isinstance(owner, tuple | list) and isinstance(key, int):
-                return owner[key]
+            return self.item(node, self.value(node.value, env), self.value(node.slice, env))
         raise self.unsupported(node, "arithmetic, comparisons, conditions and calls are")
+
+    def item(self, node: ast.Subscript, owner: Any, key: Any) -> Any:
+        if is_scalar(owner):
+            raise self.unsupported(node, "an element is one number; what else it needs is an argument")
+        parts = key if isinstance(key, tuple) else (key,)
+        if is_scalar(*parts):
+            raise self.unsupported(
+                node, f"indices are Python numbers, as in loops of at most {MOST_STEPS} steps over a range, and no "
+                "element's; look it up before, and pass what is found as an argument",
+            )  # fmt: skip
+        if not isinstance(owner, tuple | list | dict | np.ndarray):
+            raise self.unsupported(node, "items of tuples, lists, dicts and arrays are")
+        return owner[key]
+
+    def outside(self, node: ast.expr, found: Any) -> Any:
+        """A value from around the function. A tensor there may be updated in place, which no kernel would see."""
+        if isinstance(found, Tensor):
+            raise self.unsupported(node, "numbers around the function are, this is a tensor; pass it as an argument")
+        return found
 
     def name(self, node: ast.Name, env: Env) -> Any:
         found = env.get(node.id, MISSING)
         if node.id not in env:
-            found = self.reads.variable(self.source.fn, node.id)
+            found = self.outside(node, self.reads.variable(self.source.fn, node.id))
         if found is MISSING:
             raise TraceError(f"{self.what}: {node.id!r} has no value on every way to {self.place(node)}")
         return found
@@ -324,7 +352,7 @@ class Run:
             return tuple([self.select(node, condition, a, b) for a, b in zip(then, other, strict=True)])
         for value in (then, other):
             if not is_scalar(value) and not isinstance(value, bool | int | float | np.generic):
-                shown = "nothing" if value is None else f"a {type(value).__name__}"
+                shown = "None; is a `return` missing?" if value is None else f"a {type(value).__name__}"
                 raise self.unsupported(node, f"both ways give a number, and one gives {shown}")
         if then is other:
             return then
@@ -340,6 +368,8 @@ class Run:
             value = self.value(arg.value if isinstance(arg, ast.Starred) else arg, env)
             args += value if isinstance(arg, ast.Starred) else [value]
         kwargs = {str(k.arg): self.value(k.value, env) for k in node.keywords}
+        if _varies(fn):
+            raise self.unsupported(node, "functions of numbers are, not random numbers and clocks; pass them in")
         if not is_scalar(*args, *kwargs.values()):
             if isinstance(fn, types.FunctionType) and is_own(fn):
                 self.reads.all_of(fn)
@@ -356,7 +386,7 @@ class Run:
             name = getattr(fn, "__qualname__", repr(fn))
             raise self.unsupported(node, f"functions of math, NumPy, hybridml and Python code are, not {name}")
         if self.depth >= 32:
-            raise self.unsupported(node, "functions that call themselves without an end are not")
+            raise self.unsupported(node, "functions that call themselves are not; write a loop")
         return Run(inner, self.reads, self.unwrapped, self)(*args, **kwargs)
 
     # ---- errors
@@ -429,6 +459,15 @@ _FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     int: lambda x: rows["astype"](_trunc(x), _INT), float: _as_float, bool: lambda x: _not_equal(x, 0),
     math.fabs: rows["abs"], math.log: _log,
 }  # fmt: skip
+_VARYING = ("random", "secrets", "uuid", "time", "numpy.random", "hybridml.random")
+
+
+def _varies(fn: Any) -> bool:
+    """Whether a function gives something else each time."""
+    module = getattr(fn, "__module__", None) or type(getattr(fn, "__self__", None)).__module__
+    return any(module == name or str(module).startswith(f"{name}.") for name in _VARYING)
+
+
 _OTHER_MEANING = (math.remainder,)  # than NumPy's function of the name
 _SOURCES = ("math", "numpy")
 

@@ -24,6 +24,7 @@ from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.passes import run_passes
+from hybridml_compiler.runtime.host_callback import deadline_var
 from hybridml_compiler.walk import postorder
 
 from ..control_flow.containers import flatten
@@ -199,7 +200,14 @@ def while_loop(
 
 def _loop(arrays: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
     go, carries, given = _parts(arrays, body)
-    return NumpyBuilder().while_(go, carries, given, lambda *values: body.over(values))
+
+    def step(*values: np.ndarray) -> Sequence[np.ndarray]:
+        deadline = deadline_var.get()
+        if deadline is not None:
+            deadline()
+        return body.over(values)
+
+    return NumpyBuilder().while_(go, carries, given, step)
 
 
 def _lower_loop(s: Any, i: Index, loads: Sequence[Load], body: Body, result: None) -> list[Scalar]:

@@ -139,6 +139,7 @@ class _Loop:
         # by `break` or by `return`, and the dtypes and the structure of what that returns.
         self.starts, self.shape = self.flattened([self.outer[name] for name in self.names])
         self.kept = [x.dtype if is_scalar(x) else number(x, self.dtype).dtype for x in self.starts]
+        self.owners = [name for name in self.names for _ in self.flattened([self.outer[name]])[0]]
         self.flags = [False, False]
         self.returned: tuple[list[np.dtype], Any] = [], None
 
@@ -231,7 +232,7 @@ class _Loop:
             raise self.run.unsupported(self.stmt, "loops whose variables keep their structure are")
         results, shape = self.flattened([] if value is ANY else [value])
         known = self.kept, self.flags, self.returned
-        self.kept = [*map(self.common, self.kept, leaves, self.starts)]
+        self.kept = [*map(self.common, self.owners, self.kept, leaves, self.starts)]
         self.flags = [flag is not False for flag in left_by]
         if value is not ANY:
             self.returned = [(x if is_scalar(x) else number(x, self.dtype)).dtype for x in results], shape
@@ -241,17 +242,17 @@ class _Loop:
         after = [goes, *([] if at is None else [at + 1]), *leaves, *results]
         return [self.cast(x, old.dtype) for x, old in zip(after, state, strict=True)]
 
-    def common(self, kept: np.dtype, new: Any, start: Any) -> np.dtype:
-        """The dtype of a variable that has `kept` before a step and is `new` after it. A number from the text may take
-        another dtype by the first steps."""
+    def common(self, name: str, kept: np.dtype, new: Any, start: Any) -> np.dtype:
+        """The dtype of variable `name` that has `kept` before a step and is `new` after it. A number from the text may
+        take another dtype by the first steps."""
         if not is_scalar(new):
             found = kept if _rank(dtypes.of_scalar(new)) <= _rank(kept) else number(new, self.dtype).dtype
         else:
             found = dtypes.result_type([(kept, not is_scalar(start)), (new.dtype, aval_of(new).weak)])
         if is_scalar(start) and found is not kept:
             raise self.run.unsupported(
-                self.stmt, f"a loop keeps the dtypes of its variables, and a step makes {found.name} of {kept.name}; "
-                "start from such a number",
+                self.stmt, f"variables keep their dtypes in a loop, and {name} is {kept.name} before a step and "
+                f"{found.name} after it; start with a {found.name}",
             )  # fmt: skip
         return found
 

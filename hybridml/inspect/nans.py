@@ -137,8 +137,7 @@ def watch(to: Watching | None) -> None:
     watch_var.set(to)
     with _lock:
         _watching += (to is not None) - (before is not None)
-        for space in codegen.spaces:
-            space["_mode"] = _mode if _watching else interpreter_stack
+        codegen.set_mode(_mode if _watching else interpreter_stack)
 
 
 def _mode() -> Any:

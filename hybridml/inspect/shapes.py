@@ -34,9 +34,9 @@ def placeholder(x: Any) -> Any:
 
 def captured(
     what: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[CompiledPath, Any]:
-    """The path of a call with these arguments and the types of its result. Nothing is computed or compiled, and what
-    the function changes is put back."""
+) -> tuple[CompiledPath, Any, bool]:
+    """The path of a call with these arguments, the types of its result, and whether it is one of tensors that stand in
+    for those of the function. Nothing is computed or compiled, and what the function changes is put back."""
     found: list[Any] = []
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -51,11 +51,11 @@ def captured(
     leaves, structure, _, key, objects = traced._given(args, kwargs)
     entry = traced._entry(Signature.of(key), objects, leaves)
     try:
-        with without_values(what):
+        with without_values(what) as shapes:
             path, _ = entry.grow(structure, leaves, Arrays(_unknown), Observer())
     except RunEagerly as error:
         raise TraceError(f"{what}: {traced._name} {error}: its calls run eagerly, and have no program") from None
-    return path, found[-1]
+    return path, found[-1], shapes.stood_in
 
 
 def _unknown(node: Any) -> np.ndarray:

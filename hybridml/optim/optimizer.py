@@ -255,8 +255,13 @@ class Optimizer:
         for parameter in group["params"]:
             held = self.state.setdefault(parameter, {})
             for name in names:
-                if name not in held:
+                if name not in held or _lacks_values(held[name], parameter):
                     held[name] = _zeros_like(parameter)
+
+
+def _lacks_values(state: Tensor, parameter: Tensor) -> bool:
+    """Whether a parameter has got its values since its state was made, on "meta"."""
+    return type(state._array) is not np.ndarray and state.device == "meta" != parameter.device
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:

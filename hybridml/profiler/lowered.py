@@ -15,6 +15,7 @@ from ..display.reports import size
 from ..inspect.explained import KernelCost
 from ..inspect.explanation import executables_of, kernels_of
 from ..inspect.shapes import captured, placeholder
+from ..tracing.casting import alike
 from ..tracing.specialize.path_tree import without_values
 from .timeline import buffers_of
 
@@ -111,15 +112,17 @@ class Lowered:
 
     def __init__(self, fn: TracedFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._fn, self._given = fn, tree_map(placeholder, (args, kwargs))
-        self._path, self.out_info = captured("lower", vars(fn)["__wrapped__"], *self._given)
+        self._path, self.out_info, self._stood_in = captured("lower", vars(fn)["__wrapped__"], *self._given)
 
     def as_text(self) -> str:
         """The graph as it was captured, as text."""
         return print_graph(self._path.program.whole)
 
     def compile(self) -> Compiled:
-        """The compiled program, which calls with such arguments will run."""
+        """The compiled program, which calls with such arguments will run; those of lazy layers that have no values yet
+        are compiled anew, with them."""
+        fn = alike(self._fn, self._fn._fn) if self._stood_in else self._fn
         with without_values("lower"):
-            call = self._fn.resolve(*self._given)
+            call = fn.resolve(*self._given)
         (executable,) = executables_of(call.entry, call.path)
         return Compiled(self._fn, executable, [kernel for kernel, _ in kernels_of(call.entry, call.path)])

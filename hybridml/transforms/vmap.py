@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ def vmap(
     in_axes, out_axes = (in_dims if in_axes == 0 else in_axes), (out_dims if out_axes == 0 else out_axes)
     if randomness not in _RANDOMNESS:
         raise ArgumentError(f"vmap: randomness is one of {', '.join(map(repr, _RANDOMNESS))}, got {randomness!r}")
-    if chunk_size is not None and chunk_size < 1:
+    if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size >= 1):
         raise ArgumentError(f"vmap: chunk_size is a number of elements, 1 or more, got {chunk_size!r}")
 
     @functools.wraps(fn)
@@ -224,24 +225,27 @@ def _placed(parts: tuple[_Result, ...], axis: int | None) -> Any:
 
 
 def psum(x: Any, axis_name: Any) -> Any:
-    """The sum over all elements of the `vmap` whose axis has this name; for a container, of each of its tensors.
+    """The sum over all elements of the `vmap` whose axis has this name, or of several in a tuple of names; for a
+    container, of each of its tensors.
 
     >>> import hybridml as hm
     >>> hm.vmap(lambda x: x / hm.psum(x, "batch"), axis_name="batch")(hm.tensor([1.0, 3.0])).tolist()
     [0.25, 0.75]
     """
-    batching = _named("psum", axis_name)
-    return tree_map(lambda leaf: _Sum.apply(asarray(leaf), batching), x)
+    along = [_named("psum", name) for name in _names(axis_name)]
+    return tree_map(lambda leaf: functools.reduce(_Sum.apply, along, asarray(leaf)), x)
 
 
 def pmean(x: Any, axis_name: Any) -> Any:
-    """The mean over all elements of the `vmap` whose axis has this name; for a container, of each of its tensors.
+    """The mean over all elements of the `vmap` whose axis has this name, or of several in a tuple of names; for a
+    container, of each of its tensors.
 
     >>> import hybridml as hm
     >>> hm.vmap(lambda x: x - hm.pmean(x, "batch"), axis_name="batch")(hm.tensor([1.0, 3.0])).tolist()
     [-1.0, 1.0]
     """
-    return tree_map(lambda leaf: leaf / _named("pmean", axis_name).size, psum(x, axis_name))
+    count = math.prod(_named("pmean", name).size for name in _names(axis_name))
+    return tree_map(lambda leaf: leaf / count, psum(x, axis_name))
 
 
 def axis_index(axis_name: Any) -> Tensor:
@@ -253,6 +257,10 @@ def axis_index(axis_name: Any) -> Tensor:
     """
     batching = _named("axis_index", axis_name)
     return _inside(batching, lambda: batching.wrap(below(batching, lambda: arange(batching.size)), True))
+
+
+def _names(axis_name: Any) -> Sequence[Any]:
+    return axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
 
 
 def _named(what: str, name: Any) -> Batching:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
+import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -308,6 +311,74 @@ def nothing(x: Any) -> Any:
         return x
 
 
+def shows(x: Any) -> Any:
+    print(x)
+    return x
+
+
+def indexed(x: Any) -> Any:
+    return x[0]
+
+
+def by_element(x: Any) -> Any:
+    return COEFFICIENTS[x]
+
+
+def again(x: Any) -> Any:
+    return 1 if x < 2 else x * again(x - 1)
+
+
+EYE = hm.tensor(2.0)
+SPACE = types.SimpleNamespace(eye=EYE)
+COEFFICIENTS = [1.0, -2.0, 0.5]
+
+
+def of_a_tensor(x: Any) -> Any:
+    return x * EYE  # updated in place, it would be another function
+
+
+def of_an_attribute(x: Any) -> Any:
+    return x * SPACE.eye
+
+
+def draws(x: Any) -> Any:
+    return x + random.random()
+
+
+def draws_numpys(x: Any) -> Any:
+    return x + np.random.default_rng(0).normal()
+
+
+def draws_ours(x: Any) -> Any:
+    return x + hm.rand(())
+
+
+def told(x: Any) -> Any:
+    return x + time.time()
+
+
+def test_what_is_known_may_be_in_containers() -> None:
+    array, table = np.array(COEFFICIENTS, np.float32), {"low": 0.5, "high": 2.0}
+
+    @hm.kernel
+    def polynomial(x: Any, *, end: str = "low") -> Any:
+        total = table[end]
+        for k, c in enumerate(array):
+            total = total + c * x**k
+        for c, d in zip(COEFFICIENTS, reversed(array), strict=True):
+            total = total + (c - d) * array[-1]
+        return total
+
+    x = np.array([0.0, 1.0, -2.0], np.float32)
+    for end in table:
+        expected = [polynomial.__wrapped__(v, end=end) for v in x]
+        for fn in (polynomial, hm.trace(polynomial)):
+            assert fn(hm.tensor(x), end=end).tolist() == expected
+    before = polynomial(hm.tensor(x)).tolist()
+    array[0] += 1
+    assert polynomial(hm.tensor(x)).tolist() != before
+
+
 def summed(x: Any) -> Any:
     return hm.sum(x) + hm.ones(3).sum() + hm.cumsum(hm.ones(3), axis=0)[0] * x
 
@@ -321,7 +392,14 @@ def summed(x: Any) -> Any:
         (in_list, "`{x: 1}` cannot be computed"),
         (raising, "`raise ValueError"),
         (text_or_number, "both ways give a number, and one gives a str"),
-        (nothing, "both ways give a number, and one gives nothing"),
+        (nothing, "both ways give a number, and one gives None; is a `return` missing"),
+        (shows, "not what is printed or kept on the way: shows.__wrapped__ is the Python function"),
+        (indexed, "`x.0.` cannot be computed .*; an element is one number"),
+        (by_element, "indices are Python numbers"),
+        (again, "functions that call themselves are not; write a loop"),
+        (of_a_tensor, "`EYE` .*, this is a tensor; pass it as an argument"),
+        (of_an_attribute, "`SPACE.eye` .*, this is a tensor; pass it as an argument"),
+        *[(fn, "not random numbers and clocks; pass them in") for fn in (draws, draws_numpys, draws_ours, told)],
         (summed, "kernel summed"),
     ],
 )

@@ -381,6 +381,22 @@ def test_half_precision_is_computed_in_single() -> None:
             assert fn(x.astype(dtype)).tolist() == made(x).astype(dtype).tolist()
 
 
+TABLE = [1.0, 2.0, 3.0]
+
+
+def test_a_deadline_ends_a_loop_in_both_styles() -> None:
+    made = hm.kernel(endless)
+    for fn in (made, hm.grad(lambda x: made(x).sum()), hm.trace(made)):
+        with pytest.raises(TimeoutError), hm.deadline(0.05):
+            fn(hm.ones(3))
+
+
+def endless(x: Any) -> Any:
+    while x > 0:
+        x = x + 1 if x < 2 else x - 1
+    return x
+
+
 def changes_its_kind(x: Any) -> Any:
     while x < 100:
         x = x / 2 + 60
@@ -413,10 +429,17 @@ def unrolled_list(x: Any) -> Any:
     return x
 
 
+def looks_up(x: Any) -> Any:
+    for k in range(100):
+        x = x + TABLE[k % 3]
+    return x
+
+
 @pytest.mark.parametrize(
     "fn, said",
     [
-        (changes_its_kind, "keeps the dtypes of its variables, and a step makes float32 of int64"),
+        (changes_its_kind, "and x is int64 before a step and float32 after it; start with a float32"),
+        (looks_up, "indices are Python numbers, as in loops of at most 64 steps"),
         (has_no_value, "'y' has no value on every way"),
         (carries_text, "loops whose variables are numbers are, and one is a str"),
         (over_numbers, "ranges of integers are"),

@@ -27,6 +27,13 @@ def test_eager_operations() -> None:
     assert np.isnan(np.asarray(hm.sqrt(x))[1, 1])
 
 
+def test_rows_that_are_made_inside_of_the_block() -> None:
+    made = hm.kernel(lambda x: x / x)
+    with hm.debug_nans(), pytest.raises(FloatingPointError, match="kernel made nan at index"):
+        made(hm.zeros(2))
+    assert bool(hm.isnan(made(hm.zeros(2))).all())
+
+
 def test_infinities_and_bfloat16() -> None:
     with hm.debug_nans():
         hm.exp(hm.tensor([1000.0]))

@@ -72,6 +72,34 @@ def test_a_layer_becomes_the_one_of_its_input(name: str, args: Any, kwargs: Any,
     assert all(p.grad is not None and p.grad.shape == p.shape for p in lazy.parameters())
 
 
+@pytest.mark.parametrize(("name", "args", "kwargs", "shape"), CASES, ids=[case[0] for case in CASES])
+def test_the_size_is_known_with_the_shapes(name: str, args: Any, kwargs: Any, shape: tuple[int, ...]) -> None:
+    size = shape[-1] if name == "Linear" else shape[1]
+    plain = getattr(nn, name)(size, *args, **kwargs)
+    made, loaded = [getattr(nn, f"Lazy{name}")(*args, **kwargs) for _ in range(2)]
+    before = repr(made)
+    hm.eval_shape(made, hm.ShapeDtypeStruct(shape, hm.float32))
+    loaded.load_state_dict(plain.state_dict())
+    assert repr(made) == repr(loaded) == repr(plain).replace(name, f"Lazy{name}") != before
+    assert getattr(loaded, made.size_name) == size
+
+
+def test_a_traced_lazy_layer_is_lowered() -> None:
+    types = hm.ShapeDtypeStruct((2, 3), hm.float32)
+    layer = hm.trace(nn.LazyLinear(4))
+    lowered = layer.lower(types)
+    assert lowered.out_info == hm.ShapeDtypeStruct((2, 4), "float32") and "self.weight" in lowered.as_text()
+    assert lowered.compile().memory_analysis().argument_size_in_bytes == 4 * (2 * 3 + 4 * 3 + 4)
+    assert layer.in_features == 3 and layer.weight.device == "meta"
+    with pytest.raises(hm.TraceError, match="lazy layers that have no values yet"):
+        layer.graph_of(hm.ones((2, 3)))
+    hm.manual_seed(0)
+    found = layer(hm.ones((2, 3)))  # and not by the program of tensors without values
+    hm.manual_seed(0)
+    assert found.tolist() == nn.Linear(3, 4)(hm.ones((2, 3))).tolist()
+    assert type(layer) is nn.Linear and layer.graph_of(hm.ones((2, 3))).inputs[0].label == "input"
+
+
 def test_the_first_call_of_a_traced_function_is_the_eager_one() -> None:
     x = hm.random.normal(SPEC.shape, generator=hm.random.Generator(1))
     models = [Net(), Net()]

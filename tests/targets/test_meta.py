@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,30 @@ def test_a_network_trains_in_types_in_both_styles() -> None:
         assert loss.shape == () and loss.device == "meta"
     assert all(p.grad is not None and p.grad.shape == p.shape and p.device == "meta" for p in model.parameters())
     assert hm.vmap(hm.grad(lambda x: model[0](x).sum()))(x).shape == (8, 10)
+
+
+@pytest.mark.parametrize("style", [lambda fn: fn, hm.trace])
+def test_an_optimizer_may_be_older_than_the_values(style: Any) -> None:
+    x = hm.ones((2, 3))
+    finals = []
+    for late in (False, True):
+        with hm.device("meta" if late else "cpu"):
+            model = nn.Linear(3, 4)
+        optimizer = hm.optim.Adam(model.parameters(), lr=0.1)
+        model.to_empty(device="cpu")
+        for p in model.parameters():
+            nn.init.ones_(p)
+
+        @style
+        def step(x: hm.Tensor, model: Any = model, optimizer: Any = optimizer) -> hm.Tensor:
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        finals.append([step(x).item() for _ in range(3)])
+    assert finals[0] == finals[1] and finals[0][2] < finals[0][0]
 
 
 def test_values_come_with_to_empty_or_with_a_state() -> None:

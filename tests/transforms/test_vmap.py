@@ -70,6 +70,7 @@ def test_keywords_and_the_size_alone() -> None:
         (lambda x: hm.vmap(3), hm.ArgumentError, "takes a function"),
         (lambda x: hm.vmap(hm.sin, randomness="some"), hm.ArgumentError, "randomness is one of"),
         (lambda x: hm.vmap(hm.sin, chunk_size=0), hm.ArgumentError, "chunk_size is a number"),
+        (lambda x: hm.vmap(hm.sin, chunk_size=1.5), hm.ArgumentError, "chunk_size is a number"),
         (lambda x: hm.vmap(hm.add)(x, x[:2]), hm.ShapeError, "leaf 0 has 3, leaf 1 has 2"),
         (lambda x: hm.vmap(hm.add)(x, 2.0), hm.DTypeError, "which has no axis 0"),
         (lambda x: hm.vmap(hm.add, in_axes=(0,))(x, x), hm.ArgumentError, "1 entries for 2 arguments"),
@@ -274,6 +275,10 @@ def test_random_numbers() -> None:
 def test_what_elements_have_in_common() -> None:
     x = hm.asarray(X)[:, 0]
     share = hm.vmap(lambda a: a / hm.psum(a, "i"), axis_name="i")
+    grid = hm.arange(6.0).reshape(2, 3)
+    for common, expected in ((hm.psum, 15.0), (hm.pmean, 2.5)):  # over both axes
+        inner = hm.vmap(lambda a, common=common: common(a, ("i", "j")), axis_name="j")
+        assert hm.vmap(inner, axis_name="i")(grid).tolist() == [[expected] * 3] * 2
     close(share(x), x / x.sum())
     exact = hm.eye(3) / x.sum() - hm.stack([x / x.sum() ** 2] * 3, axis=1)
     for way in (hm.jacrev, hm.jacfwd):
@@ -305,6 +310,13 @@ def test_modules_as_functions() -> None:
     for fn in (each, hm.trace(each)):
         for name, g in fn(given, x, target).items():
             close(g.mean(axis=0), model.get_parameter(name).grad, 1e-5)
+    members = [nn.BatchNorm1d(4) for _ in range(3)]
+    state = hm.func.stack_module_state(members)
+    for several in (state, {**state[0], **state[1]}):  # PyTorch's pair of parameters and buffers, or one dictionary
+        found = hm.vmap(lambda s: hm.func.functional_call(members[0].eval(), s, (x,)))(several)
+        close(found, hm.stack([member.eval()(x) for member in members]))
+    with pytest.raises(hm.ArgumentError, match="names in common"):
+        hm.func.functional_call(model, (given, given), x)
     with pytest.raises(hm.ArgumentError, match=r"has no '0.wait'"):
         hm.func.functional_call(model, {"0.wait": x}, x)
     with pytest.raises(hm.ArgumentError, match=r"lacks '0.bias'"):

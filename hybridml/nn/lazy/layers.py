@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, ClassVar
 
 from hybridml_compiler.errors import ShapeError
@@ -18,7 +18,7 @@ from ...core.tensor import Tensor, default_device_var, wrap
 from ...tracing.capture.tracer import is_tracing
 from ...tracing.python_state.mutation_epoch import attributes_changed
 from ...tracing.specialize.errors import FirstCall
-from ...tracing.specialize.path_tree import are_without_values
+from ...tracing.specialize.path_tree import are_without_values, stand_in
 from ..convolution import (
     Conv1d,
     Conv2d,
@@ -31,6 +31,18 @@ from ..linear import Linear
 from ..module import Module
 from ..normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .uninitialized import become, forget, is_uninitialized
+
+
+def _starting(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The `forward` of a lazy module, which begins with what the first call does. A traced one runs on when the module
+    has become another."""
+
+    @functools.wraps(forward)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        lazy = isinstance(self, LazyModuleMixin)
+        return self._first(forward, args, kwargs) if lazy else forward(self, *args, **kwargs)
+
+    return call
 
 
 class LazyModuleMixin(Module):
@@ -68,7 +80,13 @@ class LazyModuleMixin(Module):
         """Gives the uninitialized tensors their shapes and values, by what the first call gets."""
         raise NotImplementedError(f"{type(self).__name__} has no initialize_parameters method")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "forward" in vars(cls):
+            cls.forward = _starting(cls.forward)  # type: ignore[method-assign]
+
+    def _first(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call before the module has become another: its tensors get what they lack."""
         source = place_beside((*args, *kwargs.values())) or "cpu"
         shapes_alone = are_without_values() or source == "meta"
         becomes: Any = self.cls_to_become if "cls_to_become" in vars(type(self)) else None
@@ -82,13 +100,12 @@ class LazyModuleMixin(Module):
         if are_without_values():
             with self._standing_in(source):
                 self._take_sizes(*args, **kwargs)
-                return super().__call__(*args, **kwargs)
+                return forward(self, *args, **kwargs)
         self._take_sizes(*args, **kwargs)
-        if becomes is None or shapes_alone:
-            return super().__call__(*args, **kwargs)
-        self.__class__ = becomes
-        attributes_changed()
-        return self(*args, **kwargs)
+        if becomes is not None and not shapes_alone:
+            self.__class__ = becomes
+            attributes_changed()
+        return forward(self, *args, **kwargs)
 
     def _take_sizes(self, *args: Any, **kwargs: Any) -> None:
         """Notes the sizes of a call's input; the tensors have theirs."""
@@ -118,10 +135,13 @@ class LazyModuleMixin(Module):
         try:
             for name, t in self._tensors():
                 if t.device == "meta" and source != "meta":
-                    own[name] = eagerly(partial(_untouched, t))
+                    own[name] = eagerly(functools.partial(_untouched, t))
+                    stand_in()
             yield
         finally:
             own.update(before)
+            for name in own.keys() - before.keys():
+                del own[name]
 
 
 def _untouched(t: Tensor) -> Tensor:
@@ -142,7 +162,8 @@ class _LazyLayer(LazyModuleMixin):
         if cls.__name__.startswith("_"):
             cls._about, cls.__doc__ = cls.__doc__ or cls._about, None
         elif layers and family.__module__ == __name__:  # and no subclass of a user
-            cls.cls_to_become = layers[0]
+            becomes: Any = layers[0]
+            cls.cls_to_become, cls.forward = becomes, _starting(becomes.forward)  # type: ignore[method-assign]
             sizes = ", 4" * getattr(cls, "dims", 0)
             cls.__doc__ = cls.__doc__ or cls._about.format(name=layers[0].__name__, sizes=sizes)
 
@@ -152,7 +173,15 @@ class _LazyLayer(LazyModuleMixin):
         place = default_device_var.get().place or "cpu"
         for _, tensor in self._tensors():
             forget(tensor, place)
+        del vars(self)[self.size_name]
         object.__setattr__(self, "_starts", True)
+
+    def __getattr__(self, name: str) -> Any:
+        """The size as the tensors have it, 0 before: an attribute would be put back where there are shapes alone."""
+        if name != self.size_name:
+            return super().__getattr__(name)
+        known = (t.shape for _, t in self._tensors() if not is_uninitialized(t) and t.ndim)
+        return next(map(self._size_of, known), 0)
 
     def reset_parameters(self) -> None:
         if self._starts and not self.has_uninitialized_params():
@@ -180,6 +209,10 @@ class _LazyLayer(LazyModuleMixin):
             raise ShapeError(f"{type(self).__name__}: input must have {wanted} axes, got shape {input.shape}")
         return int(input.shape[axis])
 
+    def _size_of(self, shape: tuple[int, ...]) -> int:
+        """The size in the shape of the layer's first tensor."""
+        return shape[0]
+
     def _input_axes(self) -> tuple[tuple[int, ...], int]:
         """The numbers of axes that an input may have (none: any), and the axis of the features or channels."""
         dims = getattr(self, "dims", 0)
@@ -196,6 +229,9 @@ class LazyLinear(_LazyLayer, Linear):
 
     size_name = "in_features"
 
+    def _size_of(self, shape: tuple[int, ...]) -> int:
+        return shape[1]
+
 
 class _LazyConvolution(_LazyLayer):
     """`{name}` whose `in_channels` is that of the first input: (n, in_channels, ...) -> (n, out_channels, ...).
@@ -208,6 +244,10 @@ class _LazyConvolution(_LazyLayer):
 
     size_name = "in_channels"
 
+    def _size_of(self, shape: tuple[int, ...]) -> int:
+        layer: Any = self
+        return shape[1] * int(layer.groups)
+
 
 class LazyConv1d(_LazyConvolution, Conv1d): ...
 
@@ -218,13 +258,17 @@ class LazyConv2d(_LazyConvolution, Conv2d): ...
 class LazyConv3d(_LazyConvolution, Conv3d): ...
 
 
-class LazyConvTranspose1d(_LazyConvolution, ConvTranspose1d): ...
+class _LazyTransposed(_LazyConvolution):
+    _size_of = _LazyLayer._size_of
 
 
-class LazyConvTranspose2d(_LazyConvolution, ConvTranspose2d): ...
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d): ...
 
 
-class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d): ...
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d): ...
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d): ...
 
 
 class _LazyNorm(_LazyLayer):

@@ -88,7 +88,8 @@ class Names:
 
 
 def _variables(fn: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the variables that a function's code names: `self`, those of the enclosing function, globals."""
+    """Yields the variables that a function's code names: `self`, those of the enclosing function, globals; before them
+    those of a function that it wraps."""
     if isinstance(fn, types.MethodType):
         yield "self", fn.__self__
         fn = fn.__func__
@@ -96,6 +97,8 @@ def _variables(fn: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(fn, types.BuiltinFunctionType):
             yield getattr(fn, "__name__", type(fn).__name__), fn
         return
+    if "__wrapped__" in vars(fn):
+        yield from _variables(vars(fn)["__wrapped__"])
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents

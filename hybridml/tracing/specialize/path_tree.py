@@ -113,31 +113,48 @@ def key(array: np.ndarray) -> bytes:
     return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
 
 
-_no_values: ContextVar[str] = ContextVar("hybridml_no_values", default="")
+@record(frozen=False)
+class ShapesAlone:
+    """That arguments have no values, for `what`. `stood_in`: whether tensors around the function had none either, and
+    others stood in for them, which are of no use to calls with values."""
+
+    what: str
+    stood_in: bool = False
+
+
+_no_values: ContextVar[ShapesAlone | None] = ContextVar("hybridml_no_values", default=None)
 
 
 @contextmanager
-def without_values(what: str) -> Iterator[None]:
+def without_values(what: str) -> Iterator[ShapesAlone]:
     """A context in which arguments have no values: a TraceError, of `what`, where Python asks for one."""
-    token = _no_values.set(what)
+    shapes = ShapesAlone(what)
+    token = _no_values.set(shapes)
     try:
-        yield
+        yield shapes
     finally:
         _no_values.reset(token)
 
 
 def are_without_values() -> bool:
     """Whether there are shapes and dtypes alone."""
-    return bool(_no_values.get())
+    return _no_values.get() is not None
+
+
+def stand_in() -> None:
+    """Notes that a tensor stands in for one without values."""
+    shapes = _no_values.get()
+    assert shapes is not None
+    shapes.stood_in = True
 
 
 def check_values(asked: str, where: str = "") -> None:
     """TraceError where arguments have no values. `where`: the line that asks, if that is not running now."""
-    what = _no_values.get()
-    if what:
+    shapes = _no_values.get()
+    if shapes is not None:
         raise TraceError(
-            f"{what}: {asked} needs the value of a tensor, and there are shapes and dtypes alone; keep it a tensor "
-            f"(hm.where, hm.cond), or call the function with values{where and f'; it is {where}'}"
+            f"{shapes.what}: {asked} needs the value of a tensor, and there are shapes and dtypes alone; keep it a "
+            f"tensor (hm.where, hm.cond), or call the function with values{where and f'; it is {where}'}"
         )
 
 
