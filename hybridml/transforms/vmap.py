@@ -63,10 +63,7 @@ def vmap(
     """
     if not callable(fn):
         raise ArgumentError(f"vmap: takes a function and gives a function, got {type(fn).__name__}")
-    for ours, theirs, name in ((in_axes, in_dims, "in"), (out_axes, out_dims, "out")):
-        if ours != 0 and theirs != 0:
-            raise ArgumentError(f"vmap: {name}_axes and {name}_dims are two names of one thing; give one of them")
-    in_axes, out_axes = (in_dims if in_axes == 0 else in_axes), (out_dims if out_axes == 0 else out_axes)
+    in_axes, out_axes = _one_of("in", in_axes, in_dims), _one_of("out", out_axes, out_dims)
     if randomness not in _RANDOMNESS:
         raise ArgumentError(f"vmap: randomness is one of {', '.join(map(repr, _RANDOMNESS))}, got {randomness!r}")
     if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size >= 1):
@@ -313,3 +310,10 @@ class _Sum(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         return _Sum.apply(g, ctx.batching), None
+
+
+def _one_of(name: str, axes: Any, dims: Any) -> Any:
+    """The axes under JAX's name or PyTorch's, whichever is given."""
+    if axes != 0 and dims != 0:
+        raise ArgumentError(f"vmap: {name}_axes and {name}_dims are two names of one thing; give one of them")
+    return dims if axes == 0 else axes
