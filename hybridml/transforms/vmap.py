@@ -66,7 +66,7 @@ def vmap(
     in_axes, out_axes = _one_of("in", in_axes, in_dims), _one_of("out", out_axes, out_dims)
     if randomness not in _RANDOMNESS:
         raise ArgumentError(f"vmap: randomness is one of {', '.join(map(repr, _RANDOMNESS))}, got {randomness!r}")
-    if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size >= 1):
+    if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
         raise ArgumentError(f"vmap: chunk_size is a number of elements, 1 or more, got {chunk_size!r}")
 
     @functools.wraps(fn)
