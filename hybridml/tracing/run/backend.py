@@ -17,7 +17,6 @@ Memory = int | str | None
 _UNITS = {
     "": 1,
     "k": 10**3,
-    "K": 10**3,
     "M": 10**6,
     "G": 10**9,
     "T": 10**12,
@@ -84,8 +83,8 @@ def _bytes(memory: int | str) -> int:
             raise ValueError
     except (ValueError, KeyError):
         raise ArgumentError(
-            "trace: memory must be a number of bytes, or a string such as '100kB', '500MB', '2GB' (10**9) or '2GiB' "
-            f"(2**30), got {memory!r}"
+            f"trace: memory must be a number of bytes, or a string such as '2GB' (10**9) or '2GiB' (2**30), got "
+            f"{memory!r}"
         ) from None
     if count <= 0:
         raise ArgumentError(f"trace: memory must be more than 0 bytes, got {memory!r}")
