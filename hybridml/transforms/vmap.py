@@ -69,8 +69,7 @@ def vmap(
     in_axes, out_axes = (in_dims if in_axes == 0 else in_axes), (out_dims if out_axes == 0 else out_axes)
     if randomness not in _RANDOMNESS:
         raise ArgumentError(f"vmap: randomness is one of {', '.join(map(repr, _RANDOMNESS))}, got {randomness!r}")
-    chunk: object = chunk_size
-    if chunk is not None and not (isinstance(chunk, int) and chunk >= 1):
+    if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
         raise ArgumentError(f"vmap: chunk_size is a number of elements, 1 or more, got {chunk_size!r}")
 
     @functools.wraps(fn)
