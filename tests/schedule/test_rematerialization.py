@@ -178,7 +178,7 @@ def test_what_is_no_number_of_bytes_is_refused(memory: Any) -> None:
 def test_units() -> None:
     from hybridml.tracing.run.backend import backend_of
 
-    given = {"2GB": 2 * 10**9, "1.5 GiB": 3 * 2**29, "10kB": 10_000, "10KiB": 10240, "7B": 7, 5: 5}
+    given = {"2GB": 2 * 10**9, "1.5 GiB": 3 * 2**29, "10kB": 10_000, "10KB": 10_000, "10KiB": 10240, "7B": 7, 5: 5}
     assert {text: backend_of("llvm", None, text).memory for text in given} == given
     with pytest.raises(hm.errors.ArgumentError, match="memory needs the compiler"):
         hm.trace(lambda x: x, backend="interpret", memory=5)
