@@ -25,7 +25,7 @@ class ArrayKernel(Operation):
         if not isinstance(fn, types.FunctionType):
             raise ArgumentError(f"hm.kernel: takes a Python function, got {type(fn).__name__}")
         inputs_and_params("hm.kernel", fn)
-        row_name("hm.kernel", fn.__name__)
+        self.name = row_name("hm.kernel", fn)
         self.columns = columns
         self.digested = (fn, *columns.values())
         super().__init__(fn)
@@ -54,6 +54,6 @@ class ArrayKernel(Operation):
             return fn(*arrays, **given)
 
         return row_of_function(
-            fn.__name__, call, inputs, params, what="hm.kernel", version=version_of(*self.digested),
+            self.name, call, inputs, params, what="hm.kernel", version=version_of(*self.digested),
             native=native, doc=inspect.getdoc(fn) or "", **self.columns,
         )  # fmt: skip

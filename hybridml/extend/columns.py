@@ -11,11 +11,15 @@ from hybridml_compiler.ops.op import REQUIRED
 from hybridml_compiler.ops.table import OPS, WITH_BODIES
 
 
-def row_name(what: str, name: str) -> str:
-    """The name of a row. ArgumentError where it is no identifier, or an operation of the table has it."""
+def row_name(what: str, fn: Any, name: str | None = None) -> str:
+    """The name of a row: the one that is asked for, or that of its function, with `own_` before it where an operation
+    of the table has it. ArgumentError where it is no identifier, and where the table has what is asked for."""
+    known, name = name is None, str(getattr(fn, "__name__", "")) if name is None else name
     if not name.isidentifier():
         raise ArgumentError(f"{what}: a row is called by an identifier, got {name!r}; give the function a name")
     if name in OPS or name in WITH_BODIES:
+        if known:
+            return f"own_{name}"
         raise ArgumentError(f"{what}: {name!r} is an operation of the table; give the function another name")
     return name
 

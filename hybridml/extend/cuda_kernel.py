@@ -31,7 +31,7 @@ def cuda_kernel(
 ) -> Callable[..., Any]:
     """The operation of a kernel for a GPU, without a meaning on other devices."""
     given = name or str(getattr(code, "name", "") or getattr(code, "__name__", "") or "cuda_kernel")
-    given = row_name("hm.kernel", given)
+    given = row_name("hm.kernel", None, given)
     title = f"hm.kernel: {given}"
     if is_elementwise_kernel(code):
         inputs = [p.name for p in code.in_params]

@@ -41,7 +41,7 @@ class Kernel(Operation):
     def __init__(self, fn: Any, derivative: Any = None) -> None:
         self.source = source_of(fn)
         self.inputs, self.params = inputs_and_params("hm.kernel", fn)
-        self.name = row_name("hm.kernel", fn.__name__ if fn.__name__ != "<lambda>" else "kernel")
+        self.name = row_name("hm.kernel", fn, "kernel" if fn.__name__ == "<lambda>" else None)
         given = derivative if isinstance(derivative, tuple | list) or derivative is None else (derivative,)
         if given is not None and len(given) != len(self.inputs):
             raise ArgumentError(

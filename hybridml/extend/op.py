@@ -86,7 +86,7 @@ def op(
         )  # fmt: skip
     if not callable(fn):
         raise ArgumentError(f"hm.op: makes an operation of a function, got {type(fn).__name__}")
-    given = row_name("hm.op", name or str(getattr(fn, "__name__", "")))
+    given = row_name("hm.op", fn, name)
     inputs, params = inputs_and_params("hm.op", fn)
     columns: Mapping[str, Any] = {
         "infer": infer,

@@ -181,6 +181,16 @@ def one(x: np.ndarray) -> np.ndarray:
     return x
 
 
+def test_a_function_may_have_the_name_of_a_row() -> None:
+    def gcd(a: Any, b: Any) -> Any:
+        return a * 100 + b
+
+    for made in (hm.kernel(gcd), hm.op(infer=lambda a, b: a)(gcd)):
+        fn, x = hm.trace(lambda x, made=made: made(x, hm.gcd(x, 4))), hm.tensor([6, 8])
+        assert fn(x).tolist() == [602, 804]
+        assert sorted(node.op for node in fn.graph if node.inputs) == ["gcd", "own_gcd"]
+
+
 @pytest.mark.parametrize(
     "columns, said",
     [

@@ -115,8 +115,8 @@ def key(array: np.ndarray) -> bytes:
 
 @record(frozen=False)
 class ShapesAlone:
-    """That arguments have no values, for `what`. `stood_in`: whether tensors around the function had none either, and
-    others stood in for them, which are of no use to calls with values."""
+    """A call whose arguments have no values, for `what`. `stood_in`: whether tensors around the function had none
+    either, and others stood in for them, which are of no use to calls with values."""
 
     what: str
     stood_in: bool = False
