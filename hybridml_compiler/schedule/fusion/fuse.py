@@ -29,7 +29,8 @@ from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
 _WANT_MEMORY = frozenset((*TAKE_MEMORY, *LIBRARY))  # kinds of readers
-_PAGE = 1 << 12  # bytes that are no reason to wait
+_LITTLE = 1 << 10  # a part of all that a program keeps which is no reason to wait
+_PAGE = 1 << 12  # bytes that are none in any program
 _FEW = 4  # groups that are looked at for what they would end
 _IN_NO_ORDER = frozenset(("scan", "scatter", "gather"))
 
@@ -378,6 +379,7 @@ class _Memory:
         for g in groups:
             for node in (g.reads & self.readers.keys()).difference(g.roots):
                 self.readers[node].add(g)
+        self.little = max(sum(n.aval.hinted.nbytes for n, reading in self.readers.items() if reading) // _LITTLE, _PAGE)
 
     def shrinks(self, group: Group, soon: Sequence[Group]) -> bool:
         """Whether the group ends the use of more memory than it takes, alone or with one of those that run once it has,
@@ -385,7 +387,7 @@ class _Memory:
         wait for it, as all updates of Adam do for its count of steps."""
         takes = self._takes(group)
         ends = self._ends(group.reads, {group}) - takes
-        return ends > 0 or takes < _PAGE or any(ends + self._with(f, group) > 0 for f in soon)
+        return ends > 0 or takes < self.little or any(ends + self._with(f, group) > 0 for f in soon)
 
     def _with(self, group: Group, before: Group) -> int:
         """Memory whose use the group ends, less what it takes, once the one before it has run."""
