@@ -63,7 +63,8 @@ BUDGETS = {
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
     "hybridml_compiler/schedule": Budget(
         6000,
-        "values computed again where memory has a limit, sums in the order of the program without one (340); matrices that are made tile by tile (120); "
+        "values computed again where memory has a limit, sums in the order of the program without one (340); "
+        "matrices that are made tile by tile (120); "
         "how long reductions are cut on each target, positions of parts; "
         "convolutions of any number of images, of narrow operands, minimum cuts, fusion of batches; plans that "
         "the next program knows; Fourier "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -14,18 +15,7 @@ from ...core.tensor import Device
 BACKENDS = ("llvm", "interpret")
 Placement = Literal["auto"] | Sequence[str | Device] | None
 Memory = int | str | None
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "ki": 2**10,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-}
+_PREFIXES = ("", "K", "M", "G", "T")
 
 
 @record
@@ -73,19 +63,18 @@ def _among(placement: Placement) -> Literal["auto"] | tuple[str, ...] | None:
 
 def _bytes(memory: int | str) -> int:
     """The number of bytes in `memory`, such as 2000000000, "2GB" or "1.5 GiB"."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGT]?i?)B\s*", memory) if isinstance(memory, str) else None
     try:
-        if found is not None:
-            count = float(found[1]) * _UNITS[found[2]]
-        elif isinstance(memory, int) and not isinstance(memory, bool):
-            count = memory
+        if not isinstance(memory, str):
+            count = operator.index(memory)
+        elif found := re.fullmatch(r"\s*([0-9.]+)\s*(?:([kKMGT])(i?))?B\s*", memory):
+            count = int(float(found[1]) * (1024 if found[3] else 1000) ** _PREFIXES.index((found[2] or "").upper()))
         else:
             raise ValueError
-    except (ValueError, KeyError):
+    except (TypeError, ValueError):
         raise ArgumentError(
             f"trace: memory must be a number of bytes, or a string such as '2GB' (10**9) or '2GiB' (2**30), got "
             f"{memory!r}"
         ) from None
-    if count <= 0:
+    if count <= 0 or isinstance(memory, bool):
         raise ArgumentError(f"trace: memory must be more than 0 bytes, got {memory!r}")
-    return int(count)
+    return count
