@@ -58,9 +58,10 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
         groups, owner = grouping.groups(materialised, packing.computed)
     explain(choice, groups)
     explain_kept(packing, owner)
-    _order_overwrites(groups, owner, donated, grouping.expressions)
+    ending = _may_end(groups)
+    _order_overwrites(groups, owner, donated, grouping.expressions, ending)
     _keep_local(graph, groups, owner, materialised)
-    return Fusion(_execution_order(groups, donated), materialised)
+    return Fusion(_execution_order(groups, donated, ending), materialised)
 
 
 # ---- 1. materialise
@@ -245,11 +246,14 @@ def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group],
 
 
 def _order_overwrites(
-    groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node], expressions: Expressions
+    groups: Sequence[Group],
+    owner: dict[Node, Group],
+    donated: dict[Node, Node],
+    expressions: Expressions,
+    ending: Sequence[Group],
 ) -> None:
     """A kernel that overwrites an input runs after every other kernel that reads it, and after all that may end early;
     where it cannot, the output gets memory of its own and is copied at the end."""
-    checked = _may_end(groups)
     readers: dict[Node, list[Group]] = {target: [] for target in donated.values()}
     for g in groups:
         for node in g.reads & readers.keys():
@@ -260,7 +264,7 @@ def _order_overwrites(
         others = [g for g in readers[target] if g is not writer]
         if (
             writer is None
-            or paths.lead((*others, *checked), writer)
+            or paths.lead((*others, *ending), writer)
             or not all(expressions.in_place(r, target) for r in writer.roots)
         ):
             del donated[output]
@@ -329,12 +333,12 @@ def _reason_to_end(node: Node) -> object:
     return indices, checks.limit(node)
 
 
-def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
+def _execution_order(groups: Sequence[Group], donated: dict[Node, Node], may_end: Sequence[Group]) -> list[Group]:
     """Groups in order, dependencies first. Kernels that overwrite state wait for all that may end early, so that
     this leaves it whole. Of the others, those that end the use of more memory than they take come first: the
     gradient of a weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
     commits = {g for g in groups if any(r in donated for r in g.roots)}
-    ending = set(_may_end(groups))
+    ending = set(may_end)
     waiting = {g: len(g.after) for g in groups}
     followers: dict[Group, list[Group]] = {g: [] for g in groups}
     for g in groups:
