@@ -69,12 +69,12 @@ def fitted(graph: Graph, plan_of: Callable[[Graph], Plan], memory: int) -> Graph
 
 def _refusal(name: str, plan: Plan, memory: int) -> str:
     given, made = (sum(aval.nbytes for aval in avals) for avals in (plan.inputs, plan.outputs))
-    lines = [f"\n  {_size(n)}  {line or '(no line)'}" for line, n in [*plan.held.items()][:_LINES]]
+    lines = "".join([f"\n  {_size(n)}  {line or '(no line)'}" for line, n in [*plan.held.items()][:_LINES]])
     return (
-        f"{name}: a call needs {_size(plan.nbytes)} with as little kept as was found possible, and may have "
-        f"{_size(memory)}: arguments and captured tensors are {_size(given)}, results {_size(made)}, and values in "
-        f"between {_size(plan.arena_bytes)}; allow more, or make the batch smaller. Most at a time is held by"
-        + "".join(lines)
+        f"{name}: a call needs {plan.nbytes:,} bytes with as little kept as was found possible, and may have "
+        f"{memory:,}: arguments and captured tensors are {_size(given)}, results {_size(made)}, and values in between "
+        f"{_size(plan.arena_bytes)}; allow more, or make the batch smaller"
+        + (f". Most at a time is held by{lines}" if lines else "")
     )
 
 

@@ -29,7 +29,8 @@ from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
 _WANT_MEMORY = frozenset((*TAKE_MEMORY, *LIBRARY))  # kinds of readers
-_PAGE = 1 << 12  # bytes that are no reason to wait
+_LITTLE = 1 << 10  # a part of all that a program keeps which is no reason to wait
+_PAGE = 1 << 12  # bytes that are none in any program
 _FEW = 4  # groups that are looked at for what they would end
 _IN_NO_ORDER = frozenset(("scan", "scatter", "gather"))
 
@@ -57,9 +58,10 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
         groups, owner = grouping.groups(materialised, packing.computed)
     explain(choice, groups)
     explain_kept(packing, owner)
-    _order_overwrites(groups, owner, donated, grouping.expressions)
+    ending = _may_end(groups)
+    _order_overwrites(groups, owner, donated, grouping.expressions, ending)
     _keep_local(graph, groups, owner, materialised)
-    return Fusion(_execution_order(groups, donated), materialised)
+    return Fusion(_execution_order(groups, donated, ending), materialised)
 
 
 # ---- 1. materialise
@@ -244,11 +246,14 @@ def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group],
 
 
 def _order_overwrites(
-    groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node], expressions: Expressions
+    groups: Sequence[Group],
+    owner: dict[Node, Group],
+    donated: dict[Node, Node],
+    expressions: Expressions,
+    ending: Sequence[Group],
 ) -> None:
     """A kernel that overwrites an input runs after every other kernel that reads it, and after all that may end early;
     where it cannot, the output gets memory of its own and is copied at the end."""
-    checked = _may_end(groups)
     readers: dict[Node, list[Group]] = {target: [] for target in donated.values()}
     for g in groups:
         for node in g.reads & readers.keys():
@@ -259,7 +264,7 @@ def _order_overwrites(
         others = [g for g in readers[target] if g is not writer]
         if (
             writer is None
-            or paths.lead((*others, *checked), writer)
+            or paths.lead((*others, *ending), writer)
             or not all(expressions.in_place(r, target) for r in writer.roots)
         ):
             del donated[output]
@@ -328,12 +333,12 @@ def _reason_to_end(node: Node) -> object:
     return indices, checks.limit(node)
 
 
-def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
+def _execution_order(groups: Sequence[Group], donated: dict[Node, Node], may_end: Sequence[Group]) -> list[Group]:
     """Groups in order, dependencies first. Kernels that overwrite state wait for all that may end early, so that
     this leaves it whole. Of the others, those that end the use of more memory than they take come first: the
     gradient of a weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
     commits = {g for g in groups if any(r in donated for r in g.roots)}
-    ending = set(_may_end(groups))
+    ending = set(may_end)
     waiting = {g: len(g.after) for g in groups}
     followers: dict[Group, list[Group]] = {g: [] for g in groups}
     for g in groups:
@@ -378,6 +383,7 @@ class _Memory:
         for g in groups:
             for node in (g.reads & self.readers.keys()).difference(g.roots):
                 self.readers[node].add(g)
+        self.little = max(sum(n.aval.hinted.nbytes for n, reading in self.readers.items() if reading) // _LITTLE, _PAGE)
 
     def shrinks(self, group: Group, soon: Sequence[Group]) -> bool:
         """Whether the group ends the use of more memory than it takes, alone or with one of those that run once it has,
@@ -385,7 +391,7 @@ class _Memory:
         wait for it, as all updates of Adam do for its count of steps."""
         takes = self._takes(group)
         ends = self._ends(group.reads, {group}) - takes
-        return ends > 0 or takes < _PAGE or any(ends + self._with(f, group) > 0 for f in soon)
+        return ends > 0 or takes < self.little or any(ends + self._with(f, group) > 0 for f in soon)
 
     def _with(self, group: Group, before: Group) -> int:
         """Memory whose use the group ends, less what it takes, once the one before it has run."""
