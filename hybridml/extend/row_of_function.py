@@ -22,7 +22,7 @@ from ..arrays.creation import zeros
 from ..core.batching.custom import METHODS
 from ..core.context import clock, enable_grad
 from ..core.forward.rules import fitting
-from ..core.forward.transposition import differentiated, pulled
+from ..core.forward.transposition import differentiated, pulled_from_rule
 from .columns import rule_of
 
 
@@ -64,7 +64,7 @@ def rules(
     return given
 
 
-def transposed_rule(rule: Callable[..., Any], x: str) -> Callable[..., Any]:
+def transposed_rule(rule: Callable[..., Any], x: str, what: str) -> Callable[..., Any]:
     """The gradient's rule of an operand from its rule of tangents, which is linear."""
     names = [name for name in inspect.signature(rule).parameters if name != "t"]
 
@@ -78,7 +78,7 @@ def transposed_rule(rule: Callable[..., Any], x: str) -> Callable[..., Any]:
             said = rule(t, **{name: kept[name] for name in names})
             pairs = zip(said if isinstance(g, tuple) else (said,), seeds, strict=True)
             moving = [(fitting(o, seed), seed) for o, seed in pairs if o is not None and seed is not None]
-        (found,) = pulled([o for o, _ in moving], [seed for _, seed in moving], [t], start)
+        (found,) = pulled_from_rule(rule, what, [o for o, _ in moving], [seed for _, seed in moving], [t], start)
         return t.detach() if found is None else found
 
     return rule_of(dict.fromkeys((*names, f"{x}_shape", f"{x}_dtype")), pull)
@@ -146,7 +146,7 @@ def row_of_function(
     if vjp is not None:
         back = rules(what, name, inputs, params, "vjp", vjp, "g")
     elif ahead:
-        back = tuple([rule and transposed_rule(rule, x) for rule, x in zip(ahead, inputs, strict=True)])
+        back = tuple([rule and transposed_rule(rule, x, title) for rule, x in zip(ahead, inputs, strict=True)])
     else:
         back = (Unknown(title),) * len(inputs)
 

@@ -15,7 +15,7 @@ from ..arrays.creation import asarray, zeros_like
 from ..autograd import Function
 from ..core.autodiff.tape import conjugated
 from ..core.context import clock, enable_grad
-from ..core.forward.transposition import differentiated, pulled
+from ..core.forward.transposition import differentiated, pulled_from_rule
 from ..core.pytree import Structure, flatten, tree_leaves, tree_map, unflatten
 from ..core.tensor import Tensor
 
@@ -265,7 +265,8 @@ class _CustomJvp(Function):
                 places[k] = t
             _, pushed = ctx.call.pushed(leaves, _tangents(leaves, places))
         moving = [(t, conjugated(g)) for t, g in zip(pushed, gs, strict=True) if dtypes.is_inexact(t.dtype)]
-        found = pulled([t for t, _ in moving], [g for _, g in moving], ts, start)
+        custom, outs, seeds = ctx.call.custom, [t for t, _ in moving], [g for _, g in moving]
+        found = pulled_from_rule(custom.rule, f"custom_jvp: {custom.__name__}", outs, seeds, ts, start)
         gradients = dict(zip(wanted, found, strict=True))
         return None, *[None if (g := gradients.get(k)) is None else conjugated(g) for k in range(len(leaves))]
 

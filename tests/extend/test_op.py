@@ -416,3 +416,31 @@ def test_native_code_lives_as_long_as_its_address() -> None:
     cell()
     gc.collect()
     assert first() is not None
+
+
+def test_a_rule_of_tangents_that_is_not_linear_has_no_gradient() -> None:
+    cube = hm.op(lambda x: x**3, name="cube", infer=lambda x: x, jvp=lambda t, x: t * t * x)
+    product = hm.custom_jvp(lambda x, y: x * y)
+    product.defjvp(lambda primals, tangents: (primals[0] * primals[1], tangents[0] * tangents[1]))
+    x = hm.ones(2)
+    for _ in range(2):
+        for trace in (lambda f: f, hm.trace):
+            with pytest.raises(hm.GradientError, match="hm.op: cube: the rule is not linear in the tangents"):
+                trace(hm.grad(lambda x: cube(x).sum()))(x)
+            with pytest.raises(
+                hm.GradientError, match=r"custom_jvp: .*lambda.*: the rule is not linear in the tangents"
+            ):
+                trace(hm.grad(lambda x, y: product(x, y).sum(), argnums=(0, 1)))(x, x)
+    assert hm.jvp(cube, (x,), (x * 2,))[1].tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_rule_of_tangents_is_looked_at_once(order: int) -> None:
+    rules = (lambda t, y: t * y + 0, lambda t, x: x * t)
+    scaled = hm.op(lambda x, y: x * y, name="scaled", infer=lambda x, y: x, jvp=rules)
+    x, y = hm.tensor([1.0, 2.0], requires_grad=True), hm.tensor([3.0, 4.0], requires_grad=True)
+    for _ in range(2):
+        (found,) = hm.autograd.grad((scaled(x, y) * y).sum(), [x], create_graph=order > 1)
+        assert found.tolist() == [9.0, 16.0] and found.requires_grad == (order > 1)
+        if order > 1:
+            assert hm.autograd.grad(found.sum(), [y])[0].tolist() == [6.0, 8.0]

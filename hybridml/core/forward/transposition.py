@@ -8,9 +8,12 @@ products" (2017).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.errors import GradientError
 from hybridml_compiler.ops.table import OPS
 
 from ..autodiff.tape import Leaf, Mark, leading, run
@@ -74,6 +77,32 @@ def pulled(outs: Sequence[Tensor], gs: Sequence[Tensor], ins: Sequence[Tensor], 
     wanted, only = {id(node): 0 for node in nodes}, leading([node for node, _ in seeds], nodes, since)
     found = run(seeds, retain=True, create=not grad_is_off(), wanted=wanted, since=since, only=only)
     return [found[id(node)][1] if id(node) in found else None for node in nodes]
+
+
+def pulled_from_rule(
+    rule: Any, what: str, outs: Sequence[Tensor], gs: Sequence[Tensor], ts: Sequence[Tensor], since: int
+) -> list[Tensor | None]:
+    """The cotangents of the tangents `ts` from those of the results of a user's rule, which has to be linear in them.
+
+    The first time that this happens to a rule it is looked at, and GradientError says that it is not: then a cotangent
+    depends on the tangents, at which there is nothing to take it.
+    """
+    if rule in _LINEAR:
+        return pulled(outs, gs, ts, since)
+    with enable_grad():
+        found = pulled(outs, gs, ts, since)
+    histories = [c._node for c in found if c is not None and c._node is not None]
+    if not leading(histories, [t._node for t in ts], since).isdisjoint(map(id, histories)):
+        raise GradientError(
+            f"{what}: the rule is not linear in the tangents, and a gradient needs its transpose; a tangent may be "
+            "multiplied by what does not depend on tangents, and added to others"
+        )
+    with suppress(TypeError):  # it has no weak references
+        _LINEAR.add(rule)
+    return found if not grad_is_off() else [None if c is None else _bare(c) for c in found]
+
+
+_LINEAR: WeakSet[Any] = WeakSet()  # rules that have been looked at
 
 
 def _bare(t: Tensor) -> Tensor:
