@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import types
 from typing import Any
@@ -30,7 +31,7 @@ def source_of(fn: Any) -> Source:
         raise ArgumentError(
             f"hm.kernel: the source of {fn.__name__} is not to be found; write it in a file or a notebook"
         ) from None
-    found: list[Any] = [node for node in ast.walk(module) if _is(node, fn)]
+    found: list[Any] = [*{ast.dump(node): node for node in ast.walk(module) if _is(node, fn)}.values()]
     file = inspect.getsourcefile(fn) or "?"
     if len(found) != 1:
         place = f"{file}:{fn.__code__.co_firstlineno}"
@@ -63,8 +64,17 @@ def _is(node: ast.AST, fn: types.FunctionType) -> bool:
     if not isinstance(node, ast.Lambda) or fn.__code__.co_name != "<lambda>" or node.lineno != first:
         return False
     places = [(line, column) for line, _, column, _ in fn.__code__.co_positions() if column]
+    if not places:  # Python 3.12 says none of a lambda that returns a constant
+        return _constant(node) in map(repr, fn.__code__.co_consts)
     inside = (node.body.lineno, node.body.col_offset), (node.body.end_lineno, node.body.end_col_offset)
-    return bool(places) and inside[0] <= places[-1] < inside[1] and inside[0] == min(places)
+    return inside[0] <= places[-1] < inside[1] and inside[0] == min(places)
+
+
+def _constant(node: ast.Lambda) -> str:
+    """The text of the constant that a lambda returns; "" where it returns something else."""
+    codes = [x for x in compile(ast.Expression(node), "", "eval").co_consts if isinstance(x, types.CodeType)]
+    returned = [x.argrepr for x in dis.get_instructions(codes[0]) if x.opname in ("LOAD_CONST", "RETURN_CONST")]
+    return returned[0] if len(returned) == 1 and not codes[0].co_names else ""
 
 
 def has_loops(source: Source) -> bool:
