@@ -1,4 +1,4 @@
-"""What `transforms.py` times: gradients, Hessians and products with them, of one text for all libraries."""
+"""The workloads of `transforms.py`: gradients, Hessians and products with them, of one text for all libraries."""
 
 from __future__ import annotations
 

@@ -40,10 +40,13 @@ class _Unfit(Exception):
 
 def forward_alone() -> Forward | None:
     """The forward mode on top of the stack, where nothing but others is beneath and NumPy computes; None elsewhere."""
-    level = top = interpreter_stack()
-    while level is not None and type(level.interpreter) is Forward:
-        level = level.beneath
-    return top.interpreter if level is None and top is not None else None  # type: ignore[return-value]
+    top, level = None, interpreter_stack()
+    while level is not None:
+        interpreter = level.interpreter
+        if type(interpreter) is not Forward:
+            return None
+        top, level = top or interpreter, level.beneath
+    return top
 
 
 class Duals:

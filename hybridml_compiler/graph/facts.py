@@ -10,7 +10,7 @@ from .body import Body, bodies_of
 from .ir import Node
 
 EXPENSIVE = 0.1  # ns per element: from a division upwards
-_STEPS = 16  # that a loop of an element is taken to have
+STEPS = 16  # that a loop of an element is taken to have
 
 
 def element_cost(node: Node) -> float:
@@ -22,7 +22,7 @@ def element_cost(node: Node) -> float:
         return node.op.cost
     if body.element_cost is None:
         body.element_cost = sum(map(element_cost, body.graph.nodes()))
-    return body.element_cost * (_STEPS if node.op.results else 1)
+    return body.element_cost * (STEPS if node.op.results else 1)
 
 
 def function_of(node: Node) -> Body | None:

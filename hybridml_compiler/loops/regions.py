@@ -45,6 +45,6 @@ def loop(s: Any, expr: Expr, args: Sequence[Any], compute: Callable[[Expr, list[
     """The carries of a `while` after all steps, by the builder `s`."""
     region: Region = expr.attr
     carries = args[1 : 1 + region.carries]
-    return s.while_(  # type: ignore[no-any-return]
-        args[0], carries, args[1 + len(carries) :], lambda *values: evaluated(region, values, compute)
-    )
+    given = args[1 + len(carries) :]
+    found: list[Any] = s.while_(args[0], carries, given, lambda *values: evaluated(region, values, compute))
+    return found

@@ -440,8 +440,8 @@ where: Op = Op(
 
 
 def _after_infer(x: Aval, token: Aval) -> Aval:
-    if token.shape:
-        raise ShapeError(f"after: the token must be a scalar, got {token}; take one element of it")
+    if token.size != 1:
+        raise ShapeError(f"after: the token must have one element, got {token}; take one of it")
     return x
 
 
@@ -455,12 +455,12 @@ after: Op = Op(
     lower=lambda s, i, x, token: at(x, i),
     vjp=(lambda g: g, None),
     samples=lambda rng: (Sample((rng.uniform(-2, 2, shape), rng.uniform(-2, 2, ()))) for shape in ((), (3,), (2, 3))),
-    error_samples=lambda: (fails(ShapeError, "after: the token must be a scalar", (2,), (2,)),),
+    error_samples=lambda: (fails(ShapeError, "after: the token must have one element", (2,), (2,)),),
     cost=0.0,
     complex_kernels=True,
     unify=(),
-    doc="x, which is read once the scalar `token` is known: what is computed from it is another value than what is "
-    "computed from x, and is computed later. For checkpoints in traced programs.",
+    doc="x, which is read once `token`, of one element, is known: what is computed from it is another value than what "
+    "is computed from x, and is computed later. For checkpoints in traced programs.",
 )
 
 # ---------------------------------------------------------------- casts

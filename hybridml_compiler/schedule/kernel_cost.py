@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..graph.facts import STEPS
 from ..loops.index import coefficient
 from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
 from ..loops.transcendental import TABLE
@@ -16,7 +17,6 @@ from .cost import STEP, memory_cost
 # One instruction on one 64-byte vector: Zen 4 retires about one a cycle (0.27 ns), Cascade Lake up to two.
 _INSTRUCTION = 0.3
 _LANES = 16  # float32 in one vector
-_STEPS = 16  # that a loop of scalars is taken to have
 _WEIGHT = {"carry": 0, "div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6} | {
     name: math.ceil(max(OPS[name].cost, TRANSCENDENTAL) * _LANES / _INSTRUCTION) for name in TABLE
 }
@@ -72,5 +72,5 @@ def _expression_cost(expr: Expr, vector: Expr | None, width: int) -> float:
     if expr.dtype.kind == "i" and expr.op in ("add", "mul", "sub") and vector is not None:
         return 0.0  # index arithmetic of a vector loop is one scalar addition
     if expr.op == "while":
-        return _STEPS * sum(_expression_cost(e, None, width) for e in expr.attr.expressions if e.args)
+        return STEPS * sum(_expression_cost(e, None, width) for e in expr.attr.expressions if e.args)
     return _INSTRUCTION * _WEIGHT.get(expr.op, 1)

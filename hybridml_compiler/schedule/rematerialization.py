@@ -33,7 +33,6 @@ from ..once import lazy
 from ..record import record
 from ..walk import postorder, reachable
 from .cost import FLOP_NS, memory_cost
-from .fusion.group import TAKE_MEMORY
 from .launch import Plan
 from .order_of_sums import add_up_alike
 
@@ -286,8 +285,8 @@ class Launches:
 
 
 def _once(node: Node) -> bool:
-    """Whether a node is not computed again."""
-    return node.kind in TAKE_MEMORY or may_fail(node) or may_stop(node)
+    """Whether a node is not computed again: what NumPy computes, loops and branches, lookups."""
+    return may_fail(node) or may_stop(node)
 
 
 def _node_ns(node: Node) -> float:
@@ -298,9 +297,9 @@ def _node_ns(node: Node) -> float:
 
 
 def _element(node: Node) -> Node:
-    """A scalar that is there once the node is."""
+    """One element of a node, which is there once the node is."""
     corner = {"starts": (0,) * node.aval.ndim, "stops": (1,) * node.aval.ndim, "steps": (1,) * node.aval.ndim}
-    return make("reshape", make("slice", node, **corner), shape=()) if node.shape else node
+    return make("slice", node, **corner) if node.shape else node
 
 
 def _tied(inputs: Sequence[Node], token: Node) -> tuple[Node, ...]:

@@ -310,7 +310,7 @@ def test_programs_are_kept_by_the_code_of_the_user(tmp_path: Path) -> None:
     pytest.importorskip("numba")
 
     def run(*factors: int) -> list[str]:
-        """What programs of one process print."""
+        """The lines that programs print, one after the other in one process."""
         for factor in factors:
             (tmp_path / f"program{factor}.py").write_text(_PROGRAM.format(factor=factor))
         code = f"import runpy\nfor factor in {factors}: runpy.run_path(f'{tmp_path}/program{{factor}}.py')"

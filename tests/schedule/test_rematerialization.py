@@ -270,3 +270,20 @@ def test_a_limit_does_not_change_the_order_of_a_sum() -> None:
         hm.manual_seed(seed)
         with contextlib.suppress(hm.errors.OutOfMemoryError):
             assert small(x, at)[0].item() == expected
+
+
+# ---- sums, whose bits have to be those of the program without a limit
+
+
+@pytest.mark.parametrize("columns", [32, 64, 128, 160])
+def test_a_sum_down_columns_has_the_same_bits_whatever_it_is_a_sum_of(columns: int) -> None:
+    """Also where what is added up takes most registers."""
+    rng = np.random.default_rng(0)
+    x, y = (hm.tensor(rng.standard_normal((ROWS, columns)).astype(np.float32)) for _ in range(2))
+    given = x, y > 0, y, hm.tensor(rng.standard_normal(columns).astype(np.float32))
+
+    def masked(x: Tensor, mask: Tensor, y: Tensor, b: Tensor) -> Tensor:
+        return hm.where(hm.relu(x + b) <= 0, 0, hm.where(mask, y, 0) * 1.4)
+
+    fused, alone = hm.trace(lambda *given: masked(*given).sum(0)), hm.trace(lambda x: x.sum(0))
+    assert np.array_equal(fused(*given).numpy(), alone(masked(*given)).numpy())

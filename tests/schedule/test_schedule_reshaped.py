@@ -76,3 +76,12 @@ def test_programs() -> None:
         for dtype in ("float32", "float64"):
             given_ = a.astype(dtype)
             np.testing.assert_allclose(np.asarray(hm.trace(program)(given_)), np.asarray(program(given_)), rtol=1e-6)
+
+
+def test_a_token_has_one_element_in_any_shape(x: Node) -> None:
+    """What is computed after it may run over another shape, and the token with it."""
+    one, token = (
+        apply(OPS["slice"], [x], {"starts": (k, k), "stops": (k + 1, k + 1), "steps": (1, 1)}) for k in (0, 1)
+    )
+    tied = apply(OPS["after"], [reshape(apply(OPS["exp"], [one])), reshape(token)])
+    assert in_shape_of_source(apply(OPS["sin"], [tied]), given).shape == (1, 1)

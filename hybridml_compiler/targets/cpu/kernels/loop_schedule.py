@@ -58,8 +58,7 @@ _LONG_LOOP = 8
 # them.
 _COLUMN_VECTORS = ((8, 8), (24, 4))  # up to so many operations per element: so many vectors
 # Columns, in vectors, up to which they stay there for all of a part of the rows; of more, accumulators are in memory
-# (loop_columns.py). Both add up in an order of their own, so it is the number alone that decides: a sum has the same
-# bits whatever is computed beside it.
+# (loop_columns.py). Each adds up in an order of its own, so the number alone decides, and not what is computed beside.
 _IN_REGISTERS = 4
 _POLYNOMIAL = 20  # operations of a transcendental function
 # Parts of a row of a scatter, which threads share; each of them goes through all of the indices.

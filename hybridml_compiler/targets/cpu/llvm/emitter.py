@@ -302,7 +302,8 @@ class LoopEmitter:
             return self._index_division(expr.op, args[0], args[1])
         if expr.op == "while" and in_lanes and self.mask is not None:  # lanes beyond the end might never be done
             args[0] = self.s.and_(args[0], self.mask)
-        return instruction(self.s, expr, args)  # type: ignore[no-any-return]
+        found: Lanes = instruction(self.s, expr, args)
+        return found
 
     def _first_lane(self, expr: Expr) -> Lanes | None:
         """Compares lane numbers of 32 bits, where one of two indices counts lanes, with the rest of the other. None
