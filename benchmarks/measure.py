@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 import time
@@ -87,6 +88,14 @@ def noting(entry: Entry) -> Iterator[None]:
         yield
     except Failure as failure:
         entry.note = str(failure)
+
+
+def add_round_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what a program that measures in rounds is asked."""
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.3, help="per round, workload and process")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
 
 
 def measure_rounds(

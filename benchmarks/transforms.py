@@ -13,12 +13,11 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from .compare import circumstances
-from .measure import Entry, inputs_of, measure_rounds
+from .measure import Entry, add_round_options, inputs_of, measure_rounds
 from .process import Process, installed
 from .transformed import CHAIN, NARROW, TRANSFORMS
 from .workloads import Workload
@@ -75,10 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workloads", nargs="*", help=f"of {', '.join(TRANSFORMS)}; all")
     parser.add_argument("--candidates", nargs="*", help="default: those that are installed")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.25, help="per round, workload and process")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path)
+    add_round_options(parser)
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     known = {who for workload in TRANSFORMS.values() for who in workload.candidates}

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .compare import circumstances
-from .measure import inputs_of, measure_rounds
+from .measure import add_round_options, inputs_of, measure_rounds
 from .process import ROOT, Failure, Process
 from .workloads import OURS, TABLE, WORKLOADS, Workload
 
@@ -47,10 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=lambda text: Path(text).resolve(), help="root of the other tree")
     parser.add_argument("--workloads", nargs="*", default=[name for name in TABLE if WORKLOADS[name].kind == "steady"])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.3, help="per round, workload and process")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path)
+    add_round_options(parser)
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     rows = []
