@@ -7,8 +7,11 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from .worker import CANDIDATES
@@ -36,8 +39,8 @@ def installed(name: str) -> bool:
 
 def environment(threads: int, cache: str) -> dict[str, str]:
     """Every pool is told the same number, every cache lies under `cache`, and everything is worth keeping there."""
-    counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "HYBRIDML_NUM_THREADS")
-    return dict.fromkeys(counts, str(threads)) | {
+    pools = ("OMP", "OPENBLAS", "MKL", "NUMBA", "HYBRIDML")
+    return dict.fromkeys((f"{pool}_NUM_THREADS" for pool in pools), str(threads)) | {
         "TF_NUM_INTRAOP_THREADS": str(threads),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "HYBRIDML_CACHE_DIR": cache,
@@ -49,13 +52,35 @@ def environment(threads: int, cache: str) -> dict[str, str]:
     }
 
 
-class Process:
-    """A worker: a line of JSON out, a line of JSON back."""
+@contextmanager
+def ending(process: subprocess.Popen[str], seconds: float | None) -> Iterator[None]:
+    """Ends a process that takes longer than that."""
+    if seconds is None:
+        yield
+        return
+    timer = Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
-    def __init__(self, name: str, threads: int, cache: str, root: Path = ROOT) -> None:
-        self.name = name
+
+class Process:
+    """A worker: a line of JSON out, a line of JSON back, for which the parent waits `patience` seconds at most."""
+
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        cache: str,
+        root: Path = ROOT,
+        module: str = "worker",
+        patience: float | None = None,
+    ) -> None:
+        self.name, self.patience = name, patience
         self.process = subprocess.Popen(
-            [interpreter(name), "-m", f"{__package__}.worker", name, str(threads)],
+            [interpreter(name), "-m", f"{__package__}.{module}", name, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -66,14 +91,19 @@ class Process:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin is not None and self.process.stdout is not None
+        start = time.monotonic()
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            line = self.process.stdout.readline()
+            with ending(self.process, self.patience):
+                line = self.process.stdout.readline()
         except BrokenPipeError:
             line = ""
         if not line:
-            raise Failure(f"the process ended with status {self.process.wait()}")
+            late = self.patience is not None and time.monotonic() - start >= self.patience
+            raise Failure(
+                f"no answer in {self.patience:g} s" if late else f"the process ended with status {self.process.wait()}"
+            )
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise Failure(reply["error"])
