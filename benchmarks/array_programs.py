@@ -154,78 +154,51 @@ def pagerank(links, damping, tolerance):
     return rank
 
 
-# ---- their inputs
-
-Rng = np.random.Generator
-Inputs = dict[str, np.ndarray]
+# ---- their inputs, of a generator and sizes, and the presets
 
 
-def bodies(rng: Rng, n: int) -> Inputs:
-    return {
-        "position": rng.standard_normal((n, 3)), "velocity": rng.standard_normal((n, 3)), "mass": rng.random(n) / n
-    }  # fmt: skip
-
-
-def photons(rng: Rng, n: int) -> Inputs:
+# fmt: off
+def photons(rng, n):
     x, y = 2.0 * rng.random((2, n)) - 1.0
     return {"x": x, "y": y, "image": np.exp(-(x**2) - y**2) + 0.1 * rng.random(n)}
 
 
-def systems(rng: Rng, n: int, levels: int) -> Inputs:
-    below, above, right = rng.random((3, levels, n))
-    return {"below": below, "diagonal": 2.5 + rng.random((levels, n)), "above": above, "right": right}
-
-
-def still(rng: Rng, n: int) -> Inputs:
-    return {"psi": np.zeros((n, n)), "omega": np.zeros((n, n))}
-
-
-def window(rng: Rng, n: int) -> Inputs:
-    return {"x": np.linspace(0.5, 1.2, n), "y": np.linspace(0.3, 1.2, n)}  # nothing here stays in the disk
-
-
-def measured(rng: Rng, n: int) -> Inputs:
-    return {"signal": np.sin(np.linspace(0.0, 20.0, n)) + (rng.random(n) < 0.01) * 5.0}
-
-
-def stream(rng: Rng, n: int) -> Inputs:
-    around = np.hypot(*np.mgrid[:n, : 2 * n] - n / 2.0) < n / 6.0
+def stream(rng, n):
     moving = np.array(WEIGHTS) * (1.0 + 0.3 * np.array(EAST))
-    return {"f": moving[:, None, None] * (1.0 + 0.01 * rng.random((9, n, 2 * n))), "wall": around}
+    return {"f": moving[:, None, None] * (1.0 + 0.01 * rng.random((9, n, 2 * n))),
+            "wall": np.hypot(*np.mgrid[:n, : 2 * n] - n / 2.0) < n / 6.0}
 
 
-def sequences(rng: Rng, n: int) -> Inputs:
-    return {"first": rng.integers(0, 4, n), "second": rng.integers(0, 4, n + n // 4)}
+def columns(rng, n, levels):
+    depth = np.linspace(0.0, 1.0, levels)[:, None] + np.zeros(n)
+    return {"temperature": 20.0 - 15.0 * depth + rng.random((levels, n)), "thickness": 5.0 + 95.0 * depth,
+            "salinity": 34.0 + depth + 0.2 * rng.random((levels, n))}
 
 
-def columns(rng: Rng, n: int, levels: int) -> Inputs:
-    depth = np.linspace(0.0, 1.0, levels)[:, None]
-    return {
-        "temperature": 20.0 - 15.0 * depth + rng.random((levels, n)),
-        "salinity": 34.0 + depth + 0.2 * rng.random((levels, n)),
-        "thickness": np.repeat(5.0 + 95.0 * depth, n, axis=1),
-    }
-
-
-def web(rng: Rng, n: int) -> Inputs:
-    return {"links": (rng.random((n, n)) < 8.0 / n) * 1.0}
-
-
-# fmt: off
-PROGRAMS: dict[Callable[..., Any], tuple[Callable[..., Inputs], dict[str, dict[str, Any]]]] = {
-    nbody: (bodies, {"S": {"n": 64, "steps": 20, "dt": 0.01}, "M": {"n": 256, "steps": 40, "dt": 0.01}}),
+Inputs = Callable[..., dict[str, np.ndarray]]
+PROGRAMS: dict[Callable[..., Any], tuple[Inputs, dict[str, dict[str, Any]]]] = {
+    nbody: (lambda rng, n: {"position": rng.standard_normal((n, 3)), "velocity": rng.standard_normal((n, 3)),
+                            "mass": rng.random(n) / n},
+            {"S": {"n": 64, "steps": 20, "dt": 0.01}, "M": {"n": 256, "steps": 40, "dt": 0.01}}),
     radial_profile: (photons, {"S": {"n": 40_000, "bins": 50}, "M": {"n": 400_000, "bins": 200}}),
-    vertical_sweep: (systems, {"S": {"n": 2_000, "levels": 80}, "M": {"n": 16_000, "levels": 120}}),
-    lid_cavity: (still, {"S": {"n": 41, "steps": 10, "sweeps": 20, "viscosity": 0.05, "dt": 0.001},
-                         "M": {"n": 129, "steps": 40, "sweeps": 50, "viscosity": 0.05, "dt": 0.0002}}),
-    escape_times: (window, {"S": {"n": 100, "limit": 200}, "M": {"n": 600, "limit": 200}}),
-    despiked: (measured, {"S": {"n": 2_000, "width": 20}, "M": {"n": 20_000, "width": 50}}),
+    vertical_sweep: (lambda rng, n, levels: {"below": rng.random((levels, n)), "above": rng.random((levels, n)),
+                                             "diagonal": 2.5 + rng.random((levels, n)),
+                                             "right": rng.random((levels, n))},
+                     {"S": {"n": 2_000, "levels": 80}, "M": {"n": 16_000, "levels": 120}}),
+    lid_cavity: (lambda rng, n: {"psi": np.zeros((n, n)), "omega": np.zeros((n, n))},
+                 {"S": {"n": 41, "steps": 10, "sweeps": 20, "viscosity": 0.05, "dt": 0.001},
+                  "M": {"n": 129, "steps": 40, "sweeps": 50, "viscosity": 0.05, "dt": 0.0002}}),
+    escape_times: (lambda rng, n: {"x": np.linspace(0.5, 1.2, n), "y": np.linspace(0.3, 1.2, n)},  # all escape
+                   {"S": {"n": 100, "limit": 200}, "M": {"n": 600, "limit": 200}}),
+    despiked: (lambda rng, n: {"signal": np.sin(np.linspace(0.0, 20.0, n)) + (rng.random(n) < 0.01) * 5.0},
+               {"S": {"n": 2_000, "width": 20}, "M": {"n": 20_000, "width": 50}}),
     lattice_boltzmann: (stream, {"S": {"n": 40, "steps": 20, "rate": 1.2}, "M": {"n": 160, "steps": 40, "rate": 1.2}}),
-    smith_waterman: (sequences, {"S": {"n": 50, "same": 3, "different": -2, "gap": 2},
-                                 "M": {"n": 300, "same": 3, "different": -2, "gap": 2}}),
+    smith_waterman: (lambda rng, n: {"first": rng.integers(0, 4, n), "second": rng.integers(0, 4, n + n // 4)},
+                     {"S": {"n": 50, "same": 3, "different": -2, "gap": 2},
+                      "M": {"n": 300, "same": 3, "different": -2, "gap": 2}}),
     ocean_mixing: (columns, {"S": {"n": 500, "levels": 40, "steps": 10, "dt": 10.0},
                              "M": {"n": 4_000, "levels": 60, "steps": 40, "dt": 10.0}}),
-    pagerank: (web, {"S": {"n": 500, "damping": 0.85, "tolerance": 1e-6},
-                     "M": {"n": 3_000, "damping": 0.85, "tolerance": 1e-6}}),
+    pagerank: (lambda rng, n: {"links": (rng.random((n, n)) < 8.0 / n) * 1.0},
+               {"S": {"n": 500, "damping": 0.85, "tolerance": 1e-6},
+                "M": {"n": 3_000, "damping": 0.85, "tolerance": 1e-6}}),
 }
-# fmt: on

@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -35,70 +36,13 @@ class Source(NamedTuple):
     numbers: dict[str, Any]
 
 
-class Library:
-    """What makes a program of a function, its arrays of NumPy's, and waits for the results; here NumPy itself."""
-
-    in_place = True  # programs write into their arguments
-
-    def __init__(self, style: str) -> None:
-        self.style = style
-
-    def program(self, module: ModuleType, function: str) -> Function:
-        found: Function = getattr(module, function)
-        return found
-
-    def array(self, values: np.ndarray) -> Any:
-        return values.copy()
-
-    def wait(self, results: Any) -> None:
-        pass
-
-
-class Hybridml(Library):
-    """Styles: the file as it is, on tensors, or with `np` from `import hybridml as np`; eager or traced."""
-
-    def __init__(self, style: str) -> None:
-        super().__init__(style)
-        self.hm = importlib.import_module("hybridml")
-
-    def program(self, module: ModuleType, function: str) -> Function:
-        if self.style.endswith("as np"):
-            module.__dict__["np"] = self.hm
-        found = super().program(module, function)
-        return self.hm.trace(found) if self.style.startswith("traced") else found
-
-    def array(self, values: np.ndarray) -> Any:
-        return self.hm.asarray(values.copy())
-
-
-class Numba(Library):
-    """A function that is not compiled by its file is compiled here, for loops of threads if the style is `np`."""
-
-    def __init__(self, style: str) -> None:
-        super().__init__(style)
-        self.numba = importlib.import_module("numba")
-
-    def program(self, module: ModuleType, function: str) -> Function:
-        found = super().program(module, function)
-        return found if hasattr(found, "py_func") else self.numba.njit(parallel=self.style == "np")(found)
-
-
-class Jax(Library):
-    in_place = False
-
-    def __init__(self, style: str) -> None:
-        super().__init__(style)
-        self.jax = importlib.import_module("jax")
-        self.jax.config.update("jax_enable_x64", True)
-
-    def array(self, values: np.ndarray) -> Any:
-        return self.jax.block_until_ready(self.jax.numpy.array(values))
-
-    def wait(self, results: Any) -> None:
-        self.jax.block_until_ready(results)
-
-
-LIBRARIES = {"numpy": Library, "hybridml": Hybridml, "numba": Numba, "jax": Jax}
+def module_of(file: str) -> ModuleType:
+    """The module of a file, apart from any other of the same file."""
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def flat(results: Any) -> list[np.ndarray]:
@@ -109,9 +53,33 @@ def flat(results: Any) -> list[np.ndarray]:
 
 
 class Worker:
+    """Candidates: numpy; hybridml eager and traced, on NumPy's source as it is or with `as np`; numba and jax.
+
+    Numba compiles what its file has not compiled, for loops of threads if the style is `np`. JAX's programs return new
+    arrays and write into none.
+    """
+
     def __init__(self, name: str) -> None:
-        family, _, style = name.partition(" ")
-        self.library = LIBRARIES[family](style)
+        self.family, _, self.style = name.partition(" ")
+        self.library: Any = importlib.import_module(self.family)
+        self.array: Function = np.copy
+        self.wait: Function = id
+        if self.family == "hybridml":
+            self.array = lambda values: self.library.asarray(values.copy())
+        elif self.family == "jax":
+            self.library.config.update("jax_enable_x64", True)
+            self.wait = self.library.block_until_ready
+            self.array = lambda values: self.wait(self.library.numpy.array(values))
+
+    def compiled(self, module: ModuleType, function: str) -> Function:
+        if self.style.endswith("as np"):
+            module.__dict__["np"] = self.library
+        found: Function = getattr(module, function)
+        if self.style.startswith("traced"):
+            found = self.library.trace(found)
+        elif self.family == "numba" and not hasattr(found, "py_func"):
+            found = self.library.njit(parallel=self.style == "np")(found)
+        return found
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "load" in request:
@@ -124,11 +92,7 @@ class Worker:
         with np.load(inputs) as file:
             given = source.numbers | {name: a if a.ndim else a[()] for name, a in file.items()}
         self.inputs = [given[name] for name in source.arguments]
-        spec = importlib.util.spec_from_file_location("program", source.file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        self.program = self.library.program(module, source.function)
+        self.program = self.compiled(module_of(source.file), source.function)
         arguments = self.fresh()
         before = memory()
         forget_peak()
@@ -140,20 +104,19 @@ class Worker:
         return {"first": found[0], "memory": max(grown, 0), "warnings": list(dict.fromkeys(said))}
 
     def fresh(self) -> list[Any]:
-        return [self.library.array(value) if isinstance(value, np.ndarray) else value for value in self.inputs]
+        return [self.array(value) if isinstance(value, np.ndarray) else value for value in self.inputs]
 
     def call(self, given: list[Any] | None = None) -> tuple[float, Any, list[Any]]:
         """Seconds, what is returned, and the arguments after the call."""
         arguments = self.fresh() if given is None else given
         start = time.perf_counter()
         results = self.program(*arguments)
-        self.library.wait(results)
+        self.wait(results)
         return time.perf_counter() - start, results, arguments
 
     def results(self, _: float, returned: Any, arguments: list[Any]) -> list[np.ndarray]:
         """Arrays that a call returned and, where a program writes into them, its arguments that are arrays."""
-        kept = [np.asarray(a) for a in arguments if getattr(a, "ndim", 0)] if self.library.in_place else []
-        return flat(returned) + kept
+        return flat(returned) + [np.asarray(a) for a in arguments if getattr(a, "ndim", 0) and self.family != "jax"]
 
     def sample(self, seconds: float) -> list[float]:
         samples: list[float] = []

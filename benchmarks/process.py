@@ -8,8 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -18,6 +17,7 @@ from .worker import CANDIDATES
 
 ROOT = Path(__file__).parent.parent
 TENSORFLOW = os.environ.get("BENCH_TENSORFLOW_PYTHON", sys.executable)  # it may need an environment of its own
+PATIENCE = 86400.0  # seconds
 
 
 class Failure(Exception):
@@ -52,20 +52,6 @@ def environment(threads: int, cache: str) -> dict[str, str]:
     }
 
 
-@contextmanager
-def ending(process: subprocess.Popen[str], seconds: float | None) -> Iterator[None]:
-    """Ends a process that takes longer than that."""
-    if seconds is None:
-        yield
-        return
-    timer = Timer(seconds, process.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 class Process:
     """A worker: a line of JSON out, a line of JSON back, for which the parent waits `patience` seconds at most."""
 
@@ -76,7 +62,7 @@ class Process:
         cache: str,
         root: Path = ROOT,
         module: str = "worker",
-        patience: float | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.name, self.patience = name, patience
         self.process = subprocess.Popen(
@@ -91,19 +77,20 @@ class Process:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin is not None and self.process.stdout is not None
-        start = time.monotonic()
+        start, timer = time.monotonic(), Timer(self.patience, self.process.kill)
+        timer.start()
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            with ending(self.process, self.patience):
-                line = self.process.stdout.readline()
+            line = self.process.stdout.readline()
         except BrokenPipeError:
             line = ""
+        finally:
+            timer.cancel()
         if not line:
-            late = self.patience is not None and time.monotonic() - start >= self.patience
-            raise Failure(
-                f"no answer in {self.patience:g} s" if late else f"the process ended with status {self.process.wait()}"
-            )
+            status = self.process.wait()
+            late = time.monotonic() - start >= self.patience
+            raise Failure(f"no answer in {self.patience:g} s" if late else f"the process ended with status {status}")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise Failure(reply["error"])

@@ -1,16 +1,15 @@
 """Programs of loops and arrays beside NumPy, Numba and JAX: `python -m benchmarks.scientific [--npbench PATH] [NAME ...]`.
 
 The programs are ten of our own (`array_programs.py`) and, from a checkout of NPBench, its PolyBench part (`git clone
-https://github.com/spcl/npbench`, of which nothing is kept here). hybridml runs NumPy's source as it is, on tensors
-and with `import hybridml as np`, eagerly and traced; Numba and JAX run their own versions, of which the fastest that
-is right counts. Each candidate has a process, and an empty cache, for each program. Its results are compared with
-NumPy's; an error, a difference or no answer in time takes the place of its times.
-"""
+https://github.com/spcl/npbench`; nothing of it is kept here). hybridml runs NumPy's source as it is, on tensors or
+with `import hybridml as np`, eagerly or traced; Numba and JAX run their own versions, of which the fastest that is
+right counts. Each candidate has a process and an empty cache for each program. Its results are compared with NumPy's;
+an error, a difference or no answer in time takes the place of its time.
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import inspect
 import json
 import sys
@@ -23,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from . import array_programs
-from .array_worker import Source
+from .array_programs import PROGRAMS
+from .array_worker import Source, module_of
 from .compare import circumstances
 from .markup import digits, duration, table
 from .measure import Entry, add_round_options, difference, measure_rounds, noting
@@ -33,18 +32,16 @@ from .transforms import spread
 from .trees import geometric_mean
 
 OURS = ("hybridml eager", "hybridml eager as np", "hybridml traced", "hybridml traced as np")
-COLUMNS = ("numpy", *OURS, "numba", "jax")
+PEERS = ("numba", "jax")
+COLUMNS = ("numpy", *OURS, *PEERS)
 TOLERANCE = {"float64": 1e-8, "float32": 1e-3}  # of the largest difference, relative to the largest element
-HERE = Path(__file__).parent
-POLYBENCH = Path("npbench", "benchmarks", "polybench")
-
-
-# ---- the programs
+FAILURES = {"differs": "differs", "no answer": "time-out", "the process ended": "crash", "": "error"}
+NOISE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
 class Program:
-    """`files`: the source of each candidate; `arguments`: inputs, which `make` returns, and numbers of a preset."""
+    """`arguments` are names of inputs, which `make` returns, and of a preset's numbers; `files`: the candidates'."""
 
     name: str
     function: str
@@ -52,57 +49,48 @@ class Program:
     presets: Mapping[str, dict[str, Any]]
     make: Callable[[dict[str, Any]], dict[str, Any]]
     files: Mapping[str, Path]
-    tolerance: float = 0.0  # of the program, where it is larger than that of the dtype
-
-    def source(self, candidate: str, preset: str) -> Source:
-        return Source(str(self.files[candidate]), self.function, self.arguments, self.presets[preset])
+    tolerance: float = 0.0  # of this program, where it is larger than that of the dtype
 
 
 def own_programs() -> Iterator[Program]:
-    numpy, numba, jax = (HERE / f"array_programs{of}.py" for of in ("", "_numba", "_jax"))
-    for function, (inputs, presets) in array_programs.PROGRAMS.items():
+    numpy, numba, jax = (Path(__file__).parent / f"array_programs{of}.py" for of in ("", "_numba", "_jax"))
+    for function, (inputs, presets) in PROGRAMS.items():
         name = function.__name__
         files = dict.fromkeys(("numpy", *OURS, "numba n", "numba np"), numpy)
-        for candidate, path in (("numba loops", numba), ("jax", jax)):
-            if f"\ndef {name}(" in path.read_text(encoding="utf-8"):
-                files[candidate] = path
+        written = {"numba loops": numba, "jax": jax}
+        files |= {who: path for who, path in written.items() if f"\ndef {name}(" in path.read_text(encoding="utf-8")}
 
-        def make(sizes: dict[str, Any], inputs: Callable[..., Any] = inputs) -> dict[str, Any]:
+        def make(sizes: dict[str, Any], inputs: Callable[..., dict[str, Any]] = inputs) -> dict[str, Any]:
             named = inspect.signature(inputs).parameters
-            made: dict[str, Any] = inputs(np.random.default_rng(0), **{k: v for k, v in sizes.items() if k in named})
-            return made
+            return inputs(np.random.default_rng(0), **{name: sizes[name] for name in named if name in sizes})
 
         yield Program(name, name, [*inspect.signature(function).parameters], presets, make, files)
 
 
 def polybench(root: Path) -> Iterator[Program]:
     """The programs of a checkout of NPBench."""
+    spellings = dict.fromkeys(("numpy", *OURS), "numpy") | {"jax": "jax", "jax lib": "jax_lib"}
+    spellings |= {"numba n": "numba_n", "numba np": "numba_np", "numba npr": "numba_npr"}
     for path in sorted((root / "bench_info").glob("*.json")):
         about = json.loads(path.read_text(encoding="utf-8"))["benchmark"]
-        if not about["relative_path"].startswith("polybench/"):
+        name, folder = about["module_name"], root / "npbench" / "benchmarks" / about["relative_path"]
+        if folder.parent.name != "polybench":
             continue
-        name, init = about["module_name"], about["init"]
-        folder = root / POLYBENCH / Path(about["relative_path"]).name
-        spellings = dict.fromkeys(("numpy", *OURS), "numpy") | {"jax": "jax", "jax lib": "jax_lib"}
-        spellings |= {"numba n": "numba_n", "numba np": "numba_np", "numba npr": "numba_npr"}
-        files = {who: folder / f"{name}_{spelling}.py" for who, spelling in spellings.items()}
 
-        def make(sizes: dict[str, Any], init: Any = init, path: Path = folder / f"{name}.py") -> dict[str, Any]:
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            made = getattr(module, init["func_name"])(*[sizes[name] for name in init["input_args"]])
+        def make(
+            sizes: dict[str, Any], init: Any = about["init"], file: Path = folder / f"{name}.py"
+        ) -> dict[str, Any]:
+            made = getattr(module_of(str(file)), init["func_name"])(*[sizes[name] for name in init["input_args"]])
             names = init["output_args"]
             return dict(zip(names, made if len(names) > 1 else [made], strict=True))
 
-        yield Program(
-            f"polybench {name}", about["func_name"], about["input_args"], about["parameters"], make,
-            {who: path for who, path in files.items() if path.exists()}, about.get("rtol", 0.0),
-        )  # fmt: skip
+        files = {who: folder / f"{name}_{spelling}.py" for who, spelling in spellings.items()}
+        files = {who: path for who, path in files.items() if path.exists()}
+        of = about["func_name"], about["input_args"], about["parameters"]
+        yield Program(f"polybench {name}", *of, make, files, about.get("rtol", 0.0))
 
 
-# ---- one program
+# ---- what it does
 
 
 @dataclass
@@ -110,28 +98,26 @@ class Prepared:
     """The inputs of a program in a file that its candidates read, and NumPy's results, which theirs are to be."""
 
     program: Program
-    preset: str
+    sizes: dict[str, Any]
     tolerance: float
     folder: Path
     expected: list[np.ndarray] = field(default_factory=list)
     warnings: dict[str, list[str]] = field(default_factory=dict)
 
     def write(self, dtype: str) -> None:
-        made = {
-            name: np.asarray(values) for name, values in self.program.make(self.program.presets[self.preset]).items()
-        }
+        made = {name: np.asarray(values) for name, values in self.program.make(self.sizes).items()}
         narrow = {name: a.astype(dtype) if a.dtype.kind == "f" else a for name, a in made.items()}
         np.savez(self.folder / "inputs.npz", **narrow)
 
     def load(self, process: Process) -> Entry:
-        entry, results = Entry(), str(self.folder / "results.npz")
-        source = self.program.source(process.name, self.preset)
+        entry, results, program = Entry(), str(self.folder / "results.npz"), self.program
+        source = Source(str(program.files[process.name]), program.function, program.arguments, self.sizes)
         with noting(entry):
             reply = process.ask(load=source, inputs=str(self.folder / "inputs.npz"), results=results)
             entry.first, entry.memory = reply["first"], reply["memory"]
             self.warnings[process.name] = reply["warnings"]
             self.check(entry, process.name, results, 1)
-            process.ask(again=results)  # a second program may have been compiled by then
+            process.ask(again=results)  # another program may have been compiled by then
             self.check(entry, process.name, results, 2)
         return entry
 
@@ -139,8 +125,9 @@ class Prepared:
         with np.load(path) as file:
             found = list(file.values())
         self.expected = self.expected or found
-        if candidate.startswith("jax"):  # returns new arrays, in an order of its own, and not always all
-            apart = max(min(difference([a], [b]) for a in self.expected if a.shape == b.shape) for b in found)
+        if candidate.startswith(PEERS):  # what their authors return, in an order of their own, and not always all of it
+            near = [[difference([a], [b]) for a in self.expected if a.shape == b.shape] for b in found]
+            apart = max((min(of, default=np.nan) for of in near), default=np.nan)
         else:
             apart = difference(self.expected * calls, found)
         entry.difference = max(entry.difference, apart)
@@ -152,7 +139,7 @@ def measure(program: Program, candidates: Sequence[str], options: argparse.Names
     tolerance = max(TOLERANCE[options.dtype], program.tolerance)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        prepared = Prepared(program, options.preset, tolerance, folder)
+        prepared = Prepared(program, program.presets[options.preset], tolerance, folder)
         prepared.write(options.dtype)
         processes = {}
         for who in candidates:
@@ -160,12 +147,12 @@ def measure(program: Program, candidates: Sequence[str], options: argparse.Names
             process = Process(who, options.threads, cache, module="array_worker", patience=options.timeout)
             processes[who] = stack.enter_context(process)
         for process in processes.values():
-            process.ask()  # imported: the first call of another is not timed beside it
+            process.ask()  # all are imported before one is timed
         entries = measure_rounds(prepared, processes, options.rounds, options.seconds)
     return {
         who: {"note": entry.note, "warnings": prepared.warnings.get(who, [])}
         | ({"first_call": entry.first, "memory": entry.memory, "difference": entry.difference} if entry.first else {})
-        | ({**spread(entry.samples), "samples": len(entry.samples)} if entry.samples and not entry.note else {})
+        | ({**spread(entry.samples), "samples": len(entry.samples)} if not entry.note else {})
         for who, entry in entries.items()
     }
 
@@ -175,124 +162,104 @@ def measure(program: Program, candidates: Sequence[str], options: argparse.Names
 Found = Mapping[str, Mapping[str, Any]]  # candidate -> what was measured
 
 
-def best(found: Found, column: str) -> Mapping[str, Any]:
-    """What was measured of a column: of the versions of Numba and JAX the fastest that is right."""
-    of = [
-        facts
-        for who, facts in found.items()
-        if who == column or (column in ("numba", "jax") and who.startswith(column))
-    ]
-    timed = [facts for facts in of if "median" in facts]
-    return min(timed, key=lambda facts: facts["median"]) if timed else of[0] if of else {}
+def columns(found: Found) -> dict[str, Mapping[str, Any]]:
+    """What was measured of each column: of the versions of a peer the fastest that is right."""
+
+    def best(column: str) -> Mapping[str, Any]:
+        of = [facts for who, facts in found.items() if who == column or (column in PEERS and who.startswith(column))]
+        return min(of, key=lambda facts: facts.get("median", np.inf), default={})
+
+    return {column: best(column) for column in COLUMNS}
 
 
 def cell(facts: Mapping[str, Any]) -> str:
     if "median" in facts:
         return duration(facts["median"])
-    note = facts.get("note", "-")
-    return next((short for start, short in SHORT.items() if note.startswith(start)), "error") if facts else "-"
-
-
-SHORT = {"differs": "differs", "no answer": "time-out", "the process ended": "crash"}
+    return next(word for start, word in FAILURES.items() if facts["note"].startswith(start)) if facts else "-"
 
 
 def summary(programs: Mapping[str, Found]) -> dict[str, Any]:
-    """Geometric means, over the programs that both candidates of a ratio run rightly, and how many these are."""
-    columns = {name: {column: best(found, column) for column in COLUMNS} for name, found in programs.items()}
-
-    def ratios(above: str, under: str) -> dict[str, float]:
-        pairs = {name: (at[above].get("median"), at[under].get("median")) for name, at in columns.items()}
-        return {name: a / b for name, (a, b) in pairs.items() if a and b}
-
-    speeds, firsts, memory = {}, {}, {}
+    """Geometric means over the programs that both candidates of a ratio run rightly; first calls, memory, failures."""
+    at = {name: columns(found) for name, found in programs.items()}
+    said: dict[str, Any] = {"speed": {}, "first_call": {}, "memory": {}, "failed": {}}
     for ours in OURS:
-        for peer in ("numpy", "numba", "jax"):
-            of = ratios(peer, ours)
-            if of:
-                worst = min(of, key=of.__getitem__)
-                speeds[f"{peer} / {ours}"] = {
-                    "mean": geometric_mean(of.values()), "programs": len(of),
-                    "slower": sum(r < 1.0 for r in of.values()), "worst": worst, "worst_ratio": of[worst],
-                }  # fmt: skip
+        for peer in ("numpy", *PEERS):
+            both = {name: of for name, of in at.items() if "median" in of[ours] and "median" in of[peer]}
+            ratios = {name: of[peer]["median"] / of[ours]["median"] for name, of in both.items()}
+            if ratios:
+                worst = min(ratios, key=ratios.__getitem__)
+                facts = {"mean": geometric_mean(ratios.values()), "programs": len(ratios), "worst": worst}
+                facts |= {"slower": sum(ratio < 1.0 for ratio in ratios.values()), "worst_ratio": ratios[worst]}
+                said["speed"][f"{peer} / {ours}"] = facts
     for column in COLUMNS:
-        calls = {name: at[column]["first_call"] for name, at in columns.items() if at[column].get("first_call")}
+        of_all = {name: of[column] for name, of in at.items() if of[column]}
+        said["failed"][column] = sum("median" not in facts for facts in of_all.values())
+        calls = {name: facts["first_call"] for name, facts in of_all.items() if "first_call" in facts}
         if calls:
-            slowest = max(calls, key=calls.__getitem__)
-            firsts[column] = {"mean": geometric_mean(calls.values()), "max": calls[slowest], "program": slowest}
-        grown = {
-            name: at[column]["memory"] - at["numpy"].get("memory", 0)
-            for name, at in columns.items()
-            if "memory" in at[column]
-        }
-        if grown:
+            longest = max(calls, key=calls.__getitem__)
+            facts = {"mean": geometric_mean(calls.values()), "longest": longest, "longest_seconds": calls[longest]}
+            grown = {name: of_all[name]["memory"] - at[name]["numpy"].get("memory", 0) for name in calls}
             most = max(grown, key=grown.__getitem__)
-            memory[column] = {
-                "above_numpy": sum(b > 1 << 20 for b in grown.values()),
-                "most": grown[most],
-                "program": most,
-            }
-    failed = {column: sum("median" not in at[column] for at in columns.values() if at[column]) for column in COLUMNS}
-    return {"speed": speeds, "first_call": firsts, "memory": memory, "failed": failed}
+            said["first_call"][column] = facts
+            said["memory"][column] = {"above_numpy": sum(b > NOISE for b in grown.values())}
+            said["memory"][column] |= {"most": most, "most_bytes": grown[most]}
+    return said
 
 
 def report(programs: Mapping[str, Found]) -> Iterator[str]:
     rows = []
     for name, found in programs.items():
-        at = {column: best(found, column) for column in COLUMNS}
-        first = at["hybridml traced"].get("first_call")
-        rows.append([name, *[cell(facts) for facts in at.values()], duration(first) if first else "-"])
-    yield from table(["program", *[c.replace("hybridml ", "") for c in COLUMNS], "first traced call"], rows)
+        at = columns(found)
+        firsts = [duration(at[who]["first_call"]) if "first_call" in at[who] else "-" for who in OURS[2:]]
+        rows.append([name, *map(cell, at.values()), *firsts])
+    heads = [column.removeprefix("hybridml ") for column in COLUMNS]
+    yield from table(["program", *heads, *[f"first {head}" for head in heads[3:5]]], rows)
     for name, found in programs.items():
         for who, facts in found.items():
-            for text in [facts["note"]] * bool(facts["note"]) + facts["warnings"] * (who in OURS):
+            for text in [*[facts["note"]] * bool(facts["note"]), *facts["warnings"] * (who in OURS)]:
                 yield f"- {name}, {who}: {text}"
     said = summary(programs)
     yield from table(
-        ["geometric mean", "ratio", "programs", "slower", "worst"],
+        ["speed", "geometric mean", "programs", "slower", "worst"],
         [
-            [name, digits(of["mean"]), str(of["programs"]), str(of["slower"]), f"{of['worst']} {of['worst_ratio']:.2g}"]
-            for name, of in said["speed"].items()
+            [who, digits(of["mean"]), f"{of['programs']}", f"{of['slower']}", f"{of['worst_ratio']:.2g} {of['worst']}"]
+            for who, of in said["speed"].items()
         ],
     )
-    yield from table(
-        ["candidate", "not timed", "first call, geometric mean", "longest", "peak memory above NumPy's by 1 MiB", "most"],
-        [
-            [
-                name, str(said["failed"][name]), duration(of["mean"]), f"{duration(of['max'])} {of['program']}",
-                str(said["memory"][name]["above_numpy"]),
-                f"{said['memory'][name]['most'] / 2**20:.0f} MiB {said['memory'][name]['program']}",
-            ]
-            for name, of in said["first_call"].items()
-        ],
-    )  # fmt: skip
+    rows = []
+    for who, of in said["first_call"].items():
+        memory = said["memory"][who]
+        rows.append([who, f"{said['failed'][who]}", duration(of["mean"])])
+        rows[-1] += [f"{duration(of['longest_seconds'])} {of['longest']}", f"{memory['above_numpy']}"]
+        rows[-1] += [f"{memory['most_bytes'] / 2**20:.0f} MiB {memory['most']}"]
+    heads = ["first call", "not timed", "geometric mean", "longest", "with more memory than NumPy", "most"]
+    yield from table(heads, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.scientific", description=__doc__)
     parser.add_argument("programs", nargs="*", help="names, or polybench for all of these; default: all")
-    parser.add_argument("--npbench", type=Path, help="a checkout of github.com/spcl/npbench")
-    parser.add_argument("--preset", default="S", help="sizes: S or M, of NPBench also L and paper")
+    parser.add_argument("--npbench", type=Path, help="a checkout of https://github.com/spcl/npbench")
+    parser.add_argument("--preset", default="S", help="sizes: S or M; of NPBench also L and paper")
     parser.add_argument("--dtype", choices=TOLERANCE, default="float64")
     parser.add_argument(
-        "--candidates", default=",".join(COLUMNS), help="with commas; numba and jax: all of their versions"
+        "--candidates", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}, with commas; default: all"
     )
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a first call, and for each round")
     add_round_options(parser)
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
-    known = [*own_programs(), *(polybench(options.npbench) if options.npbench else ())]
     asked = options.candidates.split(",")
     facts = circumstances("benchmarks.scientific", given, options.threads)
-    facts |= {"preset": options.preset, "dtype": options.dtype, "timeout": options.timeout, "programs": {}}
-    for program in known:
+    facts |= {name: getattr(options, name) for name in ("preset", "dtype", "timeout")} | {"programs": {}}
+    for program in [*own_programs(), *(polybench(options.npbench) if options.npbench else ())]:
         if options.programs and not set(program.name.split()) & set(options.programs):
             continue
         mine = [who for who in program.files if who in asked or who.partition(" ")[0] in asked]
         facts["programs"][program.name] = found = measure(program, mine, options)
-        print(f"{program.name}: " + ", ".join(f"{who} {cell(of)}" for who, of in found.items()), flush=True)
         facts["summary"] = summary(facts["programs"])
-        if options.json:
-            options.json.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{program.name}: " + ", ".join(f"{who} {cell(of)}" for who, of in found.items()), flush=True)
+        if options.json:  # a long run that is stopped has left what it measured
             options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     print("\n".join(report(facts["programs"])))
     return 0
