@@ -115,8 +115,9 @@ class Worker:
         return time.perf_counter() - start, results, arguments
 
     def results(self, _: float, returned: Any, arguments: list[Any]) -> list[np.ndarray]:
-        """Arrays that a call returned and, where a program writes into them, its arguments that are arrays."""
-        return flat(returned) + [np.asarray(a) for a in arguments if getattr(a, "ndim", 0) and self.family != "jax"]
+        """Arrays that a call returned, and those among its arguments that it has changed."""
+        pairs = [(np.asarray(a), given) for a, given in zip(arguments, self.inputs, strict=True) if np.ndim(given)]
+        return flat(returned) + [a for a, given in pairs if not np.array_equal(a, given)]
 
     def sample(self, seconds: float) -> list[float]:
         samples: list[float] = []
