@@ -78,7 +78,7 @@ def cpu_model() -> str:
 
 def versions(peers: bool = True) -> dict[str, str]:
     found = {"python": platform.python_version(), "hybridml": hybridml.__version__}
-    for name in ("numpy", "llvmlite", *(("torch", "jax") if peers else ())):
+    for name in ("numpy", "llvmlite", "numba", *(("torch", "jax") if peers else ())):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     if peers and installed("tensorflow"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -98,8 +98,14 @@ def add_round_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path)
 
 
+class Loader(Protocol):
+    """Makes workers ready for what is measured."""
+
+    def load(self, process: Process) -> Entry: ...
+
+
 def measure_rounds(
-    inputs: Inputs, processes: Mapping[K, Process], rounds: int, seconds: float, every: bool = False
+    inputs: Loader, processes: Mapping[K, Process], rounds: int, seconds: float, every: bool = False
 ) -> dict[K, Entry]:
     """Rounds, in each of which every candidate is timed for about `seconds`: the medians of rounds, or `every` time."""
     entries: dict[K, Entry] = {}
@@ -114,7 +120,8 @@ def measure_rounds(
                 entries[name].samples += found if every else [statistics.median(found)]
             time.sleep(PAUSE)
     for name in ready:
-        processes[name].ask(drop=True)
+        with noting(entries[name]):
+            processes[name].ask(drop=True)
     return entries
 
 

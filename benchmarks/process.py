@@ -7,14 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from .worker import CANDIDATES
 
 ROOT = Path(__file__).parent.parent
 TENSORFLOW = os.environ.get("BENCH_TENSORFLOW_PYTHON", sys.executable)  # it may need an environment of its own
+PATIENCE = 86400.0  # seconds
 
 
 class Failure(Exception):
@@ -36,8 +39,8 @@ def installed(name: str) -> bool:
 
 def environment(threads: int, cache: str) -> dict[str, str]:
     """Every pool is told the same number, every cache lies under `cache`, and everything is worth keeping there."""
-    counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "HYBRIDML_NUM_THREADS")
-    return dict.fromkeys(counts, str(threads)) | {
+    pools = ("OMP", "OPENBLAS", "MKL", "NUMBA", "HYBRIDML")
+    return dict.fromkeys((f"{pool}_NUM_THREADS" for pool in pools), str(threads)) | {
         "TF_NUM_INTRAOP_THREADS": str(threads),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "HYBRIDML_CACHE_DIR": cache,
@@ -50,12 +53,20 @@ def environment(threads: int, cache: str) -> dict[str, str]:
 
 
 class Process:
-    """A worker: a line of JSON out, a line of JSON back."""
+    """A worker: a line of JSON out, a line of JSON back, for which the parent waits `patience` seconds at most."""
 
-    def __init__(self, name: str, threads: int, cache: str, root: Path = ROOT) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        cache: str,
+        root: Path = ROOT,
+        module: str = "worker",
+        patience: float = PATIENCE,
+    ) -> None:
+        self.name, self.patience = name, patience
         self.process = subprocess.Popen(
-            [interpreter(name), "-m", f"{__package__}.worker", name, str(threads)],
+            [interpreter(name), "-m", f"{__package__}.{module}", name, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -66,14 +77,20 @@ class Process:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin is not None and self.process.stdout is not None
+        start, timer = time.monotonic(), Timer(self.patience, self.process.kill)
+        timer.start()
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
         except BrokenPipeError:
             line = ""
+        finally:
+            timer.cancel()
         if not line:
-            raise Failure(f"the process ended with status {self.process.wait()}")
+            status = self.process.wait()
+            late = time.monotonic() - start >= self.patience
+            raise Failure(f"no answer in {self.patience:g} s" if late else f"the process ended with status {status}")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise Failure(reply["error"])

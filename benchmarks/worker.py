@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 CHECKED_CALLS = 4  # a training step is right when the losses after it are
+ERROR_WORDS = 40  # of an error: compilers begin with a line that says nothing
 BLOCK = 200e-6  # shorter calls are timed in blocks: reading the clock twice costs 0.1 us
 
 
@@ -145,18 +146,22 @@ class Worker:
         return {"samples": seconds[:1], "memory": max(grown, 0), "work": case.work()}
 
 
+def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answers requests until there are no more of them."""
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not look like an answer
+    for line in sys.stdin:
+        try:
+            reply = answer(json.loads(line))
+        except Exception as error:  # reported by the parent, which goes on with the other candidates
+            reply = {"error": f"{type(error).__name__}: {' '.join(str(error).split()[:ERROR_WORDS])}"}
+        print(json.dumps(reply), file=replies)
+
+
 def main() -> None:
     name, threads = sys.argv[1], int(sys.argv[2])
     limit_cpus(threads)
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not look like an answer
-    worker = Worker(name, threads)
-    for line in sys.stdin:
-        try:
-            reply = worker.answer(json.loads(line))
-        except Exception as error:  # reported by the parent, which goes on with the other candidates
-            reply = {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
-        print(json.dumps(reply), file=replies)
+    serve(Worker(name, threads).answer)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def test_starts_and_growth_are_measured(tmp_path: Path) -> None:
     assert all(0 < candidate["warm"] and 0 < candidate["cold"] for candidate in found.values())
     with measure.inputs_of(WORKLOADS["linear_gelu"], {"n": 64}) as inputs:
         with process.Process("hybridml traced", 1, str(tmp_path)) as run:
-            entries = measure.measure_steady(inputs, {"hybridml traced": run}, 1, 0.001)
+            entries = measure.measure_rounds(inputs, {"hybridml traced": run}, 1, 0.001)
     assert entries["hybridml traced"].samples
     assert entries["hybridml traced"].memory < 1 << 30
 
