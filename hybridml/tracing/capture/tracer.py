@@ -8,7 +8,7 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import CodeType
 from typing import Any, Protocol
@@ -151,6 +151,8 @@ class Tracer:
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
         self.root: CodeType | None = None  # of the function that is traced
+        self.codes: Container[CodeType] = ()  # of all functions that are traced
+        self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None

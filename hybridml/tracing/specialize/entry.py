@@ -28,6 +28,7 @@ from ...core.shared import accumulating
 from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
+from ..capture.program_arrays import escaped
 from ..capture.texts import has_text
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import patches, variables_read
@@ -202,6 +203,7 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
+        tracer.codes = frozenset(self.watch.codes)
         output = Output(tracer, self.watch.knows)
         tracer.clocks = []
         tracer.only_kept = partial(only_kept, self.watch)
@@ -228,6 +230,9 @@ class Entry:
             for leaf in parts:
                 if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
                     raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")
+            kept = escaped(tracer, [*parts, *pytree.tree_leaves([effect.value for effect in effects])])
+            if kept is not None:
+                raise refused(tracer, f"keeps a NumPy {kept} that it makes")
             for effect in effects:
                 changed = contain(self.places, effect.container)
                 if changed or (effect.array is not None and _reads(tracer, effect.array)):  # before or after: who knows

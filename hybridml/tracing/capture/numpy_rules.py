@@ -1,0 +1,283 @@
+"""NumPy's functions of arrays that a traced function makes (see program_arrays.py), to NumPy's last bit and dtype.
+
+While no operand comes from a tensor, NumPy computes. Otherwise a ufunc casts its operands as NumPy does, and is a row
+of the table where that has NumPy's bits, and else one that calls NumPy. Views are NumPy's views of the memory.
+Functions that move elements or add them up are those of tensors; what NumPy makes of the memory, whatever is there,
+says the shape, the dtype and whether it is a scalar. All others ask for the values.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import HybridmlError
+from hybridml_compiler.ops.table import OPS
+
+from ...core.proxies.base import NumberProxy, concrete_value
+from ...core.tensor import Tensor
+from .memory import cast, literal
+from .program_arrays import (
+    ProgramArray,
+    ProgramScalar,
+    ProgramValue,
+    found_in,
+    given_back,
+    is_program,
+    operand,
+    plain,
+    value_of,
+)
+from .tracer import Tracer, top_tracer
+
+# Ufuncs whose rows have NumPy's bits, of one dtype and any number of elements; matmul up to the order of its sums.
+_EXACT = frozenset((
+    "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "copysign", "divide", "equal", "fabs",
+    "floor", "floor_divide", "fmax", "fmin", "greater", "greater_equal", "heaviside", "invert", "isfinite", "isinf",
+    "isnan", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "maximum", "minimum", "multiply", "negative", "not_equal", "positive", "reciprocal", "remainder", "right_shift",
+    "rint", "sign", "signbit", "sqrt", "square", "subtract", "trunc",
+))  # fmt: skip
+_EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
+
+
+def _named(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+# Functions and methods of NumPy by name. Those that only look at shapes, dtypes and memory:
+_SHAPES = _named(
+    "can_cast empty_like iscomplexobj isrealobj may_share_memory ndim ones_like result_type shape shares_memory size "
+    "zeros_like nbytes itemsize strides flags"
+)
+# Those that may give views:
+_VIEWS = _named(
+    "T array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diagonal dsplit expand_dims flip "
+    "fliplr flipud hsplit imag mT matrix_transpose moveaxis ravel real reshape rollaxis rot90 split squeeze swapaxes "
+    "transpose unstack view vsplit"
+)
+# Those that move elements, and those that compute with them, in the dtype of the result:
+_MOVES = _named(
+    "append choose column_stack concatenate diag diagflat dstack flatten hstack repeat resize roll stack take tile "
+    "tril triu vstack where"
+)
+_SUMS = _named(
+    "cumprod cumsum diff dot einsum inner max mean min outer prod ptp std sum tensordot trace trapezoid var vdot amax "
+    "amin clip"
+)
+_ANSWERS = _named("all any argmax argmin argsort count_nonzero")
+
+
+def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A ufunc, or a method of one, of operands without tensors."""
+    out = kwargs.get("out")
+    given = list(found_in([*inputs, *(out or ())]))
+    if not any(x._memory.is_traced for x in given):
+        return _by_numpy(tracer, getattr(ufunc, call), inputs, kwargs)
+    if call == "__call__" and ufunc.nout == 1 and kwargs.keys() <= {"out"}:
+        result = _attempt(lambda: _computed(tracer, ufunc, inputs))
+        if result is not None:
+            if out is None:
+                return value_of(tracer, result, scalar=True)
+            if type(out[0]) is ProgramArray and out[0]._memory.becomes_traced():
+                out[0]._store(result)
+                return out[0]
+    return _settled(tracer, getattr(ufunc, call), inputs, kwargs)
+
+
+def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tensor | None:
+    """The result of a ufunc in NumPy's dtype; None where no row has it."""
+    *wanted, found = ufunc.resolve_dtypes((*map(_type, inputs), None))
+    kinds = {dtype.kind for dtype in (*wanted, found)}
+    if not kinds <= set("biufc") or np.dtype(np.float16) in (*wanted, found):
+        return None
+    name = ufunc.__name__
+    exact = name in (_EXACT_COMPLEX if "c" in kinds else _EXACT)
+    if not exact and (kinds != {"f"} or len(wanted) > 2 or ufunc.signature is not None or len(set(wanted)) > 1):
+        return None
+    operands = [_cast_operand(tracer, x, dtype) for x, dtype in zip(inputs, wanted, strict=True)]
+    if exact:
+        return cast(ufunc(*operands), found)
+    row = OPS["numpy_unary" if len(wanted) == 1 else "numpy_binary"]
+    result: Tensor = row.fn(*operands, name=name)
+    return result
+
+
+def _type(x: Any) -> Any:
+    """What NumPy promotes an operand as: Python's numbers are weak."""
+    if isinstance(x, bool | np.generic | np.ndarray):
+        return np.dtype(bool) if isinstance(x, bool) else x.dtype
+    if isinstance(x, int | float | complex):
+        kind: type = x._kind if issubclass(type(x), NumberProxy) else type(x)
+        return next(k for k in (int, float, complex) if issubclass(kind, k))
+    return np.asarray(plain(x)).dtype
+
+
+def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor:
+    t = operand(tracer, x)
+    return cast(literal(tracer, np.array(concrete_value(plain(x)), dtype)) if t is None else t, dtype)
+
+
+def _attempt(compute: Callable[[], Any]) -> Any:
+    """What rows compute; None where they do not, or NumPy has its own error."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return compute()
+    except (HybridmlError, TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def _by_numpy(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's result, of memory that is NumPy's."""
+    given = list(found_in([args, kwargs]))
+    result = function(*plain(args), **plain(kwargs))
+    memories = {id(x._memory): x._memory for x in given}.values()
+    for memory in memories:
+        memory.touched()
+    out = [x for x in found_in([kwargs.get("out")])]
+    return out[0] if len(out) == 1 and result is out[0]._array else given_back(tracer, result, memories)
+
+
+def _settled(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's result, of values that are asked for."""
+    for x in found_in([args, kwargs]):
+        x._memory.settle(f"np.{getattr(function, '__name__', 'function')}")
+    return _by_numpy(tracer, function, args, kwargs)
+
+
+def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy's, of arguments without tensors."""
+    name = func.__name__ if func.__module__ == "numpy" else ""
+    given = list(found_in([args, kwargs]))
+    if name == "copyto" and len(args) == 2 and not kwargs and type(args[0]) is ProgramArray:
+        if any(x._memory.is_traced for x in given):
+            np.copyto(np.empty((), args[0].dtype), np.zeros((), _type(args[1])), casting="same_kind")
+            args[0][...] = args[1]
+            return None
+    if not any(x._memory.is_traced for x in given) or name in _SHAPES:
+        return _by_numpy(tracer, func, args, kwargs)
+    if name in _VIEWS:
+        result = _views(tracer, lambda: func(*plain(args), **plain(kwargs)), given)
+        if result is not None:
+            return result
+    if name == "copy":
+        return value_of(tracer, args[0]._value())
+    found = None
+    if name in _MOVES | _SUMS | _ANSWERS | _VIEWS and kwargs.get("out") is None and top_tracer() is tracer:
+        found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
+    return _settled(tracer, func, args, kwargs) if found is None else found
+
+
+def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -> Any:
+    """NumPy's views of the memory; None where it makes a copy."""
+    result = make()
+    parts = result if type(result) in (tuple, list) else [result]
+    bases = [x._memory.base for x in given]
+    if not all(isinstance(p, np.ndarray) and any(p.base is base for base in bases) for p in parts):
+        return None
+    return given_back(tracer, result, {id(x._memory): x._memory for x in given}.values())
+
+
+def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """The result of a function, computed by that of tensors in the dtype that NumPy's has for such memory."""
+    model = func(*plain(args), **plain(kwargs))
+    if not isinstance(model, np.ndarray | np.generic):
+        return None
+    dtype = model.dtype
+    keep = name in _ANSWERS or (name in _SUMS and dtype.kind not in "iufc") or dtype.kind == "b"
+
+    def tensors(x: Any, first: bool = False) -> Any:
+        if is_program(x):
+            t = operand(tracer, x)
+            assert t is not None
+            stays = keep or t.dtype.kind == "b" or (first and name in ("where", "choose"))
+            return t if stays and not (name in _SUMS and t.dtype.kind == "b" and not keep) else cast(t, dtype)
+        if type(x) in (tuple, list):
+            return type(x)(map(tensors, x))
+        return literal(tracer, x) if isinstance(x, np.ndarray) else x
+
+    result = func(*(tensors(x, not k) for k, x in enumerate(args)), **{k: tensors(x) for k, x in kwargs.items()})
+    if not isinstance(result, Tensor) or tuple(map(int, result.shape)) != model.shape:
+        return None
+    return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
+
+
+def of_attribute(x: ProgramValue, name: str) -> Any:
+    """A method or an attribute of NumPy's array or scalar."""
+    memory, tracer = x._memory, x._memory.tracer
+    own = x._array if type(x) is ProgramArray else x._array[()]
+    if not memory.is_traced or name in _SHAPES:
+        found = getattr(own, name)
+        if not callable(found) or name == "flat":
+            return given_back(tracer, found, (memory,))
+        return _Method(x, name)
+    if not callable(getattr(own, name)):
+        if name in _VIEWS and type(x) is ProgramArray:
+            found = _views(tracer, lambda: getattr(x._array, name), [x])
+            if found is not None:
+                return found
+        if name == "real" or (name == "imag" and type(x) is ProgramScalar and x.dtype.kind != "c"):
+            return x if name == "real" and x.dtype.kind != "c" else np.zeros((), x.dtype)[()]
+        settled = x._settled(name)
+        return given_back(tracer, getattr(settled if type(x) is ProgramArray else settled[()], name), (memory,))
+    return _Method(x, name)
+
+
+class _Method:
+    """A method of a stand-in."""
+
+    __slots__ = ("_name", "_of")
+
+    def __init__(self, of: ProgramValue, name: str) -> None:
+        self._of, self._name = of, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        x, name = self._of, self._name
+        memory, tracer, of_scalar = x._memory, x._memory.tracer, type(x) is ProgramScalar
+        given = [x, *found_in([args, kwargs])]
+        if any(v._memory.is_traced for v in given):
+            if name in _VIEWS and not of_scalar:
+                result = _views(tracer, lambda: getattr(x._array, name)(*plain(args), **plain(kwargs)), given)
+                if result is not None:
+                    return result
+            if name == "copy":
+                return value_of(tracer, x._value(), scalar=of_scalar)
+            if name == "astype" and args and kwargs.keys() <= {"copy"} and len(args) == 1:
+                result = _attempt(lambda: _cast(x, np.dtype(args[0]), kwargs.get("copy", True)))
+                if result is not None:
+                    return result
+            if name == "fill" and len(args) == 1 and type(x) is ProgramArray:
+                x[...] = args[0]
+                return None
+            if name in ("conj", "conjugate") and x.dtype.kind != "c":
+                return np.positive(x)
+            if name in ("reshape", "transpose", "flatten"):  # a copy: of another form than NumPy's function
+                result = _attempt(lambda: _moved(x, name, args, kwargs))
+                if result is not None:
+                    return result
+            elif name in _MOVES | _SUMS | _ANSWERS | _VIEWS and hasattr(np, name):
+                return getattr(np, name)(x, *args, **kwargs)
+            memory.settle(f"{name}()")
+            for v in given:
+                v._memory.settle(f"{name}()")
+        own = x._array if not of_scalar else x._array[()]
+        return _by_numpy(tracer, lambda _, *a, **k: getattr(own, name)(*a, **k), (x, *args), kwargs)
+
+
+def _cast(x: ProgramValue, dtype: np.dtype, copy: bool) -> Any:
+    if dtype == x.dtype and not copy:
+        return x
+    return value_of(x._memory.tracer, cast(x._value(), dtype), scalar=type(x) is ProgramScalar)
+
+
+def _moved(x: ProgramValue, name: str, args: Any, kwargs: Any) -> Any:
+    """A copy in another form, where the elements of the memory have none that is a view."""
+    places = np.arange(x._array.size).reshape(x._array.shape)
+    places = getattr(places, name)(*args, **kwargs)
+    flat = x._value().reshape(-1)
+    taken = flat if (places.reshape(-1) == np.arange(places.size)).all() else flat[literal(x._memory.tracer, places.reshape(-1))]
+    return value_of(x._memory.tracer, taken.reshape(places.shape))

@@ -1,0 +1,483 @@
+"""NumPy arrays that a traced function makes, as values of the program, and NumPy's scalars that are read of them.
+
+`b = np.zeros(3)` in traced code gives a stand-in of an array, over memory in which NumPy computes until a tensor is
+written there (see memory.py). What is done to such an array then is done to the tensor, by rows that have NumPy's bits
+(see numpy_rules.py); anything else asks for the values and lets NumPy do it. To `isinstance` and `type` a stand-in is
+the array that it is in eager code, and it is returned as one.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import is_dim
+
+from ...core.proxies.array import ArrayProxy
+from ...core.proxies.base import Proxy, concrete_value
+from ...core.proxies.scalar import ScalarProxy, tensor_of
+from ...core.tensor import Tensor
+from .memory import Memory, base_of, cast, holds, literal
+from .tracer import Tracer
+
+_ndarray = np.ndarray
+
+
+class ProgramValue(Proxy):
+    """An array or scalar of NumPy's in a trace. `_array`: NumPy's view of the memory, whose numbers count while that is
+    no tensor."""
+
+    __slots__ = ("__weakref__", "_array", "_memory")
+
+    def __init__(self, memory: Memory, array: np.ndarray) -> None:
+        set_slot(self, "_memory", memory)
+        set_slot(self, "_array", array)
+        memory.adds(self)
+        memory.tracer.arrays.append(memory._views[-1])
+
+    def _value(self) -> Tensor:
+        """The tensor of the present values, of the array's own dtype."""
+        return self._memory.view(self._array)
+
+    def _settled(self, what: str) -> np.ndarray:
+        """NumPy's array with the values, which are asked for if they are a tensor's."""
+        self._memory.settle(what)
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._settled("conversion to a NumPy array").view(), dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+        from .numpy_rules import of_ufunc
+
+        if any(issubclass(type(x), Tensor) for x in inputs):
+            return NotImplemented  # the tensor knows
+        return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from .numpy_rules import of_function
+
+        if any(issubclass(kind, Tensor) for kind in types):
+            return NotImplemented
+        return of_function(self._memory.tracer, func, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        from .numpy_rules import of_attribute
+
+        if not hasattr(_ndarray if self._kind is _ndarray else self._kind, name):
+            raise AttributeError(f"'numpy.{self._kind.__name__}' object has no attribute {name!r}")
+        return of_attribute(self, name)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._array.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        self._array.shape = shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    def item(self, *place: Any) -> Any:
+        return tensor_of(self._value()).item(*place) if self._memory.is_traced else self._array.item(*place)
+
+    def __bool__(self) -> bool:
+        return bool(self._value() if self._memory.is_traced and self._array.size == 1 else self._array)
+
+    def __int__(self) -> int:
+        return int(self._one("int()"))
+
+    def __float__(self) -> float:
+        return float(self._one("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._one("complex()"))
+
+    def __index__(self) -> int:
+        return operator.index(self._one("index"))
+
+    def _one(self, what: str) -> Any:
+        """What has the single value, for Python to ask; NumPy's own, where it is no single one."""
+        if self._memory.is_traced and self._array.ndim == 0 and self._array.dtype.kind != "c":
+            return self._value()
+        found = self._settled(what)
+        return found[()] if found.ndim == 0 else found
+
+    def __repr__(self) -> str:
+        return repr(self._settled("repr()")[() if self._kind is not _ndarray else ...])
+
+    def __str__(self) -> str:
+        return str(self._settled("str()"))
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        return self._settled("pickle")[() if self._kind is not _ndarray else ...].__reduce__()
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if self._kind is _ndarray and type(other) in (int, float):  # NumPy's operator has functions for some powers
+            exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
+            if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
+                return exact[other](self)
+        return np.power(self, other)
+
+
+set_slot: Callable[[Any, str, Any], None] = object.__setattr__
+
+
+class ProgramArray(ProgramValue):
+    """An array."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+    _kind = _ndarray
+
+    @property
+    def _tensor(self) -> Any:
+        return self._value()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "shape":
+            self._array.shape = value
+        elif name in ("real", "imag") and self.dtype.kind == "c":
+            getattr(self, name)[...] = value
+        elif name == "real":
+            self[...] = value
+        else:
+            setattr(self._settled(name), name, plain(value))
+            self._memory.touched()
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._array.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(len(self._array)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __getitem__(self, key: Any) -> Any:
+        tracer, memory = self._memory.tracer, self._memory
+        if not memory.is_traced and not _has_tensor(key):
+            return given_back(tracer, self._array[plain(key)], (memory,))
+        if _is_basic(key):
+            found = self._array[plain(key)]
+            if isinstance(found, _ndarray):
+                return ProgramArray(memory, found)
+            return value_of(tracer, memory.view(self._array[(*_parts(plain(key)), ...)]), scalar=True)
+        return value_of(tracer, self._value()[_traced_key(tracer, key, self._array)], scalar=_is_element(key, self.ndim))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        memory = self._memory
+        new, place = _has_tensor(value, deep=False), _has_tensor(key)
+        if not (memory.is_traced or ((new or place) and memory.becomes_traced())):
+            self._array[_asked(key)] = _asked(value)
+            memory.touched()
+            return
+        stored = value_to_store(memory.tracer, value, self.dtype)
+        if stored is None:  # no tensor of this dtype can take it
+            self._settled("b[...] = value")[_asked(key)] = _asked(value)
+            memory.touched()
+        elif _is_basic(key):
+            self._put(self._array[(*_parts(plain(key)), ...)] if ... not in _parts(key) else self._array[plain(key)], stored)
+        else:
+            whole = self._value()
+            whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
+            if getattr(whole, "_view", None) is None and whole is not memory.tensor:
+                memory.write(self._array, whole)
+
+    def _put(self, target: np.ndarray, value: Tensor) -> None:
+        """Writes a tensor to a view, with NumPy's error where it does not fit."""
+        shape = tuple(map(int, value.shape))
+        while len(shape) > target.ndim and shape[0] == 1:
+            shape = shape[1:]
+        fits = len(shape) <= target.ndim and all(
+            n in (1, m) for n, m in zip(shape[::-1], target.shape[::-1], strict=False)
+        )
+        if not fits or not target.flags.writeable:
+            target[...] = np.zeros(value.shape, target.dtype)
+        if target.size:
+            self._memory.write(target, value if len(value.shape) == len(shape) else value.reshape(shape))
+
+    def _store(self, result: Tensor) -> None:
+        """Takes the result of a function whose `out=` this is."""
+        np.copyto(np.empty((), self.dtype), np.zeros((), result.dtype), casting="same_kind")  # NumPy's error
+        if tuple(result.shape) != self.shape and len(result.shape) > self.ndim:
+            np.copyto(self._array, np.zeros(result.shape, self.dtype))
+        self[...] = result
+
+
+class ProgramScalar(ProgramValue):
+    """A scalar: an element of an array, or a sum of some. Beside tensors it is a number, as in eager code."""
+
+    __slots__ = ()
+
+    @property
+    def _kind(self) -> Any:
+        return self._array.dtype.type
+
+    @property
+    def _tensor(self) -> Any:
+        if not self._memory.is_traced or self.dtype.kind != "f":
+            return None
+        t = cast(self._value(), np.dtype(np.float64))
+        return self._memory.tracer.wrap(t._array, True, self.dtype == np.float64)
+
+    def __hash__(self) -> int:
+        return hash(self._settled("hash()")[()])
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec)
+
+    def __str__(self) -> str:
+        return str(self.item())
+
+    def __getitem__(self, key: Any) -> Any:
+        return ProgramArray(self._memory, self._array)[key]
+
+    def __round__(self, digits: int | None = None) -> Any:
+        found = self._settled("round()")[()]
+        return round(found) if digits is None else round(found, digits)
+
+
+def _install() -> None:
+    """Adds NumPy's operators."""
+    binary = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
+        "mod": np.remainder, "divmod": np.divmod, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and,
+        "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+        "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+        "ge": np.greater_equal,
+    }  # fmt: skip
+    for name, ufunc in binary.items():
+        compares = len(name) == 2 and name != "or"
+        if name != "pow":
+            setattr(ProgramValue, f"__{name}__", _operator(ufunc, False))
+        if not compares:
+            setattr(ProgramValue, f"__r{name}__", _operator(ufunc, True))
+        if not compares and name != "divmod":
+            setattr(ProgramArray, f"__i{name}__", _in_place(ufunc, name))
+    for name, ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
+        setattr(ProgramValue, f"__{name}__", lambda self, ufunc=ufunc: ufunc(self))
+
+
+def _operator(ufunc: np.ufunc, swapped: bool) -> Callable[[Any, Any], Any]:
+    def compute(self: Any, other: Any) -> Any:
+        if getattr(type(other), "__array_ufunc__", ()) is None:
+            return NotImplemented
+        return ufunc(other, self) if swapped else ufunc(self, other)
+
+    return compute
+
+
+def _in_place(ufunc: np.ufunc, name: str) -> Callable[[Any, Any], Any]:
+    def compute(self: Any, other: Any) -> Any:
+        if name == "pow" and not issubclass(type(other), Tensor):
+            found = self**other
+            np.copyto(np.empty((), self.dtype), np.zeros((), found.dtype), casting="same_kind")
+            self[...] = found
+        else:
+            ufunc(self, other, out=(self,))
+        return self
+
+    return compute
+
+
+_install()
+
+
+# -- what is there and what comes out
+
+
+def is_program(value: Any) -> bool:
+    return issubclass(type(value), ProgramValue)
+
+
+def plain(value: Any) -> Any:
+    """A value with NumPy's arrays in the places of stand-ins, in lists, tuples, slices and dicts, too."""
+    kind = type(value)
+    if issubclass(kind, ProgramValue):
+        return value._array if kind is ProgramArray else value._array[()]
+    if kind in (tuple, list):
+        return kind([plain(v) for v in value])
+    if kind is dict:
+        return {k: plain(v) for k, v in value.items()}
+    if kind is slice:
+        return slice(plain(value.start), plain(value.stop), plain(value.step))
+    return int(value) if is_dim(value) else value
+
+
+def _asked(value: Any) -> Any:
+    """`plain`, of values that are asked for if they are tensors'."""
+    for x in found_in(value):
+        x._memory.settle("b[...] = value")
+    return plain(value)
+
+
+def found_in(value: Any) -> Iterator[ProgramValue]:
+    """Yields the stand-ins in lists, tuples, slices and dicts."""
+    kind = type(value)
+    if issubclass(kind, ProgramValue):
+        yield value
+    elif kind in (tuple, list, dict):
+        for v in value.values() if kind is dict else value:
+            yield from found_in(v)
+    elif kind is slice:
+        yield from found_in((value.start, value.stop, value.step))
+
+
+def given_back(tracer: Tracer, result: Any, memories: Any = ()) -> Any:
+    """What NumPy returns, with stand-ins of its arrays: of views over memory that it was given, and of new ones."""
+    kind = type(result)
+    if kind is tuple or kind is list:
+        return kind([given_back(tracer, v, memories) for v in result])
+    if issubclass(kind, tuple) and hasattr(kind, "_make"):
+        return kind._make([given_back(tracer, v, memories) for v in result])
+    if not holds(result):
+        return result
+    base = base_of(result)
+    for memory in memories:
+        if base is memory.base:
+            return ProgramArray(memory, result.view())
+    if base is None:
+        result = result.copy(order="K")
+        base = base_of(result)
+        if base is None:
+            return result
+    return ProgramArray(Memory(tracer, base), result.view())
+
+
+def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
+    """A new array, or scalar, with the values of a tensor."""
+    found = np.zeros(tuple(map(int, t.shape)), t.dtype)
+    memory = Memory(tracer, found)
+    memory.tensor = tracer.wrap(t._array)
+    return (ProgramScalar if scalar and not found.ndim else ProgramArray)(memory, found.view())
+
+
+def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None:
+    """The tensor that is written for a value; None where NumPy has to convert the value itself."""
+    t = operand(tracer, value)
+    if t is None:
+        if any(True for _ in found_in(value)) or _has_tensor(value):
+            return None
+        value = concrete_value(value)
+        stored = np.empty(np.shape(value), dtype)
+        stored[...] = value
+        return literal(tracer, stored)
+    return None if t.dtype.kind == "c" and dtype.kind != "c" else t
+
+
+def operand(tracer: Tracer, value: Any) -> Tensor | None:
+    """The tensor of the trace that a value is, without history; None for a value that none has."""
+    if issubclass(type(value), ProgramValue):
+        return value._value()
+    if type(value) in (ScalarProxy, ArrayProxy):
+        value = value._tensor
+    return tracer.lift(value).detach() if issubclass(type(value), Tensor) else None
+
+
+def _has_tensor(value: Any, deep: bool = True) -> bool:
+    """Whether a value, or a part of it, comes from a tensor."""
+    kind = type(value)
+    if issubclass(kind, ProgramValue):
+        return bool(value._memory.is_traced)
+    if deep and kind in (tuple, list):
+        return any(map(_has_tensor, value))
+    return issubclass(kind, Tensor) or kind in (ScalarProxy, ArrayProxy)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if type(key) is tuple else (key,)
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether NumPy makes a view, or a scalar, for a key."""
+    whole = (int, np.integer, slice, type(None), type(...))
+    return all(
+        (isinstance(k, whole) and type(k) is not bool and not (is_program(k) and k._memory.is_traced)) or is_dim(k)
+        for k in _parts(key)
+    )
+
+
+def _is_element(key: Any, ndim: int) -> bool:
+    """Whether a key chooses one element by integers alone: NumPy gives a scalar for that."""
+    parts = _parts(key)
+    return len(parts) == ndim and all(k is not ... and not isinstance(k, slice) and not np.ndim(k) for k in parts)
+
+
+def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
+    """A key of tensors, with literals in the places of arrays; NumPy's error for one that does not fit."""
+    if not _has_tensor(key):
+        array[plain(key)]
+    found: list[Any] = []
+    for k in _parts(key):
+        if _has_tensor(k) and type(k) is not list:
+            found.append(operand(tracer, k))
+        elif isinstance(k, _ndarray | list | np.bool_):
+            at = np.asarray(plain(k))
+            if at.dtype.kind == "b" and at.ndim:
+                found += [literal(tracer, p) for p in at.nonzero()]
+            else:
+                found.append(literal(tracer, at if at.size else at.astype(np.int64)))
+        else:
+            found.append(plain(k))
+    return tuple(found)
+
+
+# -- what is returned, and what stays behind
+
+
+def escaped(tracer: Tracer, returned: list[Any]) -> str | None:
+    """The kind of a stand-in that is there when the function has returned, beside those that it returns; None if there
+    is none."""
+    known = set(map(id, returned))
+
+    def alive() -> list[Any]:
+        return [x for r in tracer.arrays if (x := r()) is not None and id(x) not in known]
+
+    if alive():
+        gc.collect()  # a closure that names itself
+    return next((x._kind.__name__ for x in alive()), None)
+
+
+@record
+class Placed:
+    """Where an array that is returned lies in the memory that a call has made for it, or that it is a scalar."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int  # in bytes
+    is_scalar: bool
+
+    @staticmethod
+    def of(value: ProgramValue) -> Placed:
+        array, owner = value._array, value._memory.owner
+        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar)
+
+    def of_memory(self, block: np.ndarray) -> Any:
+        """The array, or scalar, in a block of C order."""
+        if self.is_scalar:
+            return block.reshape(-1)[0]
+        if self.shape == block.shape and self.strides == block.strides:
+            return block
+        return _ndarray(self.shape, block.dtype, block, self.start, self.strides)
+
