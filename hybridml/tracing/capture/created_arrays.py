@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.tensor import Tensor
+from .memory import holds
 from .program_arrays import ProgramArray, ProgramValue, given_back, plain
 from .tracer import current_tracer
 
@@ -17,6 +18,7 @@ _NAMES = (
     "indices linspace logspace ones ones_like tri zeros zeros_like"
 )
 _AS_IT_IS = frozenset(("asarray", "asanyarray"))
+_UNSET = frozenset(("empty", "empty_like"))
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _NAMES.split()}
 
 
@@ -41,7 +43,10 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             found = given_back(tracer, np.empty(plain(args[0]), dtype))
             found[...] = args[1]
             return found
-        return given_back(tracer, function(*args, **kwargs))
+        found = function(*args, **kwargs)
+        if name in _UNSET and holds(found):
+            found[...] = 0  # what memory holds would be a literal of the program
+        return given_back(tracer, found)
 
     return make
 

@@ -78,6 +78,12 @@ class Memory:
             self._shows(literal(self.tracer, self.owner))
         return self._seen  # type: ignore[no-any-return]
 
+    def takes(self, t: Tensor) -> None:
+        """Makes new memory one with the values of a tensor."""
+        order = _order(self.base)
+        turned = t if order == sorted(order) else _permute.fn(t, tuple(order))
+        self.tensor = self.tracer.wrap(turned._array)
+
     def _shows(self, t: Tensor) -> None:
         self._seen, self._node, self._data = t, t._array, self.owner.copy()
 
@@ -134,7 +140,7 @@ def cast(t: Tensor, dtype: np.dtype) -> Tensor:
 
 def literal(tracer: Tracer, array: np.ndarray) -> Tensor:
     """A literal of the program: the same node for the same numbers, in every trace of an entry."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     if array.size > 1 and array.dtype.kind in "fiub":
         first = array.reshape(-1)[:1]
         if (array.reshape(-1).view(np.uint8).reshape(-1, array.itemsize) == first.view(np.uint8)).all():

@@ -158,7 +158,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
             np.copyto(np.empty((), args[0].dtype), np.zeros((), _type(args[1])), casting="same_kind")
             args[0][...] = args[1]
             return None
-    if not any(x._memory.is_traced for x in given) or name in _SHAPES:
+    looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
+    if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
     if name in _VIEWS:
         result = _views(tracer, lambda: func(*plain(args), **plain(kwargs)), given)

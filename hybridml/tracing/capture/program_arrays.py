@@ -18,6 +18,7 @@ import numpy as np
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 
+from ...core.aliasing import layout
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy, tensor_of
@@ -367,8 +368,10 @@ def given_back(tracer: Tracer, result: Any, memories: Any = ()) -> Any:
 def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
     """A new array, or scalar, with the values of a tensor."""
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
+    if found.ndim > 1:
+        found = np.zeros_like(layout(t))  # as its elements lie in eager code
     memory = Memory(tracer, found)
-    memory.tensor = tracer.wrap(t._array)
+    memory.takes(t)
     return (ProgramScalar if scalar and not found.ndim else ProgramArray)(memory, found.view())
 
 

@@ -126,8 +126,10 @@ class CompiledPath(PathEnd):
         self.results = [self._result(leaf, tracer, outputs, seen, shared) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
+        blocks = {r.index for r in self.results if r.kind == "array"}  # of memory, in its order
         orders: list[Order | None] = [
-            None if o.ndim < 2 or place_of(o) is not None else order_of(aliasing.layout(o)) for o in outputs
+            None if o.ndim < 2 or k in blocks or place_of(o) is not None else order_of(aliasing.layout(o))
+            for k, o in enumerate(outputs)
         ]
         updated = tracer.written()
         _check_writable(updated, tracer.inputs)
