@@ -27,6 +27,7 @@ from .memory import Memory, base_of, cast, holds, literal
 from .tracer import Tracer
 
 _ndarray = np.ndarray
+_WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}  # of scalars beside tensors, as `item()` has them
 
 
 class ProgramValue(Proxy):
@@ -236,9 +237,10 @@ class ProgramScalar(ProgramValue):
 
     @property
     def _tensor(self) -> Any:
-        if not self._memory.is_traced or self.dtype.kind != "f":
+        kind = _WEAK.get(self.dtype.kind)
+        if not self._memory.is_traced or kind is None:
             return None
-        t = cast(self._value(), np.dtype(np.float64))
+        t = cast(self._value(), np.dtype(kind))
         return self._memory.tracer.wrap(t._array, True, self.dtype == np.float64)
 
     def __hash__(self) -> int:
