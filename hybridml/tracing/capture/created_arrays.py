@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .memory import holds
-from .program_arrays import ProgramArray, ProgramValue, given_back, plain
+from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import current_tracer
 
 _NAMES = (
@@ -38,6 +39,13 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                     return first
                 found = first.astype(first.dtype if dtype is None else dtype)
                 return found if type(found) is ProgramArray else found + np.zeros((), found.dtype)
+        if name in ("array", *_AS_IT_IS) and type(first) in (list, tuple) and has_tensor(first):
+            like = function(*[_model(x) for x in args], **kwargs)  # of the shape and dtype that NumPy finds
+            if holds(like):
+                found = given_back(tracer, like)
+                for key, item in _leaves(first):
+                    found[key] = item
+                return found
         if name == "full" and len(args) > 1 and issubclass(type(args[1]), ProgramValue | Tensor):
             dtype = args[2] if len(args) > 2 else kwargs.get("dtype") or args[1].dtype
             found = given_back(tracer, np.empty(plain(args[0]), dtype))
@@ -49,6 +57,24 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return given_back(tracer, found)
 
     return make
+
+
+def _model(x: Any) -> Any:
+    """Zeros in the places of tensors."""
+    if type(x) in (list, tuple):
+        return type(x)(map(_model, x))
+    if issubclass(type(x), Tensor) or type(x) is ProgramArray:
+        return np.zeros(x.shape, x.dtype)
+    return x.dtype.type(0) if issubclass(type(x), ProgramValue) else 0.0 if type(x) is ScalarProxy else x
+
+
+def _leaves(x: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yields what is in nested lists, with its place."""
+    if type(x) in (list, tuple):
+        for k, item in enumerate(x):
+            yield from _leaves(item, (*at, k))
+    elif has_tensor(x):
+        yield at, x
 
 
 PATCHES = {name: _patch(name, function) for name, function in FUNCTIONS.items()}

@@ -56,8 +56,8 @@ _SHAPES = _named(
 # Those that may give views:
 _VIEWS = _named(
     "T array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diagonal dsplit expand_dims flip "
-    "fliplr flipud hsplit imag mT matrix_transpose moveaxis ravel real reshape rollaxis rot90 split squeeze swapaxes "
-    "transpose unstack view vsplit"
+    "fliplr flipud hsplit mT matrix_transpose moveaxis ravel reshape rollaxis rot90 split squeeze swapaxes transpose "
+    "unstack vsplit"
 )
 # Those that move elements, and those that compute with them, in the dtype of the result:
 _MOVES = _named(
@@ -178,7 +178,7 @@ def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -
     result = make()
     parts = result if type(result) in (tuple, list) else [result]
     bases = [x._memory.base for x in given]
-    if not all(isinstance(p, np.ndarray) and any(p.base is base for base in bases) for p in parts):
+    if not all(isinstance(p, np.ndarray) and any(p.base is b and p.dtype == b.dtype for b in bases) for p in parts):
         return None
     return given_back(tracer, result, {id(x._memory): x._memory for x in given}.values())
 

@@ -177,7 +177,7 @@ class ProgramArray(ProgramValue):
 
     def __getitem__(self, key: Any) -> Any:
         tracer, memory = self._memory.tracer, self._memory
-        if not memory.is_traced and not _has_tensor(key):
+        if not memory.is_traced and not has_tensor(key):
             return given_back(tracer, self._array[plain(key)], (memory,))
         if _is_basic(key):
             found = self._array[plain(key)]
@@ -188,7 +188,7 @@ class ProgramArray(ProgramValue):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
-        new, place = _has_tensor(value, deep=False), _has_tensor(key)
+        new, place = has_tensor(value, deep=False), has_tensor(key)
         if not (memory.is_traced or ((new or place) and memory.becomes_traced())):
             self._array[_asked(key)] = _asked(value)
             memory.touched()
@@ -358,6 +358,8 @@ def given_back(tracer: Tracer, result: Any, memories: Any = ()) -> Any:
     base = base_of(result)
     for memory in memories:
         if base is memory.base:
+            if result.dtype != memory.base.dtype:
+                return result  # `b.real`, `b.view(int)`: NumPy's own, for whose sake the memory stays NumPy's
             return ProgramArray(memory, result.view())
     if base is None:
         result = result.copy(order="K")
@@ -381,7 +383,7 @@ def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None
     """The tensor that is written for a value; None where NumPy has to convert the value itself."""
     t = operand(tracer, value)
     if t is None:
-        if any(True for _ in found_in(value)) or _has_tensor(value):
+        if any(True for _ in found_in(value)) or has_tensor(value):
             return None
         value = concrete_value(value)
         stored = np.empty(np.shape(value), dtype)
@@ -399,13 +401,13 @@ def operand(tracer: Tracer, value: Any) -> Tensor | None:
     return tracer.lift(value).detach() if issubclass(type(value), Tensor) else None
 
 
-def _has_tensor(value: Any, deep: bool = True) -> bool:
+def has_tensor(value: Any, deep: bool = True) -> bool:
     """Whether a value, or a part of it, comes from a tensor."""
     kind = type(value)
     if issubclass(kind, ProgramValue):
         return bool(value._memory.is_traced)
     if deep and kind in (tuple, list):
-        return any(map(_has_tensor, value))
+        return any(map(has_tensor, value))
     return issubclass(kind, Tensor) or kind in (ScalarProxy, ArrayProxy)
 
 
@@ -430,11 +432,11 @@ def _is_element(key: Any, ndim: int) -> bool:
 
 def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
     """A key of tensors, with literals in the places of arrays; NumPy's error for one that does not fit."""
-    if not _has_tensor(key):
+    if not has_tensor(key):
         array[plain(key)]
     found: list[Any] = []
     for k in _parts(key):
-        if _has_tensor(k) and type(k) is not list:
+        if has_tensor(k) and type(k) is not list:
             found.append(operand(tracer, k))
         elif isinstance(k, _ndarray | list | np.bool_):
             at = np.asarray(plain(k))
