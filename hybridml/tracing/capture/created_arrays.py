@@ -40,9 +40,9 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 found = first.astype(first.dtype if dtype is None else dtype)
                 return found if type(found) is ProgramArray else found + np.zeros((), found.dtype)
         if name in ("array", *_AS_IT_IS) and type(first) in (list, tuple) and has_tensor(first):
-            like = function(*[_model(x) for x in args], **kwargs)  # of the shape and dtype that NumPy finds
-            if holds(like):
-                found = given_back(tracer, like)
+            # Of the shape and dtype that NumPy finds.
+            found = given_back(tracer, function(*[_model(x) for x in args], **kwargs))
+            if type(found) is ProgramArray:
                 for key, item in _leaves(first):
                     found[key] = item
                 return found

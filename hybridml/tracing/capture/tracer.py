@@ -152,6 +152,8 @@ class Tracer:
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
         self.root: CodeType | None = None  # of the function that is traced
         self.codes: Container[CodeType] = ()  # of all functions that are traced
+        self.named: Container[int] = ()  # ids of arrays that are there before, which are looked at in other ways
+        self.met: list[tuple[np.ndarray, np.ndarray]] = []  # others, with their elements where it computes with them
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
@@ -264,6 +266,8 @@ class Tracer:
         name = (None if self.names is None else self.names.of(given)) or f"captured{len(self.inputs)}"
         if issubclass(kind, Tensor):
             return self._add("held", -1, given, given, name)
+        if id(given) not in self.named:
+            self.met.append((given, given.copy()))
         return self._add("array", -1, given, adopt(given), name)
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:

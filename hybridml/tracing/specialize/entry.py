@@ -204,6 +204,7 @@ class Entry:
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         tracer.codes = frozenset(self.watch.codes)
+        tracer.named = dict(self.watch.named_arrays(sys.maxsize))
         output = Output(tracer, self.watch.knows)
         tracer.clocks = []
         tracer.only_kept = partial(only_kept, self.watch)
@@ -233,6 +234,8 @@ class Entry:
             kept = escaped(tracer, [*parts, *pytree.tree_leaves([effect.value for effect in effects])])
             if kept is not None:
                 raise refused(tracer, f"keeps a NumPy {kept} that it makes")
+            if any(now.tobytes() != then.tobytes() for now, then in tracer.met):
+                raise RunEagerly("changes an array that it makes, which it has computed with")
             for effect in effects:
                 changed = contain(self.places, effect.container)
                 if changed or (effect.array is not None and _reads(tracer, effect.array)):  # before or after: who knows
