@@ -18,15 +18,95 @@ _MAKE = [
     "np.full_like(a, 2)", "a.copy()", "np.zeros((3, 4), order='F')", "np.array([[1, 2, 3, 4]] * 3)", "np.eye(3, 4)",
     "np.zeros((4, 3)).T", "np.linspace(0.0, 1.0, 12).reshape(3, 4)", "np.ones_like(b)", "b.astype(np.float32)",
 ]  # fmt: skip
-_LINES = ["np.zeros(4)", "a[1]", "b[-1]", "a.T[:, 0]", "np.arange(4)", "a.reshape(-1)[2:6]", "b[::-1][0]", "v[::-1]", "a.diagonal().copy().repeat(2)[:4]"]
-_KEYS = ["[...]", "[1]", "[0, 2]", "[1:]", "[:, 1]", "[::2, 1:3]", "[-1, ::-1]", "[[0, 2]]", "[np.array([2, 0]), 1]", "[b > 1]", "[1, [0, 3]]", "[x > 0]"]
+_LINES = [
+    "np.zeros(4)",
+    "a[1]",
+    "b[-1]",
+    "a.T[:, 0]",
+    "np.arange(4)",
+    "a.reshape(-1)[2:6]",
+    "b[::-1][0]",
+    "v[::-1]",
+    "a.diagonal().copy().repeat(2)[:4]",
+]
+_KEYS = [
+    "[...]",
+    "[1]",
+    "[0, 2]",
+    "[1:]",
+    "[:, 1]",
+    "[::2, 1:3]",
+    "[-1, ::-1]",
+    "[[0, 2]]",
+    "[np.array([2, 0]), 1]",
+    "[b > 1]",
+    "[1, [0, 3]]",
+    "[x > 0]",
+]
 _VALUES = [
     "x.sum()", "x[0, 1]", "a[0, 1] * 2", "3", "0.5", "b[2, 2]", "x[0, 0] * 2 + a[1, 1]", "b.max()", "np.sqrt(abs(v[1]))",
     "k", "v.min() + y[0]", "np.float32(2.5)", "True",
 ]  # fmt: skip
-_ROWS = ["y", "v", "y * v", "v + 1", "x[1]", "a[0] - b[1]", "v / 2", "np.abs(v)", "x[2] + a[1]", "v // 2", "v * v[0]", "np.maximum(v, 0)", "-v", "np.exp(-v)", "v.cumsum()", "np.where(v > 1, v, y)", "y + k", "v * k"]
-_ALL = ["x", "a", "b", "a + b", "x * a", "a * 2 - b / 3", "b ** 2", "a > b", "(a >= 1) & (b < 2)", "np.where(a > b, a, b)", "a.T.T + v", "np.concatenate([a[1:], b[:1]])", "b.clip(0, 2)", "x - v"]
-_READS = ["a[1]", "v.copy()", "a.T", "x + b", "a * v", "b[1:, ::2]", "a.dtype", "a.shape", "v[0]", "a[0, 0] + 1", "type(a)", "type(v[0])", "isinstance(b, np.ndarray)", "len(a)", "a.flatten()", "np.stack([a, b]).shape", "a.astype(np.int32)", "np.argmax(a)", "a.ndim", "(v > 0).all()", "hm.asarray(v) * 2", "a"]
+_ROWS = [
+    "y",
+    "v",
+    "y * v",
+    "v + 1",
+    "x[1]",
+    "a[0] - b[1]",
+    "v / 2",
+    "np.abs(v)",
+    "x[2] + a[1]",
+    "v // 2",
+    "v * v[0]",
+    "np.maximum(v, 0)",
+    "-v",
+    "np.exp(-v)",
+    "v.cumsum()",
+    "np.where(v > 1, v, y)",
+    "y + k",
+    "v * k",
+]
+_ALL = [
+    "x",
+    "a",
+    "b",
+    "a + b",
+    "x * a",
+    "a * 2 - b / 3",
+    "b ** 2",
+    "a > b",
+    "(a >= 1) & (b < 2)",
+    "np.where(a > b, a, b)",
+    "a.T.T + v",
+    "np.concatenate([a[1:], b[:1]])",
+    "b.clip(0, 2)",
+    "x - v",
+]
+_READS = [
+    "a[1]",
+    "v.copy()",
+    "a.T",
+    "x + b",
+    "a * v",
+    "b[1:, ::2]",
+    "a.dtype",
+    "a.shape",
+    "v[0]",
+    "a[0, 0] + 1",
+    "type(a)",
+    "type(v[0])",
+    "isinstance(b, np.ndarray)",
+    "len(a)",
+    "a.flatten()",
+    "np.stack([a, b]).shape",
+    "a.astype(np.int32)",
+    "np.argmax(a)",
+    "a.ndim",
+    "(v > 0).all()",
+    "hm.asarray(v) * 2",
+    "a",
+]
 
 
 @st.composite
@@ -66,7 +146,13 @@ def _told(value: Any) -> Any:
         return tuple(map(_told, value))
     if isinstance(value, np.ndarray | np.generic | hm.Tensor):
         array = np.asarray(value)
-        return type(value), array.dtype, array.shape, np.where(array == array, array, 0).tobytes(), np.isnan(array).tobytes()
+        return (
+            type(value),
+            array.dtype,
+            array.shape,
+            np.where(array == array, array, 0).tobytes(),
+            np.isnan(array).tobytes(),
+        )
     return type(value), value
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.ops.table import OPS
 
-from ...core.proxies.base import NumberProxy, concrete_value
+from ...core.proxies.base import concrete_value
 from ...core.tensor import Tensor
 from .memory import cast, literal
 from .program_arrays import (
@@ -69,6 +70,7 @@ _SUMS = _named(
     "amin clip"
 )
 _ANSWERS = _named("all any argmax argmin argsort count_nonzero")
+_TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
 
 
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -111,7 +113,7 @@ def _type(x: Any) -> Any:
     if isinstance(x, bool | np.generic | np.ndarray):
         return np.dtype(bool) if isinstance(x, bool) else x.dtype
     if isinstance(x, int | float | complex):
-        kind: type = x._kind if issubclass(type(x), NumberProxy) else type(x)
+        kind: type = x.__class__
         return next(k for k in (int, float, complex) if issubclass(kind, k))
     return np.asarray(plain(x)).dtype
 
@@ -138,7 +140,7 @@ def _by_numpy(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
     memories = {id(x._memory): x._memory for x in given}.values()
     for memory in memories:
         memory.touched()
-    out = [x for x in found_in([kwargs.get("out")])]
+    out = list(found_in([kwargs.get("out")]))
     return out[0] if len(out) == 1 and result is out[0]._array else given_back(tracer, result, memories)
 
 
@@ -153,11 +155,9 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     """A function of NumPy's, of arguments without tensors."""
     name = func.__name__ if func.__module__ == "numpy" else ""
     given = list(found_in([args, kwargs]))
-    if name == "copyto" and len(args) == 2 and not kwargs and type(args[0]) is ProgramArray:
-        if any(x._memory.is_traced for x in given):
-            np.copyto(np.empty((), args[0].dtype), np.zeros((), _type(args[1])), casting="same_kind")
-            args[0][...] = args[1]
-            return None
+    if name == "copyto" and len(args) == 2 and not kwargs and all(type(x) is ProgramArray for x in args):
+        args[0]._store(args[1])
+        return None
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
@@ -168,7 +168,7 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     if name == "copy":
         return value_of(tracer, args[0]._value())
     found = None
-    if name in _MOVES | _SUMS | _ANSWERS | _VIEWS and kwargs.get("out") is None and top_tracer() is tracer:
+    if name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
     return _settled(tracer, func, args, kwargs) if found is None else found
 
@@ -189,14 +189,12 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) ->
     if not isinstance(model, np.ndarray | np.generic):
         return None
     dtype = model.dtype
-    keep = name in _ANSWERS or (name in _SUMS and dtype.kind not in "iufc") or dtype.kind == "b"
+    keep = name in _ANSWERS or dtype.kind == "b"
 
     def tensors(x: Any, first: bool = False) -> Any:
         if is_program(x):
-            t = operand(tracer, x)
-            assert t is not None
-            stays = keep or t.dtype.kind == "b" or (first and name in ("where", "choose"))
-            return t if stays and not (name in _SUMS and t.dtype.kind == "b" and not keep) else cast(t, dtype)
+            t, chooses = x._value(), first and name in ("where", "choose")
+            return t if keep or chooses or (t.dtype.kind == "b" and name not in _SUMS) else cast(t, dtype)
         if type(x) in (tuple, list):
             return type(x)(map(tensors, x))
         return literal(tracer, x) if isinstance(x, np.ndarray) else x
@@ -209,76 +207,41 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) ->
 
 def of_attribute(x: ProgramValue, name: str) -> Any:
     """A method or an attribute of NumPy's array or scalar."""
-    memory, tracer = x._memory, x._memory.tracer
-    own = x._array if type(x) is ProgramArray else x._array[()]
-    if not memory.is_traced or name in _SHAPES:
-        found = getattr(own, name)
-        if not callable(found) or name == "flat":
-            return given_back(tracer, found, (memory,))
-        return _Method(x, name)
-    if not callable(getattr(own, name)):
+    memory, found = x._memory, getattr(plain(x), name)
+    if callable(found):
+        return partial(_called, x, name)
+    if name == "base" and x._array.shape == memory.base.shape and x._array.strides == memory.base.strides:
+        return None
+    if memory.is_traced and name not in _SHAPES:
+        views = _views(memory.tracer, lambda: found, [x])
+        return given_back(memory.tracer, getattr(x._own(name), name), (memory,)) if views is None else views
+    return given_back(memory.tracer, found, (memory,))
+
+
+def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
+    """What a method returns."""
+    tracer, given = x._memory.tracer, [x, *found_in([args, kwargs])]
+    if any(v._memory.is_traced for v in given):
+        plainly = not (kwargs or any(type(a) is str for a in args))
         if name in _VIEWS and type(x) is ProgramArray:
-            found = _views(tracer, lambda: getattr(x._array, name), [x])
-            if found is not None:
-                return found
-        if name == "real" or (name == "imag" and type(x) is ProgramScalar and x.dtype.kind != "c"):
-            return x if name == "real" and x.dtype.kind != "c" else np.zeros((), x.dtype)[()]
-        settled = x._settled(name)
-        return given_back(tracer, getattr(settled if type(x) is ProgramArray else settled[()], name), (memory,))
-    return _Method(x, name)
-
-
-class _Method:
-    """A method of a stand-in."""
-
-    __slots__ = ("_name", "_of")
-
-    def __init__(self, of: ProgramValue, name: str) -> None:
-        self._of, self._name = of, name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        x, name = self._of, self._name
-        memory, tracer, of_scalar = x._memory, x._memory.tracer, type(x) is ProgramScalar
-        given = [x, *found_in([args, kwargs])]
-        if any(v._memory.is_traced for v in given):
-            if name in _VIEWS and not of_scalar:
-                result = _views(tracer, lambda: getattr(x._array, name)(*plain(args), **plain(kwargs)), given)
-                if result is not None:
-                    return result
-            if name == "copy":
-                return value_of(tracer, x._value(), scalar=of_scalar)
-            if name == "astype" and args and kwargs.keys() <= {"copy"} and len(args) == 1:
-                result = _attempt(lambda: _cast(x, np.dtype(args[0]), kwargs.get("copy", True)))
-                if result is not None:
-                    return result
-            if name == "fill" and len(args) == 1 and type(x) is ProgramArray:
-                x[...] = args[0]
-                return None
-            if name in ("conj", "conjugate") and x.dtype.kind != "c":
-                return np.positive(x)
-            if name in ("reshape", "transpose", "flatten"):  # a copy: of another form than NumPy's function
-                result = _attempt(lambda: _moved(x, name, args, kwargs))
-                if result is not None:
-                    return result
-            elif name in _MOVES | _SUMS | _ANSWERS | _VIEWS and hasattr(np, name):
-                return getattr(np, name)(x, *args, **kwargs)
-            memory.settle(f"{name}()")
-            for v in given:
-                v._memory.settle(f"{name}()")
-        own = x._array if not of_scalar else x._array[()]
-        return _by_numpy(tracer, lambda _, *a, **k: getattr(own, name)(*a, **k), (x, *args), kwargs)
-
-
-def _cast(x: ProgramValue, dtype: np.dtype, copy: bool) -> Any:
-    if dtype == x.dtype and not copy:
-        return x
-    return value_of(x._memory.tracer, cast(x._value(), dtype), scalar=type(x) is ProgramScalar)
-
-
-def _moved(x: ProgramValue, name: str, args: Any, kwargs: Any) -> Any:
-    """A copy in another form, where the elements of the memory have none that is a view."""
-    places = np.arange(x._array.size).reshape(x._array.shape)
-    places = getattr(places, name)(*args, **kwargs)
-    flat = x._value().reshape(-1)
-    taken = flat if (places.reshape(-1) == np.arange(places.size)).all() else flat[literal(x._memory.tracer, places.reshape(-1))]
-    return value_of(x._memory.tracer, taken.reshape(places.shape))
+            result = _views(tracer, lambda: getattr(x._array, name)(*plain(args), **plain(kwargs)), given)
+            if result is not None:
+                return result
+        if name == "fill" and type(x) is ProgramArray:
+            x[...] = args[0]
+            return None
+        result = None
+        if name in ("copy", "astype") and len(args) < 2 and kwargs.keys() <= {"copy"}:
+            dtype = np.dtype(args[0]) if name == "astype" and args else x.dtype
+            if name == "astype" and dtype == x.dtype and not kwargs.get("copy", True):
+                return x
+            result = _attempt(lambda: cast(x._value(), dtype))
+        elif name in ("reshape", "flatten") and plainly:
+            result = _attempt(lambda: x._value().reshape(getattr(x._array, name)(*plain(args)).shape))
+        elif name in _TENSORS and hasattr(np, name):
+            return getattr(np, name)(x, *args, **kwargs)
+        if result is not None:
+            return value_of(tracer, result, scalar=type(x) is ProgramScalar)
+        for v in given:
+            v._memory.settle(f"{name}()")
+    return _by_numpy(tracer, lambda own, *a, **k: getattr(own, name)(*a, **k), (x, *args), kwargs)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
@@ -27,18 +28,19 @@ from .memory import Memory, base_of, cast, holds, literal
 from .tracer import Tracer
 
 _ndarray = np.ndarray
-_WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}  # of scalars beside tensors, as `item()` has them
+# Dtypes of scalars beside tensors, as `item()` has them.
+_WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
 
 
-class ProgramValue(Proxy):
+class ProgramValue(NDArrayOperatorsMixin, Proxy):
     """An array or scalar of NumPy's in a trace. `_array`: NumPy's view of the memory, whose numbers count while that is
     no tensor."""
 
     __slots__ = ("__weakref__", "_array", "_memory")
 
     def __init__(self, memory: Memory, array: np.ndarray) -> None:
-        set_slot(self, "_memory", memory)
-        set_slot(self, "_array", array)
+        object.__setattr__(self, "_memory", memory)
+        object.__setattr__(self, "_array", array)
         memory.adds(self)
         memory.tracer.arrays.append(memory._views[-1])
 
@@ -46,13 +48,14 @@ class ProgramValue(Proxy):
         """The tensor of the present values, of the array's own dtype."""
         return self._memory.view(self._array)
 
-    def _settled(self, what: str) -> np.ndarray:
-        """NumPy's array with the values, which are asked for if they are a tensor's."""
+    def _own(self, what: str) -> Any:
+        """NumPy's own array or scalar, whose values are asked for if they are a tensor's."""
         self._memory.settle(what)
-        return self._array
+        return plain(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self._settled("conversion to a NumPy array").view(), dtype=dtype, copy=copy)
+        self._memory.settle("conversion to a NumPy array")
+        return np.array(self._array.view(), dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
         from .numpy_rules import of_ufunc
@@ -71,31 +74,23 @@ class ProgramValue(Proxy):
     def __getattr__(self, name: str) -> Any:
         from .numpy_rules import of_attribute
 
-        if not hasattr(_ndarray if self._kind is _ndarray else self._kind, name):
-            raise AttributeError(f"'numpy.{self._kind.__name__}' object has no attribute {name!r}")
         return of_attribute(self, name)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._array.shape
-
-    @shape.setter
-    def shape(self, shape: Any) -> None:
-        self._array.shape = shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self._array.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self._array.ndim
+    shape = property(lambda self: self._array.shape)
+    dtype = property(lambda self: self._array.dtype)
+    ndim = property(lambda self: self._array.ndim)
 
     def item(self, *place: Any) -> Any:
-        return tensor_of(self._value()).item(*place) if self._memory.is_traced else self._array.item(*place)
+        return self._value().item(*place) if self._memory.is_traced else self._array.item(*place)
+
+    def _one(self, what: str) -> Any:
+        """What has the single value, for Python to ask; NumPy's own, where it is no single one."""
+        if self._memory.is_traced and self._array.size == 1 and self._array.dtype.kind != "c":
+            return self._value()
+        return self._own(what)
 
     def __bool__(self) -> bool:
-        return bool(self._value() if self._memory.is_traced and self._array.size == 1 else self._array)
+        return bool(self._one("bool()"))
 
     def __int__(self) -> int:
         return int(self._one("int()"))
@@ -104,23 +99,19 @@ class ProgramValue(Proxy):
         return float(self._one("float()"))
 
     def __complex__(self) -> complex:
-        return complex(self._one("complex()"))
+        return complex(self._own("complex()"))
 
     def __index__(self) -> int:
         return operator.index(self._one("index"))
 
-    def _one(self, what: str) -> Any:
-        """What has the single value, for Python to ask; NumPy's own, where it is no single one."""
-        if self._memory.is_traced and self._array.ndim == 0 and self._array.dtype.kind != "c":
-            return self._value()
-        found = self._settled(what)
-        return found[()] if found.ndim == 0 else found
-
     def __repr__(self) -> str:
-        return repr(self._settled("repr()")[() if self._kind is not _ndarray else ...])
+        return repr(self._own("repr()"))
 
     def __str__(self) -> str:
-        return str(self._settled("str()"))
+        return str(self._own("str()"))
+
+    def __reduce__(self) -> Any:
+        return self._own("pickle").__reduce__()
 
     def __copy__(self) -> Any:
         return self.copy()
@@ -128,18 +119,12 @@ class ProgramValue(Proxy):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
 
-    def __reduce__(self) -> Any:
-        return self._settled("pickle")[() if self._kind is not _ndarray else ...].__reduce__()
-
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if self._kind is _ndarray and type(other) in (int, float):  # NumPy's operator has functions for some powers
+        if type(self) is ProgramArray and type(other) in (int, float):  # NumPy's operator has functions for some powers
             exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
             if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
                 return exact[other](self)
         return np.power(self, other)
-
-
-set_slot: Callable[[Any, str, Any], None] = object.__setattr__
 
 
 class ProgramArray(ProgramValue):
@@ -154,51 +139,50 @@ class ProgramArray(ProgramValue):
         return self._value()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "shape":
-            self._array.shape = value
-        elif name in ("real", "imag") and self.dtype.kind == "c":
+        if name in ("real", "imag"):
             getattr(self, name)[...] = value
-        elif name == "real":
-            self[...] = value
         else:
-            setattr(self._settled(name), name, plain(value))
+            setattr(self._array if name == "shape" else self._own(name), name, plain(value))
             self._memory.touched()
+
+    def __ipow__(self, other: Any) -> Any:
+        if issubclass(type(other), Tensor):
+            return np.power(self, other, out=(self,))
+        self._store(self**other)
+        return self
 
     def __len__(self) -> int:
         return len(self._array)
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._array.ndim:
-            raise TypeError("iteration over a 0-d array")
-        return (self[k] for k in range(len(self._array)))
+        return map(self.__getitem__, range(len(self._array)))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
     def __getitem__(self, key: Any) -> Any:
-        tracer, memory = self._memory.tracer, self._memory
-        if not memory.is_traced and not has_tensor(key):
-            return given_back(tracer, self._array[plain(key)], (memory,))
+        memory = self._memory
         if _is_basic(key):
             found = self._array[plain(key)]
-            if isinstance(found, _ndarray):
-                return ProgramArray(memory, found)
-            return value_of(tracer, memory.view(self._array[(*_parts(plain(key)), ...)]), scalar=True)
-        return value_of(tracer, self._value()[_traced_key(tracer, key, self._array)], scalar=_is_element(key, self.ndim))
+            if isinstance(found, _ndarray) or not memory.is_traced:
+                return given_back(memory.tracer, found, (memory,))
+            return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
+        if not (memory.is_traced or has_tensor(key)):
+            return given_back(memory.tracer, self._array[plain(key)], (memory,))
+        found = self._value()[_traced_key(memory.tracer, key, self._array)]
+        return value_of(memory.tracer, found, scalar=_is_element(key, self.ndim))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
-        new, place = has_tensor(value, deep=False), has_tensor(key)
-        if not (memory.is_traced or ((new or place) and memory.becomes_traced())):
-            self._array[_asked(key)] = _asked(value)
-            memory.touched()
-            return
-        stored = value_to_store(memory.tracer, value, self.dtype)
-        if stored is None:  # no tensor of this dtype can take it
-            self._settled("b[...] = value")[_asked(key)] = _asked(value)
+        traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
+        stored = value_to_store(memory.tracer, value, self.dtype) if traced else None
+        if stored is None:  # NumPy has to convert the value
+            for x in found_in((key, value)):
+                x._memory.settle("b[...] = value")
+            self._own("b[...] = value")[plain(key)] = plain(value)
             memory.touched()
         elif _is_basic(key):
-            self._put(self._array[(*_parts(plain(key)), ...)] if ... not in _parts(key) else self._array[plain(key)], stored)
+            self._put(self._array[_keep_array(plain(key))], stored)
         else:
             whole = self._value()
             whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
@@ -218,11 +202,10 @@ class ProgramArray(ProgramValue):
         if target.size:
             self._memory.write(target, value if len(value.shape) == len(shape) else value.reshape(shape))
 
-    def _store(self, result: Tensor) -> None:
+    def _store(self, result: Any) -> None:
         """Takes the result of a function whose `out=` this is."""
-        np.copyto(np.empty((), self.dtype), np.zeros((), result.dtype), casting="same_kind")  # NumPy's error
-        if tuple(result.shape) != self.shape and len(result.shape) > self.ndim:
-            np.copyto(self._array, np.zeros(result.shape, self.dtype))
+        if not np.can_cast(result.dtype, self.dtype, "same_kind") or len(result.shape) > self.ndim:
+            np.copyto(np.empty(self.shape, self.dtype), np.zeros(result.shape, result.dtype))  # NumPy's error
         self[...] = result
 
 
@@ -244,66 +227,17 @@ class ProgramScalar(ProgramValue):
         return self._memory.tracer.wrap(t._array, True, self.dtype == np.float64)
 
     def __hash__(self) -> int:
-        return hash(self._settled("hash()")[()])
+        return hash(self._own("hash()"))
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec)
 
-    def __str__(self) -> str:
-        return str(self.item())
-
-    def __getitem__(self, key: Any) -> Any:
-        return ProgramArray(self._memory, self._array)[key]
-
     def __round__(self, digits: int | None = None) -> Any:
-        found = self._settled("round()")[()]
-        return round(found) if digits is None else round(found, digits)
+        return round(self._own("round()"), digits)
 
 
-def _install() -> None:
-    """Adds NumPy's operators."""
-    binary = {
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
-        "mod": np.remainder, "divmod": np.divmod, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and,
-        "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-        "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-        "ge": np.greater_equal,
-    }  # fmt: skip
-    for name, ufunc in binary.items():
-        compares = len(name) == 2 and name != "or"
-        if name != "pow":
-            setattr(ProgramValue, f"__{name}__", _operator(ufunc, False))
-        if not compares:
-            setattr(ProgramValue, f"__r{name}__", _operator(ufunc, True))
-        if not compares and name != "divmod":
-            setattr(ProgramArray, f"__i{name}__", _in_place(ufunc, name))
-    for name, ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
-        setattr(ProgramValue, f"__{name}__", lambda self, ufunc=ufunc: ufunc(self))
-
-
-def _operator(ufunc: np.ufunc, swapped: bool) -> Callable[[Any, Any], Any]:
-    def compute(self: Any, other: Any) -> Any:
-        if getattr(type(other), "__array_ufunc__", ()) is None:
-            return NotImplemented
-        return ufunc(other, self) if swapped else ufunc(self, other)
-
-    return compute
-
-
-def _in_place(ufunc: np.ufunc, name: str) -> Callable[[Any, Any], Any]:
-    def compute(self: Any, other: Any) -> Any:
-        if name == "pow" and not issubclass(type(other), Tensor):
-            found = self**other
-            np.copyto(np.empty((), self.dtype), np.zeros((), found.dtype), casting="same_kind")
-            self[...] = found
-        else:
-            ufunc(self, other, out=(self,))
-        return self
-
-    return compute
-
-
-_install()
+for _name in [name for name in dir(NDArrayOperatorsMixin) if name[:3] == "__i" and hasattr(Tensor, f"__{name[3:]}")]:
+    setattr(ProgramScalar, _name, getattr(NDArrayOperatorsMixin, f"__{_name[3:]}"))  # no update in place
 
 
 # -- what is there and what comes out
@@ -325,13 +259,6 @@ def plain(value: Any) -> Any:
     if kind is slice:
         return slice(plain(value.start), plain(value.stop), plain(value.step))
     return int(value) if is_dim(value) else value
-
-
-def _asked(value: Any) -> Any:
-    """`plain`, of values that are asked for if they are tensors'."""
-    for x in found_in(value):
-        x._memory.settle("b[...] = value")
-    return plain(value)
 
 
 def found_in(value: Any) -> Iterator[ProgramValue]:
@@ -411,6 +338,11 @@ def has_tensor(value: Any, deep: bool = True) -> bool:
     return issubclass(kind, Tensor) or kind in (ScalarProxy, ArrayProxy)
 
 
+def _keep_array(key: Any) -> Any:
+    """A key for which NumPy gives a 0-d view where it would give a scalar."""
+    return key if ... in _parts(key) else (*_parts(key), ...)
+
+
 def _parts(key: Any) -> tuple[Any, ...]:
     return key if type(key) is tuple else (key,)
 
@@ -419,7 +351,7 @@ def _is_basic(key: Any) -> bool:
     """Whether NumPy makes a view, or a scalar, for a key."""
     whole = (int, np.integer, slice, type(None), type(...))
     return all(
-        (isinstance(k, whole) and type(k) is not bool and not (is_program(k) and k._memory.is_traced)) or is_dim(k)
+        (isinstance(k, whole) and type(k) is not bool and not (is_program(k) and has_tensor(k))) or is_dim(k)
         for k in _parts(key)
     )
 
@@ -487,4 +419,3 @@ class Placed:
         if self.shape == block.shape and self.strides == block.strides:
             return block
         return _ndarray(self.shape, block.dtype, block, self.start, self.strides)
-

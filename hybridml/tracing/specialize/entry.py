@@ -234,12 +234,12 @@ class Entry:
             kept = escaped(tracer, [*parts, *pytree.tree_leaves([effect.value for effect in effects])])
             if kept is not None:
                 raise refused(tracer, f"keeps a NumPy {kept} that it makes")
-            if any(now.tobytes() != then.tobytes() for now, then in tracer.met):
-                raise RunEagerly("changes an array that it makes, which it has computed with")
             for effect in effects:
                 changed = contain(self.places, effect.container)
                 if changed or (effect.array is not None and _reads(tracer, effect.array)):  # before or after: who knows
                     raise RunEagerly(f"changes {effect}, which it computes with")
+            if any(now.tobytes() != then.tobytes() for now, then in tracer.met):
+                raise RunEagerly("changes an array that it makes, which it computes with")
             return CompiledPath(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
 
         recorders: list[Recorder] = []
