@@ -40,7 +40,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         found = function(*args, **kwargs)
         if unset and holds(found):
             found[...] = 0  # what memory holds would be a literal of the program
-        return given_back(tracer, found)
+        return given_back(tracer, found, args)
 
     return make
 

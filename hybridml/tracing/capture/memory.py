@@ -76,7 +76,8 @@ class Memory:
             return self.tensor
         if self._seen is None:
             self._shows(literal(self.tracer, self.owner))
-        return self._seen  # type: ignore[no-any-return]
+        found: Tensor = self._seen
+        return found
 
     def takes(self, t: Tensor) -> None:
         """Makes new memory one with the values of a tensor."""

@@ -135,13 +135,11 @@ def _attempt(compute: Callable[[], Any]) -> Any:
 
 def _by_numpy(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's result, of memory that is NumPy's."""
-    given = list(found_in([args, kwargs]))
     result = function(*plain(args), **plain(kwargs))
-    memories = {id(x._memory): x._memory for x in given}.values()
-    for memory in memories:
-        memory.touched()
+    for x in found_in([args, kwargs]):
+        x._memory.touched()
     out = list(found_in([kwargs.get("out")]))
-    return out[0] if len(out) == 1 and result is out[0]._array else given_back(tracer, result, memories)
+    return out[0] if len(out) == 1 and result is out[0]._array else given_back(tracer, result, [args, kwargs])
 
 
 def _settled(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
@@ -177,16 +175,16 @@ def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -
     """NumPy's views of the memory; None where it makes a copy."""
     result = make()
     parts = result if type(result) in (tuple, list) else [result]
-    bases = [x._memory.base for x in given]
-    if not all(isinstance(p, np.ndarray) and any(p.base is b and p.dtype == b.dtype for b in bases) for p in parts):
+    bases = {(id(x._memory.base), x.dtype) for x in given}
+    if not all(isinstance(p, np.ndarray) and (id(p.base), p.dtype) in bases for p in parts):
         return None
-    return given_back(tracer, result, {id(x._memory): x._memory for x in given}.values())
+    return given_back(tracer, result, given)
 
 
 def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """The result of a function, computed by that of tensors in the dtype that NumPy's has for such memory."""
     model = func(*plain(args), **plain(kwargs))
-    if not isinstance(model, np.ndarray | np.generic):
+    if not isinstance(model, np.ndarray | np.generic) or (name in _SUMS and model.dtype == np.float16):
         return None
     dtype = model.dtype
     keep = name in _ANSWERS or dtype.kind == "b"
@@ -214,8 +212,8 @@ def of_attribute(x: ProgramValue, name: str) -> Any:
         return None
     if memory.is_traced and name not in _SHAPES:
         views = _views(memory.tracer, lambda: found, [x])
-        return given_back(memory.tracer, getattr(x._own(name), name), (memory,)) if views is None else views
-    return given_back(memory.tracer, found, (memory,))
+        return given_back(memory.tracer, getattr(x._own(name), name), (x,)) if views is None else views
+    return given_back(memory.tracer, found, (x,))
 
 
 def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -22,7 +22,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ...core.aliasing import layout
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
-from ...core.proxies.scalar import ScalarProxy, tensor_of
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .memory import Memory, base_of, cast, holds, literal
 from .tracer import Tracer
@@ -145,9 +145,9 @@ class ProgramArray(ProgramValue):
             setattr(self._array if name == "shape" else self._own(name), name, plain(value))
             self._memory.touched()
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc, override]
         if issubclass(type(other), Tensor):
-            return np.power(self, other, out=(self,))
+            return np.power(self, other, out=(self,))  # type: ignore[arg-type]
         self._store(self**other)
         return self
 
@@ -165,10 +165,10 @@ class ProgramArray(ProgramValue):
         if _is_basic(key):
             found = self._array[plain(key)]
             if isinstance(found, _ndarray) or not memory.is_traced:
-                return given_back(memory.tracer, found, (memory,))
+                return given_back(memory.tracer, found, (self,))
             return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
         if not (memory.is_traced or has_tensor(key)):
-            return given_back(memory.tracer, self._array[plain(key)], (memory,))
+            return given_back(memory.tracer, self._array[plain(key)], (self,))
         found = self._value()[_traced_key(memory.tracer, key, self._array)]
         return value_of(memory.tracer, found, scalar=_is_element(key, self.ndim))
 
@@ -273,27 +273,33 @@ def found_in(value: Any) -> Iterator[ProgramValue]:
         yield from found_in((value.start, value.stop, value.step))
 
 
-def given_back(tracer: Tracer, result: Any, memories: Any = ()) -> Any:
-    """What NumPy returns, with stand-ins of its arrays: of views over memory that it was given, and of new ones."""
+def given_back(tracer: Tracer, result: Any, given: Any = ()) -> Any:
+    """What NumPy returns for `given`, with stand-ins of its arrays: of views over memory of theirs, and of new ones.
+    Arrays from outside stay what they are."""
     kind = type(result)
     if kind is tuple or kind is list:
-        return kind([given_back(tracer, v, memories) for v in result])
+        return kind([given_back(tracer, v, given) for v in result])
     if issubclass(kind, tuple) and hasattr(kind, "_make"):
-        return kind._make([given_back(tracer, v, memories) for v in result])
-    if not holds(result):
-        return result
-    base = base_of(result)
-    for memory in memories:
-        if base is memory.base:
-            if result.dtype != memory.base.dtype:
-                return result  # `b.real`, `b.view(int)`: NumPy's own, for whose sake the memory stays NumPy's
-            return ProgramArray(memory, result.view())
+        return kind._make([given_back(tracer, v, given) for v in result])
+    base = base_of(result) if holds(result) else None
     if base is None:
-        result = result.copy(order="K")
-        base = base_of(result)
-        if base is None:
-            return result
-    return ProgramArray(Memory(tracer, base), result.view())
+        return result
+    memory = next((x._memory for x in found_in(given) if x._memory.base is base), None)
+    if memory is None:
+        outside = any(base is owner for owner in _owners(given))
+        return result if outside else ProgramArray(Memory(tracer, base), result.view())
+    # `b.real`, `b.view(int)` are NumPy's own, for whose sake the memory stays NumPy's.
+    return result if result.dtype != base.dtype else ProgramArray(memory, result.view())
+
+
+def _owners(given: Any) -> Iterator[Any]:
+    """Yields the owners of the memory of NumPy's own arrays in lists, tuples and dicts."""
+    kind = type(given)
+    if kind in (tuple, list, dict):
+        for v in given.values() if kind is dict else given:
+            yield from _owners(v)
+    elif issubclass(kind, _ndarray):
+        yield base_of(given)
 
 
 def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
