@@ -17,8 +17,9 @@ import hybridml as hm
 # -- generated programs: arrays `a`, `b` (3, 4) and `v` (4,), tensors `x` (3, 4) and `y` (4,), a number `k`
 
 MADE = """np.zeros((3, 4)); np.ones((3, 4), np.float32); np.full((3, 4), 2); np.arange(12.0).reshape(3, 4)
-np.full_like(a, 2); a.copy(); np.zeros((3, 4), order='F'); np.array([[1, 2, 3, 4]] * 3); np.eye(3, 4); np.zeros((4, 3)).T
-np.ones_like(b); np.linspace(0.0, 1.0, 12).reshape(3, 4); b.astype(np.float32); np.array([y, v, a[0]]); np.full((3, 4), x[0, 0])"""
+np.full_like(a, 2); a.copy(); np.zeros((3, 4), order='F'); np.array([[1, 2, 3, 4]] * 3); np.eye(3, 4)
+np.zeros((4, 3)).T; np.ones_like(b); np.linspace(0.0, 1.0, 12).reshape(3, 4); b.astype(np.float32); np.array([y, v, a[0]])
+np.full((3, 4), x[0, 0])"""
 LINES = """np.zeros(4); a[1]; b[-1]; a.T[:, 0]; np.arange(4); a.reshape(-1)[2:6]; b[::-1][0]; v[::-1]; np.array(y)
 a.diagonal().copy().repeat(2)[:4]; b[1:, ::2].ravel(); np.array([a[0, 0], x[1, 1], 2, k])"""
 KEYS = """[...]; [1]; [0, 2]; [1:]; [:, 1]; [::2, 1:3]; [-1, ::-1]; [[0, 2]]; [np.array([2, 0]), 1]; [b > 1]
@@ -40,7 +41,7 @@ def _parts(text: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def programs(draw: Callable[[Any], Any]) -> str:
-    lines = [f"a = {draw(_parts(MADE.partition('\n')[0]))}", "b = np.ones((3, 4))", "v = np.zeros(4)"]
+    lines = [f"a = {draw(_parts(MADE.splitlines()[0]))}", "b = np.ones((3, 4))", "v = np.zeros(4)"]
     lines += [f"b = {draw(_parts(MADE))}", f"v = {draw(_parts(LINES))}"]
     for _ in range(draw(st.integers(2, 6))):
         how, name = draw(_parts("=; =; +=; *=; -=")), draw(_parts("a; b"))
