@@ -18,8 +18,8 @@ import hybridml as hm
 
 MADE = """np.zeros((3, 4)); np.ones((3, 4), np.float32); np.full((3, 4), 2); np.arange(12.0).reshape(3, 4)
 np.full_like(a, 2); a.copy(); np.zeros((3, 4), order='F'); np.array([[1, 2, 3, 4]] * 3); np.eye(3, 4)
-np.zeros((4, 3)).T; np.ones_like(b); np.linspace(0.0, 1.0, 12).reshape(3, 4); b.astype(np.float32); np.array([y, v, a[0]])
-np.full((3, 4), x[0, 0])"""
+np.zeros((4, 3)).T; np.ones_like(b); np.linspace(0.0, 1.0, 12).reshape(3, 4); b.astype(np.float32)
+np.array([y, v, a[0]]); np.full((3, 4), x[0, 0])"""
 LINES = """np.zeros(4); a[1]; b[-1]; a.T[:, 0]; np.arange(4); a.reshape(-1)[2:6]; b[::-1][0]; v[::-1]; np.array(y)
 a.diagonal().copy().repeat(2)[:4]; b[1:, ::2].ravel(); np.array([a[0, 0], x[1, 1], 2, k])"""
 KEYS = """[...]; [1]; [0, 2]; [1:]; [:, 1]; [::2, 1:3]; [-1, ::-1]; [[0, 2]]; [np.array([2, 0]), 1]; [b > 1]

@@ -11,7 +11,7 @@ import numpy as np
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .memory import holds
-from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor
+from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import Tracer, current_tracer
 
 _NAMES = (
@@ -59,6 +59,8 @@ def _model(x: Any) -> Any:
     """Zeros in the places of tensors."""
     if type(x) in (list, tuple):
         return type(x)(map(_model, x))
+    if not has_tensor(x):
+        return plain(x)
     if issubclass(type(x), Tensor) or type(x) is ProgramArray:
         return np.zeros(x.shape, x.dtype)
     return x.dtype.type(0) if issubclass(type(x), ProgramValue) else 0.0 if type(x) is ScalarProxy else x

@@ -208,8 +208,9 @@ def of_attribute(x: ProgramValue, name: str) -> Any:
     memory, found = x._memory, getattr(plain(x), name)
     if callable(found):
         return partial(_called, x, name)
-    if name == "base" and x._array.shape == memory.base.shape and x._array.strides == memory.base.strides:
-        return None
+    if name == "base":
+        owns = (x._array.shape, x._array.strides) == (memory.base.shape, memory.base.strides)
+        return None if owns else ProgramArray(memory, memory.base.view())
     if memory.is_traced and name not in _SHAPES:
         views = _views(memory.tracer, lambda: found, [x])
         return given_back(memory.tracer, getattr(x._own(name), name), (x,)) if views is None else views
