@@ -32,7 +32,7 @@ TABLES = """x; a; b; a + b; x * a; a * 2 - b / 3; b ** 2; a > b; (a >= 1) & (b <
 a.T.T + v; np.concatenate([a[1:], b[:1]]); b.clip(0, 2); x - v"""
 READS = """a[1]; v.copy(); a.T; x + b; a * v; b[1:, ::2]; a.dtype; a.shape; v[0]; a[0, 0] + 1; type(a); type(v[0])
 len(a); isinstance(b, np.ndarray); a.flatten(); np.stack([a, b]).shape; a.astype(np.int32); np.argmax(a); a.ndim
-(v > 0).all(); hm.asarray(v) * 2; a; [r.max() for r in b]; f"{v[1]:.2f}"; x[0, 0] * v[1]; b.base is None"""
+(v > 0).all(); hm.asarray(v) * 2; a; [r.max() for r in b]; x[0, 0] * v[1]; b.base is None"""
 
 
 def _parts(text: str) -> st.SearchStrategy[str]:
@@ -161,7 +161,7 @@ def scalars(x: Any) -> Any:
     i = np.zeros(3, int)
     i[:] = x
     kept[:] = []
-    return type(b[0]) is np.float32, isinstance(b[0], np.floating), b[0] * x, i[1] * x, float(b[1]), math.sqrt(b[2])
+    return type(b[0]) is np.float32, isinstance(b[0], np.floating), b[0] * x, i[1] * x, float(b[1]), math.sqrt(b[2]), f"{b[0]:.2f}"
 
 
 @case(1)
