@@ -161,7 +161,8 @@ def scalars(x: Any) -> Any:
     i = np.zeros(3, int)
     i[:] = x
     kept[:] = []
-    return type(b[0]) is np.float32, isinstance(b[0], np.floating), b[0] * x, i[1] * x, float(b[1]), math.sqrt(b[2]), f"{b[0]:.2f}"
+    of_types = type(b[0]) is np.float32, isinstance(b[0], np.floating)
+    return of_types, b[0] * x, i[1] * x, float(b[1]), math.sqrt(b[2]), f"{b[0]:.2f}"
 
 
 @case(1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
+from . import numpy_rules as numpy_rules  # what is done with such arrays
 from .memory import holds
 from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import Tracer, current_tracer

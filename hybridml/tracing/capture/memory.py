@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from .tracer import Tracer, top_tracer
 
 _ndarray = np.ndarray
 _astype, _full, _permute, _reshape = (OPS[name] for name in ("astype", "full", "permute_dims", "reshape"))
+_LARGE = 4096  # elements: larger literals are inputs of the program
+_blocks: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # by what is in them
 Step = Callable[[Tensor], Tensor]
 
 
@@ -150,6 +152,11 @@ def literal(tracer: Tracer, array: np.ndarray) -> Tensor:
                 params = {"shape": array.shape, "value": value, "dtype": dtypes.canonical(array.dtype)}
                 return tracer.wrap(ir.apply(_full, [], params))
     key = "literal", array.shape, array.dtype.str, hashlib.blake2b(array.tobytes()).digest()
+    if array.size > _LARGE:
+        block = _blocks.get(key)
+        if block is None:
+            block = _blocks[key] = array.copy()
+        return tracer.block(block)
     node = tracer.nodes.get(key)
     if node is None:
         node = tracer.nodes[key] = ir.constant(array)
@@ -184,7 +191,7 @@ def _start(owner: np.ndarray, array: np.ndarray) -> int:
 
 
 def _positions(owner: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """Where the elements of a view lie in its memory."""
+    """The positions of the elements of a view in its memory."""
     found = np.full(array.shape, _start(owner, array), np.int64)
     for axis, step in enumerate(array.strides):
         along = np.arange(array.shape[axis]) * (step // owner.itemsize)

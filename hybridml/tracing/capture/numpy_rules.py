@@ -109,7 +109,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
 
 
 def _type(x: Any) -> Any:
-    """What NumPy promotes an operand as: Python's numbers are weak."""
+    """The type that NumPy promotes an operand as: Python's numbers are weak."""
     if isinstance(x, bool | np.generic | np.ndarray):
         return np.dtype(bool) if isinstance(x, bool) else x.dtype
     if isinstance(x, int | float | complex):
@@ -124,7 +124,7 @@ def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor:
 
 
 def _attempt(compute: Callable[[], Any]) -> Any:
-    """What rows compute; None where they do not, or NumPy has its own error."""
+    """The result of rows; None where they have none, or NumPy has its own error."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -218,7 +218,7 @@ def of_attribute(x: ProgramValue, name: str) -> Any:
 
 
 def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
-    """What a method returns."""
+    """The result of a method."""
     tracer, given = x._memory.tracer, [x, *found_in([args, kwargs])]
     if any(v._memory.is_traced for v in given):
         plainly = not (kwargs or any(type(a) is str for a in args))
@@ -244,3 +244,21 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
         for v in given:
             v._memory.settle(f"{name}()")
     return _by_numpy(tracer, lambda own, *a, **k: getattr(own, name)(*a, **k), (x, *args), kwargs)
+
+
+def _of_ufunc(self: ProgramValue, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+    if any(issubclass(type(x), Tensor) for x in inputs):
+        return NotImplemented  # the tensor knows
+    return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
+
+
+def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    if any(issubclass(kind, Tensor) for kind in types):
+        return NotImplemented
+    return of_function(self._memory.tracer, func, args, kwargs)
+
+
+for _name, _method in {
+    "__array_ufunc__": _of_ufunc, "__array_function__": _of_function, "__getattr__": of_attribute,
+}.items():  # fmt: skip
+    setattr(ProgramValue, _name, _method)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -37,6 +37,12 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
     no tensor."""
 
     __slots__ = ("__weakref__", "_array", "_memory")
+    _array: np.ndarray
+    _memory: Memory
+
+    if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_ufunc__` and `__array_function__`
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, memory: Memory, array: np.ndarray) -> None:
         object.__setattr__(self, "_memory", memory)
@@ -57,25 +63,6 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
         self._memory.settle("conversion to a NumPy array")
         return np.array(self._array.view(), dtype=dtype, copy=copy)
 
-    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
-        from .numpy_rules import of_ufunc
-
-        if any(issubclass(type(x), Tensor) for x in inputs):
-            return NotImplemented  # the tensor knows
-        return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from .numpy_rules import of_function
-
-        if any(issubclass(kind, Tensor) for kind in types):
-            return NotImplemented
-        return of_function(self._memory.tracer, func, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        from .numpy_rules import of_attribute
-
-        return of_attribute(self, name)
-
     shape = property(lambda self: self._array.shape)
     dtype = property(lambda self: self._array.dtype)
     ndim = property(lambda self: self._array.ndim)
@@ -84,7 +71,7 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
         return self._value().item(*place) if self._memory.is_traced else self._array.item(*place)
 
     def _one(self, what: str) -> Any:
-        """What has the single value, for Python to ask; NumPy's own, where it is no single one."""
+        """The tensor of the single value, for Python to ask; NumPy's own value, where it is no single one."""
         if self._memory.is_traced and self._array.size == 1 and self._array.dtype.kind != "c":
             return self._value()
         return self._own(what)
@@ -128,7 +115,7 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
 
 
 class ProgramArray(ProgramValue):
-    """An array."""
+    """Stand-in of an array."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -274,7 +261,7 @@ def found_in(value: Any) -> Iterator[ProgramValue]:
 
 
 def given_back(tracer: Tracer, result: Any, given: Any = ()) -> Any:
-    """What NumPy returns for `given`, with stand-ins of its arrays: of views over memory of theirs, and of new ones.
+    """The result of NumPy for `given`, with stand-ins of its arrays: of views over memory of theirs, and of new ones.
     Arrays from outside stay what they are."""
     kind = type(result)
     if kind is tuple or kind is list:
@@ -390,9 +377,9 @@ def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
 # -- what is returned, and what stays behind
 
 
-def escaped(tracer: Tracer, returned: list[Any]) -> str | None:
-    """The kind of a stand-in that is there when the function has returned, beside those that it returns; None if there
-    is none."""
+def unlike_eager(tracer: Tracer, returned: list[Any]) -> str:
+    """The reason why calls cannot do with arrays what the trace has done; empty where they can: of the stand-ins those
+    alone are left that it returns, and other arrays are as they were when it has computed with them."""
     known = set(map(id, returned))
 
     def alive() -> list[Any]:
@@ -400,12 +387,15 @@ def escaped(tracer: Tracer, returned: list[Any]) -> str | None:
 
     if alive():
         gc.collect()  # a closure that names itself
-    return next((x._kind.__name__ for x in alive()), None)
+    if left := alive():
+        return f"keeps a NumPy {left[0]._kind.__name__} that it makes"
+    changed = any(now.tobytes() != then.tobytes() for now, then in tracer.met)
+    return "changes an array that it makes, which it computes with" if changed else ""
 
 
 @record
 class Placed:
-    """Where an array that is returned lies in the memory that a call has made for it, or that it is a scalar."""
+    """Place of an array that is returned, in the memory that a call has made for it; or that it is a scalar."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]

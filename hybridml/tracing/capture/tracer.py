@@ -291,6 +291,12 @@ class Tracer:
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
 
+    def block(self, array: np.ndarray) -> Traced:
+        """The value of an array that nobody changes, which comes with each call as it is too large for the program."""
+        found = self.shadows.get(id(array))
+        found = self._add("array", -1, array, adopt(array), f"block{len(self.inputs)}") if found is None else found
+        return self.wrap(found._array)
+
     def lift_float(
         self, kind: str, index: int, value: Any, name: str, scalar: ScalarSource | None = None, double: bool = False
     ) -> ScalarProxy:
