@@ -40,9 +40,10 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
     _array: np.ndarray
     _memory: Memory
 
-    if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_ufunc__` and `__array_function__`
+    if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_function__`
 
         def __getattr__(self, name: str) -> Any: ...
+        def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any: ...
 
     def __init__(self, memory: Memory, array: np.ndarray) -> None:
         object.__setattr__(self, "_memory", memory)
