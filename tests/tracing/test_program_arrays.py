@@ -205,12 +205,19 @@ def what_asks_for_values(x: Any) -> Any:
     return *found, b
 
 
-@case(1)
+@case(6)
 def memory_that_others_have(x: Any) -> Any:
     b = np.zeros(3)
-    a = np.frombuffer(b.data) if type(b) is not np.ndarray else np.asarray(b)
-    b[1] = 3.0
+    a = np.nditer(b).itviews[0]
+    b[1] = x[1]
     return a + x
+
+
+@case(0)
+def a_key(x: Any) -> Any:
+    b = np.zeros(3)
+    b[:] = x
+    return {b[0]: x}
 
 
 @case(0)

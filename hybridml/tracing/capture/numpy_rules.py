@@ -205,6 +205,8 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) ->
 
 def of_attribute(x: ProgramValue, name: str) -> Any:
     """A method or an attribute of NumPy's array or scalar."""
+    if name[:8] == "__array_":  # by which NumPy would take the memory unseen, where `__array__` is asked otherwise
+        raise AttributeError(name)
     memory, found = x._memory, getattr(plain(x), name)
     if callable(found):
         return partial(_called, x, name)
