@@ -208,9 +208,9 @@ def what_asks_for_values(x: Any) -> Any:
 @case(6)
 def memory_that_others_have(x: Any) -> Any:
     b = np.zeros(3)
-    a = np.nditer(b).itviews[0]
+    a, flat = np.nditer(b).itviews[0], b.flat
     b[1] = x[1]
-    return a + x
+    return a + x, flat[1]
 
 
 @case(0)

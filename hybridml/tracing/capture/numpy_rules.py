@@ -139,7 +139,7 @@ def _by_numpy(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
     for x in found_in([args, kwargs]):
         x._memory.touched()
     out = list(found_in([kwargs.get("out")]))
-    return out[0] if len(out) == 1 and result is out[0]._array else given_back(tracer, result, [args, kwargs])
+    return out[0] if len(out) == 1 else given_back(tracer, result, [args, kwargs])
 
 
 def _settled(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:

@@ -129,9 +129,11 @@ class ProgramArray(ProgramValue):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("real", "imag"):
             getattr(self, name)[...] = value
-        else:
+        elif name in ("shape", "flat"):
             setattr(self._array if name == "shape" else self._own(name), name, plain(value))
             self._memory.touched()
+        else:
+            raise TypeError(f"the {name} of an array cannot be assigned while a function is traced")
 
     def __ipow__(self, other: Any) -> Any:  # type: ignore[misc, override]
         if issubclass(type(other), Tensor):
@@ -239,7 +241,7 @@ def plain(value: Any) -> Any:
     """A value with NumPy's arrays in the places of stand-ins, in lists, tuples, slices and dicts, too."""
     kind = type(value)
     if issubclass(kind, ProgramValue):
-        return value._array if kind is ProgramArray else value._array[()]
+        return value._array.view() if kind is ProgramArray else value._array[()]  # who keeps the view is counted
     if kind in (tuple, list):
         return kind([plain(v) for v in value])
     if kind is dict:
