@@ -56,7 +56,7 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, cop
     if isinstance(obj, Tensor):
         t = lift(obj)
         if is_python_float(t):
-            typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
+            typed = t.dtype if type(t).is_double or t.dtype.kind != "f" else dtypes.default_float()
             return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
         t = adopt(obj.view()) if interp is None else interp.lift(obj)

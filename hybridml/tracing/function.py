@@ -471,7 +471,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
-            self._report_eager(_other(ask, f"was another one in {len(ask.next)} calls: calls like this one"))
+            self._report_eager(_other(ask, f"was another one in {ask.values} calls: calls like this one"))
             return False
         if self._programs() < self._most:
             self._note(f"{ask.what} at {ask.where} is another than before")

@@ -1,4 +1,5 @@
-"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's `math`. NumPy computes them."""
+"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's `math` and NumPy's functions to
+their last bit. NumPy computes them."""
 
 from __future__ import annotations
 
@@ -166,4 +167,41 @@ python_math = Op(
     doc="A function of Python's `math`, of floats, in its last bit and in its errors. Without derivatives.",
 )
 
-ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math)
+
+def _numpy_eager(*xs: np.ndarray, name: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(getattr(np, name)(*xs))
+
+
+def _numpy_infer(*xs: Aval, name: str) -> Aval:
+    dtype = getattr(np, name).resolve_dtypes((*(x.dtype for x in xs), None))[-1]
+    return Aval(broadcast(name, *xs), dtypes.canonical(dtype))
+
+
+def _of_numpy(row: str, names: tuple[str, ...], inputs: tuple[str, ...]) -> Op:
+    return Op(
+        row,
+        "opaque",
+        public=False,
+        inputs=inputs,
+        params={"name": REQUIRED},
+        infer=_numpy_infer,
+        eager=_numpy_eager,
+        vjp=(None,) * len(inputs),
+        memory_order="operands",
+        samples=lambda rng: (
+            Sample((floats(rng, (3,), (0.5, 2.0)),) * len(inputs), {"name": name}, False) for name in names
+        ),
+        error_samples=lambda: (
+            fails(DTypeError, f"{row}: takes real numbers", *(np.zeros(2, "c8") for _ in inputs), name=names[0]),
+        ),
+        accepts="float",
+        unify=tuple(range(len(inputs))),
+        doc="A ufunc of NumPy, of floats, by its name and in its last bit. Without derivatives.",
+    )
+
+
+numpy_unary = _of_numpy("numpy_unary", ("exp", "cos"), ("x",))
+numpy_binary = _of_numpy("numpy_binary", ("power", "hypot"), ("x", "y"))
+
+ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math, numpy_unary, numpy_binary)

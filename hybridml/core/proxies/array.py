@@ -65,6 +65,9 @@ class ArrayProxy(Proxy):
             raise AttributeError(f"'{type(self._given).__name__}' object has no attribute {name!r}")
         raise self._refuse(name)
 
+    def _store(self, result: Tensor) -> None:
+        raise self._refuse("out=")
+
     def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise self._refuse(f"np.{ufunc.__name__}")
 

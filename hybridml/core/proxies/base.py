@@ -34,6 +34,10 @@ class Proxy:
     def _class_error(self) -> BaseException:
         return TypeError("the class of a number cannot be assigned")
 
+    def _store(self, result: Tensor) -> None:
+        """Takes the result of a function of NumPy, whose `out=` it is."""
+        raise TypeError("return arrays must be of ArrayType")
+
     def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Tensor) for x in inputs):
             return NotImplemented  # the tensor knows

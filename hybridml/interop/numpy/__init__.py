@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
 
 _OURS = (Tensor, np.ndarray, np.generic)
@@ -32,6 +33,6 @@ def __array_function__(self: Tensor, func: Any, types: Any, args: tuple[Any, ...
     """NumPy's function protocol: `np.sum(tensor)` is `hm.sum`; NEP 18."""
     from . import functions
 
-    if not all(issubclass(t, _OURS) for t in types):
+    if not all(issubclass(t, (*_OURS, Proxy)) for t in types):
         return NotImplemented
     return functions.run(func, args, kwargs)

@@ -20,6 +20,7 @@ from hybridml_compiler.errors import ArgumentError, GradientError
 
 from ...core.aliasing import assign
 from ...core.context import lift
+from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, values
 
 Function = Callable[..., Any]
@@ -91,6 +92,9 @@ def store(out: Any, result: Any, what: str, where: Any = True) -> Any:
     if isinstance(result, Tensor):
         if result.requires_grad:
             raise GradientError(f"{what}: out= is an array, which records no gradient; give a tensor, or .detach()")
+        if issubclass(type(out), Proxy):
+            out._store(result)
+            return out
         result = values(result, f"{what}(out=array)")
     np.copyto(out, result, casting="same_kind")
     return out

@@ -5,6 +5,10 @@ traced_tensor.py  the tensors of a trace
 returned.py       `return float(x.sum())`: a number made only to be returned
 texts.py          texts of numbers that come with the call, as f-strings make them
 text_flow.py      where such a text goes: whether it is only kept, printed or returned
+memory.py         memory of NumPy arrays that a function makes: NumPy's numbers, or a tensor
+program_arrays.py  stand-ins of these arrays and of their elements
+numpy_rules.py    NumPy's functions of them
+created_arrays.py  NumPy's creation functions
 python_math.py    functions of Python's `math`, of numbers that come with the call
 signals.py        signal handlers that run in the middle of a capture
 memory_order.py   the order in which the axes of an array lie in memory

@@ -14,6 +14,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import CHECKS, ScalarProxy
+from .program_arrays import ProgramScalar
 from .tracer import current_tracer
 
 _NAMES = (
@@ -25,6 +26,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name i
 
 def _number(x: Any) -> Any:
     """The number of the graph behind a proxy; anything else as it is."""
+    if type(x) is ProgramScalar and x.dtype.kind == "f":
+        return x.item()
     return x._number if type(x) is IntProxy else x
 
 

@@ -31,7 +31,7 @@ _MARK = re.compile(f"{_BEGIN}([{chr(_FIRST)}-{chr(_FIRST + _MOST)}])")
 # The modules between a user's f-string and the text.
 _WAY = frozenset(f"hybridml.{name}" for name in (
     "core.proxies.base", "core.proxies.scalar", "core.proxies.integer", "core.proxies.late", "core.tensor",
-    "display.tensors",
+    "display.tensors", "tracing.capture.program_arrays",
 ))  # fmt: skip
 
 Text = tuple[Callable[[Any], str], Any]  # what makes it, and the number

@@ -8,7 +8,7 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import CodeType
 from typing import Any, Protocol
@@ -151,6 +151,10 @@ class Tracer:
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
         self.root: CodeType | None = None  # of the function that is traced
+        self.codes: Container[CodeType] = ()  # of all functions that are traced
+        self.named: Container[int] = ()  # ids of arrays that are there before, which are looked at in other ways
+        self.met: list[tuple[np.ndarray, np.ndarray]] = []  # others, with their elements where it computes with them
+        self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
@@ -262,6 +266,8 @@ class Tracer:
         name = (None if self.names is None else self.names.of(given)) or f"captured{len(self.inputs)}"
         if issubclass(kind, Tensor):
             return self._add("held", -1, given, given, name)
+        if id(given) not in self.named:
+            self.met.append((given, given.copy()))
         return self._add("array", -1, given, adopt(given), name)
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
@@ -284,6 +290,12 @@ class Tracer:
         """The shadow of a tensor or array argument."""
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
+
+    def block(self, array: np.ndarray) -> Traced:
+        """The value of an array that nobody changes, which comes with each call as it is too large for the program."""
+        found = self.shadows.get(id(array))
+        found = self._add("array", -1, array, adopt(array), f"block{len(self.inputs)}") if found is None else found
+        return self.wrap(found._array)
 
     def lift_float(
         self, kind: str, index: int, value: Any, name: str, scalar: ScalarSource | None = None, double: bool = False

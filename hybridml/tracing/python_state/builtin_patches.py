@@ -1,4 +1,5 @@
-"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`, `time`, `math`.
+"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`, `time`, `math`; NumPy's
+creation functions.
 
 For the time of a trace the modules of the code that names one of them have another object of that name, which does
 what Python's does for all but the thread that traces. There `type(x)` is what eager code would have, and `print(x)` is
@@ -27,7 +28,8 @@ from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.proxies.base import Proxy
 from ...core.proxies.scalar import ScalarProxy
-from ..capture import python_math
+from ..capture import created_arrays, python_math
+from ..capture.program_arrays import is_program
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
 from . import clocks, guards
@@ -89,6 +91,7 @@ class _Float(_Type):
 
     def __call__(self, *args: Any) -> Any:
         x: Any = args[0] if len(args) == 1 else None
+        x = x._value() if is_program(x) and x._memory.is_traced else x
         if issubclass(type(x), Traced) and not x.ndim and x.dtype.kind in "fiub":
             return (x if x.dtype.kind == "f" else x.astype(np.float64)).item()
         return x if type(x) is ScalarProxy and x._kind is float else float(*args)
@@ -152,8 +155,9 @@ PATCHES: dict[str, Any] = {"type": _Type(), "print": _print, "float": _Float()}
 _OF_MODULES: dict[types.ModuleType, tuple[dict[str, Any], dict[str, Any]]] = {
     time: (clocks.CLOCKS, clocks.PATCHES),
     math: (python_math.FUNCTIONS, python_math.PATCHES),
+    np: (created_arrays.FUNCTIONS, created_arrays.PATCHES),
 }
-guards.PATCHES.update(map(id, (*PATCHES.values(), *clocks.PATCHES.values(), *python_math.PATCHES.values())))
+guards.PATCHES.update(map(id, (*PATCHES.values(), *(p for _, found in _OF_MODULES.values() for p in found.values()))))
 _ORIGINALS: dict[int, Any] = {id(patch): getattr(builtins, name) for name, patch in PATCHES.items()} | {
     id(patches[name]): function for found, patches in _OF_MODULES.values() for name, function in found.items()
 }

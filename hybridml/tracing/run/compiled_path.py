@@ -28,6 +28,7 @@ from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
+from ..capture.program_arrays import Placed, is_program
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
@@ -83,7 +84,7 @@ class View:
 @record
 class Result:
     """A leaf of the returned container: "output" k, "float" k (a number, with its type), "input" (what is given, or a
-    tensor of that array), "view" k, "size" (of a symbolic dimension), "value".
+    tensor of that array), "view" k, "array" (NumPy's, over output k), "size" (of a symbolic dimension), "value".
     """
 
     kind: str
@@ -125,8 +126,10 @@ class CompiledPath(PathEnd):
         self.results = [self._result(leaf, tracer, outputs, seen, shared) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
+        blocks = {r.index for r in self.results if r.kind == "array"}  # of memory, in its order
         orders: list[Order | None] = [
-            None if o.ndim < 2 or place_of(o) is not None else order_of(aliasing.layout(o)) for o in outputs
+            None if o.ndim < 2 or k in blocks or place_of(o) is not None else order_of(aliasing.layout(o))
+            for k, o in enumerate(outputs)
         ]
         updated = tracer.written()
         _check_writable(updated, tracer.inputs)
@@ -174,6 +177,12 @@ class CompiledPath(PathEnd):
     def _result(
         self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int], shared: set[int]
     ) -> Result:
+        if is_program(leaf):
+            t = leaf._memory.whole()
+            if id(t) not in seen:
+                seen[id(t)] = len(outputs)
+                outputs.append(t)
+            return Result("array", seen[id(t)], Placed.of(leaf))
         if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
             return Result("value", -1, leaf)
         if isinstance(leaf, _LAZY):
@@ -319,6 +328,8 @@ class CompiledPath(PathEnd):
             return views[r.index]
         if r.kind == "output":
             return fresh[r.index]
+        if r.kind == "array":
+            return r.value.of_memory(outputs[r.index])
         if r.kind == "float":
             return r.value(wrapped(outputs[r.index]).item())
         if r.kind == "size":

@@ -19,8 +19,8 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     count = len(place)
     results: list[tuple[int, bool, Any]] = [
         (
-            place.get(r.index, -1) if r.kind in ("output", "float") else -1,
-            r.kind == "float",
+            place.get(r.index, -1) if r.kind in ("output", "float", "array") else -1,
+            r.kind in ("float", "array"),
             r.index if r.kind == "view" else r.value,
         )
         for r in path.results
@@ -70,6 +70,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         values = [
             views[value] if kind == "view"
             else value if at < 0
+            else value.of_memory(tensors[at]._array) if kind == "array"
             else value(tensors[at]._array.item()) if number
             else tensors[at]
             for (at, number, value), kind in zip(results, kinds, strict=True)

@@ -28,6 +28,7 @@ from ...core.shared import accumulating
 from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
+from ..capture.program_arrays import unlike_eager
 from ..capture.texts import has_text
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import patches, variables_read
@@ -202,9 +203,9 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
+        tracer.codes, tracer.named = frozenset(self.watch.codes), dict(self.watch.named_arrays(sys.maxsize))
         output = Output(tracer, self.watch.knows)
-        tracer.clocks = []
-        tracer.only_kept = partial(only_kept, self.watch)
+        tracer.clocks, tracer.only_kept = [], partial(only_kept, self.watch)
         tracer.prints, tracer.logs = output.print, output.log
 
         def end(result: Any, backend: Backend) -> CompiledPath:
@@ -213,11 +214,9 @@ class Entry:
                 self._record(effects, tracer)
             if any(issubclass(type(key), Tensor) for key in keys_of(result)):
                 raise refused(tracer, "returns a dict that has tensors as keys")
-            shared = sorted(self.watch.name_of(r.of) for r in recorders if r.is_shared)
-            if shared:
+            if shared := sorted(self.watch.name_of(r.of) for r in recorders if r.is_shared):
                 raise refused(tracer, f"changes {', '.join(shared)} beside another thread")
-            seen = [e for e in effects if not e.repeats and has_text(tracer.texts, *pytree.tree_leaves(e.value))]
-            if seen:
+            if seen := [e for e in effects if not e.repeats and has_text(tracer.texts, *pytree.tree_leaves(e.value))]:
                 raise refused(tracer, f"changes {', '.join(sorted(map(str, seen)))}")
             if not hidden.found and any(not effect.repeats and not is_plain(effect.value) for effect in effects):
                 raise refused(tracer, f"changes {', '.join(sorted(map(str, effects)))}")
@@ -228,6 +227,8 @@ class Entry:
             for leaf in parts:
                 if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
                     raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")
+            if why := unlike_eager(tracer, [*parts, *pytree.tree_leaves([effect.value for effect in effects])]):
+                raise refused(tracer, why)
             for effect in effects:
                 changed = contain(self.places, effect.container)
                 if changed or (effect.array is not None and _reads(tracer, effect.array)):  # before or after: who knows

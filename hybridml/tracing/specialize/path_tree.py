@@ -101,10 +101,16 @@ class ValueBranch:
     segment: Segment | None  # None where the value is an input, or an earlier segment has given it
     next: dict[Any, Any] = field(default_factory=dict)
     hits: int = 0  # calls that found their value
+    instead: int = 0  # questions that were asked here before, one after the other, and found no value twice
+
+    @property
+    def values(self) -> int:
+        """Number of values that were found here."""
+        return self.instead + len(self.next)
 
     def hopeless(self, most: int) -> bool:
         """Whether there were many values and none came again: this is not a branch but data."""
-        return not self.hits and len(self.next) >= most and self.node.dtype.kind != "b"
+        return not self.hits and self.values >= most and (self.node.dtype.kind != "b" or self.instead >= most)
 
 
 def key(array: np.ndarray) -> bytes:
@@ -256,7 +262,8 @@ class Path:
         ask = self.at
         if not isinstance(ask, ValueBranch) or ask.node is not node:
             there = node.is_input or node in self.given
-            ask = ValueBranch(node, what, user_location(), None if there else self._segment(node))
+            instead = ask.values if isinstance(ask, ValueBranch) and not ask.hits else 0
+            ask = ValueBranch(node, what, user_location(), None if there else self._segment(node), instead=instead)
         if ask.segment is not None:
             if not all(n in self.known for n in ask.segment.gives):
                 ask.segment.run(self.known)

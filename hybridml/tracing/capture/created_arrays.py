@@ -1,0 +1,79 @@
+"""NumPy's creation functions in a trace: the arrays that the function's own code makes are values of the program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...core.proxies.scalar import ScalarProxy
+from ...core.tensor import Tensor
+from . import numpy_rules as numpy_rules  # what is done with such arrays
+from .memory import holds
+from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
+from .tracer import Tracer, current_tracer
+
+_NAMES = (
+    "arange array asanyarray asarray ascontiguousarray empty empty_like eye full full_like geomspace identity indices "
+    "linspace logspace ones ones_like tri zeros zeros_like"
+)
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _NAMES.split()}
+
+
+def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as the code that is traced finds it, and everybody else as it is."""
+    converts, shares, unset = "array" in name, name in ("asarray", "asanyarray"), name in ("empty", "empty_like")
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        tracer = current_tracer()
+        if tracer is None or sys._getframe(1).f_code not in tracer.codes:
+            return function(*args, **kwargs)
+        first = args[0] if args else None
+        if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
+            if np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
+                return first
+        if converts and has_tensor(first) and not (shares and issubclass(type(first), Tensor)):
+            return _filled(tracer, function, first, (first, *args[1:]), kwargs)
+        if name == "full" and len(args) > 1 and has_tensor(args[1]):
+            return _filled(tracer, function, args[1], args, kwargs)
+        found = function(*args, **kwargs)
+        if unset and holds(found):
+            found[...] = 0  # what memory holds would be a literal of the program
+        return given_back(tracer, found, args)
+
+    return make
+
+
+def _filled(tracer: Tracer, function: Callable[..., Any], values: Any, args: Any, kwargs: Any) -> Any:
+    """An array of the shape and dtype that NumPy finds for such values, into which they are written."""
+    found = given_back(tracer, function(*map(_model, args), **kwargs))
+    if type(found) is ProgramArray:
+        for key, value in _leaves(values):
+            found[key] = value
+        return found
+    return function(*args, **kwargs)
+
+
+def _model(x: Any) -> Any:
+    """Zeros in the places of tensors."""
+    if type(x) in (list, tuple):
+        return type(x)(map(_model, x))
+    if not has_tensor(x):
+        return plain(x)
+    if issubclass(type(x), Tensor) or type(x) is ProgramArray:
+        return np.zeros(x.shape, x.dtype)
+    return x.dtype.type(0) if issubclass(type(x), ProgramValue) else 0.0 if type(x) is ScalarProxy else x
+
+
+def _leaves(x: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yields what is in nested lists, with its place."""
+    if type(x) in (list, tuple):
+        for k, item in enumerate(x):
+            yield from _leaves(item, (*at, k))
+    elif has_tensor(x):
+        yield at or ..., x
+
+
+PATCHES = {name: _patch(name, function) for name, function in FUNCTIONS.items()}

@@ -1,0 +1,266 @@
+"""NumPy's functions of arrays that a traced function makes (see program_arrays.py), to NumPy's last bit and dtype.
+
+While no operand comes from a tensor, NumPy computes. Otherwise a ufunc casts its operands as NumPy does, and is a row
+of the table where that has NumPy's bits, and else one that calls NumPy. Views are NumPy's views of the memory.
+Functions that move elements or add them up are those of tensors; what NumPy makes of the memory, whatever is there,
+says the shape, the dtype and whether it is a scalar. All others ask for the values.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import HybridmlError
+from hybridml_compiler.ops.table import OPS
+
+from ...core.proxies.base import concrete_value
+from ...core.tensor import Tensor
+from .memory import cast, literal
+from .program_arrays import (
+    ProgramArray,
+    ProgramScalar,
+    ProgramValue,
+    found_in,
+    given_back,
+    is_program,
+    operand,
+    plain,
+    value_of,
+)
+from .tracer import Tracer, top_tracer
+
+# Ufuncs whose rows have NumPy's bits, of one dtype and any number of elements; matmul up to the order of its sums.
+_EXACT = frozenset((
+    "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "copysign", "divide", "equal", "fabs",
+    "floor", "floor_divide", "fmax", "fmin", "greater", "greater_equal", "heaviside", "invert", "isfinite", "isinf",
+    "isnan", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "maximum", "minimum", "multiply", "negative", "not_equal", "positive", "reciprocal", "remainder", "right_shift",
+    "rint", "sign", "signbit", "sqrt", "square", "subtract", "trunc",
+))  # fmt: skip
+_EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
+
+
+def _named(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+# Functions and methods of NumPy by name. Those that only look at shapes, dtypes and memory:
+_SHAPES = _named(
+    "can_cast empty_like iscomplexobj isrealobj may_share_memory ndim ones_like result_type shape shares_memory size "
+    "zeros_like nbytes itemsize strides flags"
+)
+# Those that may give views:
+_VIEWS = _named(
+    "T array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diagonal dsplit expand_dims flip "
+    "fliplr flipud hsplit mT matrix_transpose moveaxis ravel reshape rollaxis rot90 split squeeze swapaxes transpose "
+    "unstack vsplit"
+)
+# Those that move elements, and those that compute with them, in the dtype of the result:
+_MOVES = _named(
+    "append choose column_stack concatenate diag diagflat dstack flatten hstack repeat resize roll stack take tile "
+    "tril triu vstack where"
+)
+_SUMS = _named(
+    "cumprod cumsum diff dot einsum inner max mean min outer prod ptp std sum tensordot trace trapezoid var vdot amax "
+    "amin clip"
+)
+_ANSWERS = _named("all any argmax argmin argsort count_nonzero")
+_TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
+
+
+def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A ufunc, or a method of one, of operands without tensors."""
+    out = kwargs.get("out")
+    given = list(found_in([*inputs, *(out or ())]))
+    if not any(x._memory.is_traced for x in given):
+        return _by_numpy(tracer, getattr(ufunc, call), inputs, kwargs)
+    if call == "__call__" and ufunc.nout == 1 and kwargs.keys() <= {"out"}:
+        result = _attempt(lambda: _computed(tracer, ufunc, inputs))
+        if result is not None:
+            if out is None:
+                return value_of(tracer, result, scalar=True)
+            if type(out[0]) is ProgramArray and out[0]._memory.becomes_traced():
+                out[0]._store(result)
+                return out[0]
+    return _settled(tracer, getattr(ufunc, call), inputs, kwargs)
+
+
+def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tensor | None:
+    """The result of a ufunc in NumPy's dtype; None where no row has it."""
+    *wanted, found = ufunc.resolve_dtypes((*map(_type, inputs), None))
+    kinds = {dtype.kind for dtype in (*wanted, found)}
+    if not kinds <= set("biufc") or np.dtype(np.float16) in (*wanted, found):
+        return None
+    name = ufunc.__name__
+    exact = name in (_EXACT_COMPLEX if "c" in kinds else _EXACT)
+    if not exact and (kinds != {"f"} or len(wanted) > 2 or ufunc.signature is not None or len(set(wanted)) > 1):
+        return None
+    operands = [_cast_operand(tracer, x, dtype) for x, dtype in zip(inputs, wanted, strict=True)]
+    if exact:
+        return cast(ufunc(*operands), found)
+    row = OPS["numpy_unary" if len(wanted) == 1 else "numpy_binary"]
+    result: Tensor = row.fn(*operands, name=name)
+    return result
+
+
+def _type(x: Any) -> Any:
+    """The type that NumPy promotes an operand as: Python's numbers are weak."""
+    if isinstance(x, bool | np.generic | np.ndarray):
+        return np.dtype(bool) if isinstance(x, bool) else x.dtype
+    if isinstance(x, int | float | complex):
+        kind: type = x.__class__
+        return next(k for k in (int, float, complex) if issubclass(kind, k))
+    return np.asarray(plain(x)).dtype
+
+
+def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor:
+    t = operand(tracer, x)
+    return cast(literal(tracer, np.array(concrete_value(plain(x)), dtype)) if t is None else t, dtype)
+
+
+def _attempt(compute: Callable[[], Any]) -> Any:
+    """The result of rows; None where they have none, or NumPy has its own error."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return compute()
+    except (HybridmlError, TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def _by_numpy(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's result, of memory that is NumPy's."""
+    result = function(*plain(args), **plain(kwargs))
+    for x in found_in([args, kwargs]):
+        x._memory.touched()
+    out = list(found_in([kwargs.get("out")]))
+    return out[0] if len(out) == 1 else given_back(tracer, result, [args, kwargs])
+
+
+def _settled(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's result, of values that are asked for."""
+    for x in found_in([args, kwargs]):
+        x._memory.settle(f"np.{getattr(function, '__name__', 'function')}")
+    return _by_numpy(tracer, function, args, kwargs)
+
+
+def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy's, of arguments without tensors."""
+    name = func.__name__ if func.__module__ == "numpy" else ""
+    given = list(found_in([args, kwargs]))
+    if name == "copyto" and len(args) == 2 and not kwargs and all(type(x) is ProgramArray for x in args):
+        args[0]._store(args[1])
+        return None
+    looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
+    if looks or not any(x._memory.is_traced for x in given):
+        return _by_numpy(tracer, func, args, kwargs)
+    if name in _VIEWS:
+        result = _views(tracer, lambda: func(*plain(args), **plain(kwargs)), given)
+        if result is not None:
+            return result
+    if name == "copy":
+        return value_of(tracer, args[0]._value())
+    found = None
+    if name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
+        found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
+    return _settled(tracer, func, args, kwargs) if found is None else found
+
+
+def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -> Any:
+    """NumPy's views of the memory; None where it makes a copy."""
+    result = make()
+    parts = result if type(result) in (tuple, list) else [result]
+    bases = {(id(x._memory.base), x.dtype) for x in given}
+    if not all(isinstance(p, np.ndarray) and (id(p.base), p.dtype) in bases for p in parts):
+        return None
+    return given_back(tracer, result, given)
+
+
+def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """The result of a function, computed by that of tensors in the dtype that NumPy's has for such memory."""
+    model = func(*plain(args), **plain(kwargs))
+    if not isinstance(model, np.ndarray | np.generic) or (name in _SUMS and model.dtype == np.float16):
+        return None
+    dtype = model.dtype
+    keep = name in _ANSWERS or dtype.kind == "b"
+
+    def tensors(x: Any, first: bool = False) -> Any:
+        if is_program(x):
+            t, chooses = x._value(), first and name in ("where", "choose")
+            return t if keep or chooses or (t.dtype.kind == "b" and name not in _SUMS) else cast(t, dtype)
+        if type(x) in (tuple, list):
+            return type(x)(map(tensors, x))
+        return literal(tracer, x) if isinstance(x, np.ndarray) else x
+
+    result = func(*(tensors(x, not k) for k, x in enumerate(args)), **{k: tensors(x) for k, x in kwargs.items()})
+    if not isinstance(result, Tensor) or tuple(map(int, result.shape)) != model.shape:
+        return None
+    return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
+
+
+def of_attribute(x: ProgramValue, name: str) -> Any:
+    """A method or an attribute of NumPy's array or scalar."""
+    if name[:8] == "__array_":  # by which NumPy would take the memory unseen, where `__array__` is asked otherwise
+        raise AttributeError(name)
+    memory, found = x._memory, getattr(plain(x), name)
+    if callable(found):
+        return partial(_called, x, name)
+    if name == "base":
+        owns = (x._array.shape, x._array.strides) == (memory.base.shape, memory.base.strides)
+        return None if owns else ProgramArray(memory, memory.base.view())
+    if memory.is_traced and name not in _SHAPES:
+        views = _views(memory.tracer, lambda: found, [x])
+        return given_back(memory.tracer, getattr(x._own(name), name), (x,)) if views is None else views
+    return given_back(memory.tracer, found, (x,))
+
+
+def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
+    """The result of a method."""
+    tracer, given = x._memory.tracer, [x, *found_in([args, kwargs])]
+    if any(v._memory.is_traced for v in given):
+        plainly = not (kwargs or any(type(a) is str for a in args))
+        if name in _VIEWS and type(x) is ProgramArray:
+            result = _views(tracer, lambda: getattr(x._array, name)(*plain(args), **plain(kwargs)), given)
+            if result is not None:
+                return result
+        if name == "fill" and type(x) is ProgramArray:
+            x[...] = args[0]
+            return None
+        result = None
+        if name in ("copy", "astype") and len(args) < 2 and kwargs.keys() <= {"copy"}:
+            dtype = np.dtype(args[0]) if name == "astype" and args else x.dtype
+            if name == "astype" and dtype == x.dtype and not kwargs.get("copy", True):
+                return x
+            result = _attempt(lambda: cast(x._value(), dtype))
+        elif name in ("reshape", "flatten") and plainly:
+            result = _attempt(lambda: x._value().reshape(getattr(x._array, name)(*plain(args)).shape))
+        elif name in _TENSORS and hasattr(np, name):
+            return getattr(np, name)(x, *args, **kwargs)
+        if result is not None:
+            return value_of(tracer, result, scalar=type(x) is ProgramScalar)
+        for v in given:
+            v._memory.settle(f"{name}()")
+    return _by_numpy(tracer, lambda own, *a, **k: getattr(own, name)(*a, **k), (x, *args), kwargs)
+
+
+def _of_ufunc(self: ProgramValue, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+    if any(issubclass(type(x), Tensor) for x in inputs):
+        return NotImplemented  # the tensor knows
+    return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
+
+
+def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    if any(issubclass(kind, Tensor) for kind in types):
+        return NotImplemented
+    return of_function(self._memory.tracer, func, args, kwargs)
+
+
+for _name, _method in {
+    "__array_ufunc__": _of_ufunc, "__array_function__": _of_function, "__getattr__": of_attribute,
+}.items():  # fmt: skip
+    setattr(ProgramValue, _name, _method)

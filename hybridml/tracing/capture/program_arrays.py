@@ -1,0 +1,420 @@
+"""NumPy arrays that a traced function makes, as values of the program, and NumPy's scalars that are read of them.
+
+`b = np.zeros(3)` in traced code gives a stand-in of an array, over memory in which NumPy computes until a tensor is
+written there (see memory.py). What is done to such an array then is done to the tensor, by rows that have NumPy's bits
+(see numpy_rules.py); anything else asks for the values and lets NumPy do it. To `isinstance` and `type` a stand-in is
+the array that it is in eager code, and it is returned as one.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import is_dim
+
+from ...core.aliasing import layout
+from ...core.proxies.array import ArrayProxy
+from ...core.proxies.base import Proxy, concrete_value
+from ...core.proxies.scalar import ScalarProxy
+from ...core.tensor import Tensor
+from .memory import Memory, base_of, cast, holds, literal
+from .tracer import Tracer
+
+_ndarray = np.ndarray
+# Dtypes of scalars beside tensors, as `item()` has them.
+_WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
+
+
+class ProgramValue(NDArrayOperatorsMixin, Proxy):
+    """An array or scalar of NumPy's in a trace. `_array`: NumPy's view of the memory, whose numbers count while that is
+    no tensor."""
+
+    __slots__ = ("__weakref__", "_array", "_memory")
+    _array: np.ndarray
+    _memory: Memory
+
+    if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_function__`
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any: ...
+
+    def __init__(self, memory: Memory, array: np.ndarray) -> None:
+        object.__setattr__(self, "_memory", memory)
+        object.__setattr__(self, "_array", array)
+        memory.adds(self)
+        memory.tracer.arrays.append(memory._views[-1])
+
+    def _value(self) -> Tensor:
+        """The tensor of the present values, of the array's own dtype."""
+        return self._memory.view(self._array)
+
+    def _own(self, what: str) -> Any:
+        """NumPy's own array or scalar, whose values are asked for if they are a tensor's."""
+        self._memory.settle(what)
+        return plain(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        self._memory.settle("conversion to a NumPy array")
+        return np.array(self._array.view(), dtype=dtype, copy=copy)
+
+    shape = property(lambda self: self._array.shape)
+    dtype = property(lambda self: self._array.dtype)
+    ndim = property(lambda self: self._array.ndim)
+
+    def item(self, *place: Any) -> Any:
+        return self._value().item(*place) if self._memory.is_traced else self._array.item(*place)
+
+    def _one(self, what: str) -> Any:
+        """The tensor of the single value, for Python to ask; NumPy's own value, where it is no single one."""
+        if self._memory.is_traced and self._array.size == 1 and self._array.dtype.kind != "c":
+            return self._value()
+        return self._own(what)
+
+    def __bool__(self) -> bool:
+        return bool(self._one("bool()"))
+
+    def __int__(self) -> int:
+        return int(self._one("int()"))
+
+    def __float__(self) -> float:
+        return float(self._one("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._own("complex()"))
+
+    def __index__(self) -> int:
+        return operator.index(self._one("index"))
+
+    def __repr__(self) -> str:
+        return repr(self._own("repr()"))
+
+    def __str__(self) -> str:
+        return str(self._own("str()"))
+
+    def __reduce__(self) -> Any:
+        return self._own("pickle").__reduce__()
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if type(self) is ProgramArray and type(other) in (int, float):  # NumPy's operator has functions for some powers
+            exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
+            if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
+                return exact[other](self)
+        return np.power(self, other)
+
+
+class ProgramArray(ProgramValue):
+    """Stand-in of an array."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+    _kind = _ndarray
+
+    @property
+    def _tensor(self) -> Any:
+        return self._value()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("real", "imag"):
+            getattr(self, name)[...] = value
+        elif name in ("shape", "flat"):
+            setattr(self._array if name == "shape" else self._own(name), name, plain(value))
+            self._memory.touched()
+        else:
+            raise TypeError(f"the {name} of an array cannot be assigned while a function is traced")
+
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc, override]
+        if issubclass(type(other), Tensor):
+            return np.power(self, other, out=(self,))  # type: ignore[arg-type]
+        self._store(self**other)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self._array)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __getitem__(self, key: Any) -> Any:
+        memory = self._memory
+        if _is_basic(key):
+            found = self._array[plain(key)]
+            if isinstance(found, _ndarray) or not memory.is_traced:
+                return given_back(memory.tracer, found, (self,))
+            return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
+        if not (memory.is_traced or has_tensor(key)):
+            return given_back(memory.tracer, self._array[plain(key)], (self,))
+        found = self._value()[_traced_key(memory.tracer, key, self._array)]
+        return value_of(memory.tracer, found, scalar=_is_element(key, self.ndim))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        memory = self._memory
+        traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
+        stored = value_to_store(memory.tracer, value, self.dtype) if traced else None
+        if stored is None:  # NumPy has to convert the value
+            for x in found_in((key, value)):
+                x._memory.settle("b[...] = value")
+            self._own("b[...] = value")[plain(key)] = plain(value)
+            memory.touched()
+        elif _is_basic(key):
+            self._put(self._array[_keep_array(plain(key))], stored)
+        else:
+            whole = self._value()
+            whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
+            if getattr(whole, "_view", None) is None and whole is not memory.tensor:
+                memory.write(self._array, whole)
+
+    def _put(self, target: np.ndarray, value: Tensor) -> None:
+        """Writes a tensor to a view, with NumPy's error where it does not fit."""
+        shape = tuple(map(int, value.shape))
+        while len(shape) > target.ndim and shape[0] == 1:
+            shape = shape[1:]
+        fits = len(shape) <= target.ndim and all(
+            n in (1, m) for n, m in zip(shape[::-1], target.shape[::-1], strict=False)
+        )
+        if not fits or not target.flags.writeable:
+            target[...] = np.zeros(value.shape, target.dtype)
+        if target.size:
+            self._memory.write(target, value if len(value.shape) == len(shape) else value.reshape(shape))
+
+    def _store(self, result: Any) -> None:
+        """Takes the result of a function whose `out=` this is."""
+        if not np.can_cast(result.dtype, self.dtype, "same_kind") or len(result.shape) > self.ndim:
+            np.copyto(np.empty(self.shape, self.dtype), np.zeros(result.shape, result.dtype))  # NumPy's error
+        self[...] = result
+
+
+class ProgramScalar(ProgramValue):
+    """A scalar: an element of an array, or a sum of some. Beside tensors it is a number, as in eager code."""
+
+    __slots__ = ()
+
+    @property
+    def _kind(self) -> Any:
+        return self._array.dtype.type
+
+    @property
+    def _tensor(self) -> Any:
+        kind = _WEAK.get(self.dtype.kind)
+        if not self._memory.is_traced or kind is None:
+            return None
+        t = cast(self._value(), np.dtype(kind))
+        return self._memory.tracer.wrap(t._array, True, self.dtype == np.float64)
+
+    def __hash__(self) -> int:
+        return hash(self._own("hash()"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._own("round()"), digits)
+
+
+for _name in [name for name in dir(NDArrayOperatorsMixin) if name[:3] == "__i" and hasattr(Tensor, f"__{name[3:]}")]:
+    setattr(ProgramScalar, _name, getattr(NDArrayOperatorsMixin, f"__{_name[3:]}"))  # no update in place
+
+
+# -- what is there and what comes out
+
+
+def is_program(value: Any) -> bool:
+    return issubclass(type(value), ProgramValue)
+
+
+def plain(value: Any) -> Any:
+    """A value with NumPy's arrays in the places of stand-ins, in lists, tuples, slices and dicts, too."""
+    kind = type(value)
+    if issubclass(kind, ProgramValue):
+        return value._array.view() if kind is ProgramArray else value._array[()]  # who keeps the view is counted
+    if kind in (tuple, list):
+        return kind([plain(v) for v in value])
+    if kind is dict:
+        return {k: plain(v) for k, v in value.items()}
+    if kind is slice:
+        return slice(plain(value.start), plain(value.stop), plain(value.step))
+    return int(value) if is_dim(value) else value
+
+
+def found_in(value: Any) -> Iterator[ProgramValue]:
+    """Yields the stand-ins in lists, tuples, slices and dicts."""
+    kind = type(value)
+    if issubclass(kind, ProgramValue):
+        yield value
+    elif kind in (tuple, list, dict):
+        for v in value.values() if kind is dict else value:
+            yield from found_in(v)
+    elif kind is slice:
+        yield from found_in((value.start, value.stop, value.step))
+
+
+def given_back(tracer: Tracer, result: Any, given: Any = ()) -> Any:
+    """The result of NumPy for `given`, with stand-ins of its arrays: of views over memory of theirs, and of new ones.
+    Arrays from outside stay what they are."""
+    kind = type(result)
+    if kind is tuple or kind is list:
+        return kind([given_back(tracer, v, given) for v in result])
+    if issubclass(kind, tuple) and hasattr(kind, "_make"):
+        return kind._make([given_back(tracer, v, given) for v in result])
+    base = base_of(result) if holds(result) else None
+    if base is None:
+        return result
+    memory = next((x._memory for x in found_in(given) if x._memory.base is base), None)
+    if memory is None:
+        outside = any(base is owner for owner in _owners(given))
+        return result if outside else ProgramArray(Memory(tracer, base), result.view())
+    # `b.real`, `b.view(int)` are NumPy's own, for whose sake the memory stays NumPy's.
+    return result if result.dtype != base.dtype else ProgramArray(memory, result.view())
+
+
+def _owners(given: Any) -> Iterator[Any]:
+    """Yields the owners of the memory of NumPy's own arrays in lists, tuples and dicts."""
+    kind = type(given)
+    if kind in (tuple, list, dict):
+        for v in given.values() if kind is dict else given:
+            yield from _owners(v)
+    elif issubclass(kind, _ndarray):
+        yield base_of(given)
+
+
+def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
+    """A new array, or scalar, with the values of a tensor."""
+    found = np.zeros(tuple(map(int, t.shape)), t.dtype)
+    if found.ndim > 1:
+        found = np.zeros_like(layout(t))  # as its elements lie in eager code
+    memory = Memory(tracer, found)
+    memory.takes(t)
+    return (ProgramScalar if scalar and not found.ndim else ProgramArray)(memory, found.view())
+
+
+def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None:
+    """The tensor that is written for a value; None where NumPy has to convert the value itself."""
+    t = operand(tracer, value)
+    if t is None:
+        if any(True for _ in found_in(value)) or has_tensor(value):
+            return None
+        value = concrete_value(value)
+        stored = np.empty(np.shape(value), dtype)
+        stored[...] = value
+        return literal(tracer, stored)
+    return None if t.dtype.kind == "c" and dtype.kind != "c" else t
+
+
+def operand(tracer: Tracer, value: Any) -> Tensor | None:
+    """The tensor of the trace that a value is, without history; None for a value that none has."""
+    if issubclass(type(value), ProgramValue):
+        return value._value()
+    if type(value) in (ScalarProxy, ArrayProxy):
+        value = value._tensor
+    return tracer.lift(value).detach() if issubclass(type(value), Tensor) else None
+
+
+def has_tensor(value: Any, deep: bool = True) -> bool:
+    """Whether a value, or a part of it, comes from a tensor."""
+    kind = type(value)
+    if issubclass(kind, ProgramValue):
+        return bool(value._memory.is_traced)
+    if deep and kind in (tuple, list):
+        return any(map(has_tensor, value))
+    return issubclass(kind, Tensor) or kind in (ScalarProxy, ArrayProxy)
+
+
+def _keep_array(key: Any) -> Any:
+    """A key for which NumPy gives a 0-d view where it would give a scalar."""
+    return key if ... in _parts(key) else (*_parts(key), ...)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if type(key) is tuple else (key,)
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether NumPy makes a view, or a scalar, for a key."""
+    whole = (int, np.integer, slice, type(None), type(...))
+    return all(
+        (isinstance(k, whole) and type(k) is not bool and not (is_program(k) and has_tensor(k))) or is_dim(k)
+        for k in _parts(key)
+    )
+
+
+def _is_element(key: Any, ndim: int) -> bool:
+    """Whether a key chooses one element by integers alone: NumPy gives a scalar for that."""
+    parts = _parts(key)
+    return len(parts) == ndim and all(k is not ... and not isinstance(k, slice) and not np.ndim(k) for k in parts)
+
+
+def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
+    """A key of tensors, with literals in the places of arrays; NumPy's error for one that does not fit."""
+    if not has_tensor(key):
+        array[plain(key)]
+    found: list[Any] = []
+    for k in _parts(key):
+        if has_tensor(k) and type(k) is not list:
+            found.append(operand(tracer, k))
+        elif isinstance(k, _ndarray | list | np.bool_):
+            at = np.asarray(plain(k))
+            if at.dtype.kind == "b" and at.ndim:
+                found += [literal(tracer, p) for p in at.nonzero()]
+            else:
+                found.append(literal(tracer, at if at.size else at.astype(np.int64)))
+        else:
+            found.append(plain(k))
+    return tuple(found)
+
+
+# -- what is returned, and what stays behind
+
+
+def unlike_eager(tracer: Tracer, returned: list[Any]) -> str:
+    """The reason why calls cannot do with arrays what the trace has done; empty where they can: of the stand-ins those
+    alone are left that it returns, and other arrays are as they were when it has computed with them."""
+    known = set(map(id, returned))
+
+    def alive() -> list[Any]:
+        return [x for r in tracer.arrays if (x := r()) is not None and id(x) not in known]
+
+    if alive():
+        gc.collect()  # a closure that names itself
+    if left := alive():
+        return f"keeps a NumPy {left[0]._kind.__name__} that it makes"
+    changed = any(now.tobytes() != then.tobytes() for now, then in tracer.met)
+    return "changes an array that it makes, which it computes with" if changed else ""
+
+
+@record
+class Placed:
+    """Place of an array that is returned, in the memory that a call has made for it; or that it is a scalar."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int  # in bytes
+    is_scalar: bool
+
+    @staticmethod
+    def of(value: ProgramValue) -> Placed:
+        array, owner = value._array, value._memory.owner
+        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar)
+
+    def of_memory(self, block: np.ndarray) -> Any:
+        """The array, or scalar, in a block of C order."""
+        if self.is_scalar:
+            return block.reshape(-1)[0]
+        if self.shape == block.shape and self.strides == block.strides:
+            return block
+        return _ndarray(self.shape, block.dtype, block, self.start, self.strides)
