@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ShapeError
 from .creation import full
 from .gather import scatter_along_axis_add
 from .op import REQUIRED, Op
-from .routines import of_extremes
+from .routines import of_extremes, of_lines
 from .samples import Case, cases, fails
 from .shapes import Shape, axis_index, integer
 
@@ -32,24 +32,8 @@ def _canon(name: str, x: Aval, axis: Any, descending: Any) -> dict[str, Any]:
 
 
 def _sort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    ascending = _counted(x)
-    if ascending is None:
-        ascending = np.sort(x, axis)
-    return np.flip(ascending, axis).copy() if descending else ascending
-
-
-def _counted(x: np.ndarray) -> np.ndarray | None:
-    """Integers of a small range in order, by counting them ([Note: Opaque operations] has times)."""
-    if x.ndim != 1 or x.size < PACKED or x.dtype.kind not in "iu":
-        return None
-    counts = np.bincount(_above_least(x)) if int(x.max()) - int(x.min()) < x.size else None
-    return None if counts is None else np.repeat(np.arange(len(counts)).astype(x.dtype) + x.min(), counts)
-
-
-def _above_least(x: np.ndarray) -> np.ndarray:
-    """x - min(x) as int64, for a difference that fits."""
-    least = x.min()
-    return (x - least).astype(np.int64) if x.itemsize == 8 else x.astype(np.int64) - int(least)
+    back = _backwards(x, axis)
+    return np.sort(x[back], axis, kind="stable")[back].copy() if descending else np.sort(x, axis, kind="stable")
 
 
 def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
@@ -57,33 +41,15 @@ def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 
 
 def _order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    if descending:  # Equal elements keep their order: sorted from the end, and read from the end.
-        back: Any = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
-        found: np.ndarray = (x.shape[axis] - 1 - _order(x[back], axis, False))[back]
-        return found
-    keys = _keys(x) if x.size >= PACKED and x.shape[axis] < 1 << 31 else None
-    if keys is None:
+    if not descending:
         return np.argsort(x, axis, kind="stable")
-    packed = np.moveaxis(keys, axis, -1) << 32
-    packed |= np.arange(x.shape[axis])
-    packed.sort(axis=-1)
-    return np.moveaxis(packed & 0xFFFFFFFF, -1, axis)
+    back = _backwards(x, axis)  # equal elements keep their order: sorted from the end, and read from the end
+    found: np.ndarray = (x.shape[axis] - 1 - np.argsort(x[back], axis, kind="stable"))[back]
+    return found
 
 
-# Elements from which it pays to sort each beside its place, as one number: NumPy sorts numbers in vectors, which its
-# stable argsort does not ([Note: Opaque operations]).
-PACKED = 1 << 12
-
-
-def _keys(x: np.ndarray) -> np.ndarray | None:
-    """Numbers of 32 bits, as int64, in the order of x's elements, and equal where those are; None if they need more."""
-    if x.dtype.kind == "f" and x.itemsize <= 4:
-        bits = (x.astype(np.float32) + 0).view(np.int32)  # -0 + 0 is 0
-        ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-        return np.where(x == x, ordered, 0x7FFFFFFF).astype(np.int64)
-    if x.dtype.kind in "biu" and int(x.max()) - int(x.min()) < 1 << 31:
-        return _above_least(x)
-    return None
+def _backwards(x: np.ndarray, axis: int) -> Any:
+    return (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
 
 
 _CASES: tuple[Case, ...] = (
@@ -103,6 +69,7 @@ argsort = Op(
     canon=lambda x, axis, descending: _canon("argsort", x, axis, descending),
     infer=lambda x, axis, descending: Aval(x.shape if axis_index("argsort", axis, x) >= 0 else (), dtypes.int64),
     eager=_argsort_eager,
+    routine=of_lines,
     vjp=(None,),
     samples=cases(
         *_CASES, ([_TIES], {}), ([_TIES], {"descending": True}), ([_EDGES], {}), ([_EDGES], {"descending": True}),
@@ -130,6 +97,7 @@ sort = Op(
     canon=lambda x, axis, descending: _canon("sort", x, axis, descending),
     infer=lambda x, axis, descending: Aval(x.shape if axis_index("sort", axis, x) >= 0 else (), x.dtype),
     eager=_sort_eager,
+    routine=of_lines,
     vjp=(_sort_rule,),
     memory_order="operands",
     samples=cases(
