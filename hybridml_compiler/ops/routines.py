@@ -36,6 +36,8 @@ def _taking(dtypes: str) -> Callable[[Callable[..., Sizes | None]], Measure]:
 _reals, _ordered = _taking("fd"), _taking("?bBhHiIlLqQfd")
 
 MOST_EXTREMES = 64  # of a row, which are kept in order while it is read
+LONG_LINE = 1 << 16  # elements
+SEARCHES = 512  # values that one thread seeks
 _MOST = 4096  # signatures of a row that are kept
 
 
@@ -107,6 +109,30 @@ def of_lines(x: Any, axis: int, descending: bool) -> Sizes | None:
     where places have more than 32 bits."""
     n, inner = x.shape[axis], math.prod(x.shape[axis:][1:])
     return (math.prod(x.shape) // n, n, inner, int(descending)) if n < 1 << 32 else None
+
+
+@_ordered
+def of_long_lines(x: Any, axis: int, descending: bool) -> Sizes | None:
+    """The same for values alone; None for words in lines that NumPy orders in vectors, sooner than two cores do here
+    ([Note: Sorting])."""
+    is_long = x.dtype.itemsize <= 2 or x.shape[axis] >= LONG_LINE
+    return of_lines(x, axis, descending) if is_long else None
+
+
+@_ordered
+def of_searches(x1: Any, x2: Any, right: bool) -> Sizes:
+    """Number of groups of values, size of a sorted row, values of a row, groups of them, values of a group, elements
+    from a sorted row to the next, and the parameter."""
+    rows = math.prod(x1.shape[:-1])
+    n, size = x1.shape[-1], math.prod(x2.shape) // rows
+    groups = -(-size // SEARCHES)
+    return rows * groups, n, size, groups, SEARCHES, n if len(x1.shape) > 1 else 0, int(right)
+
+
+@_taking("?")
+def of_positions(mask: Any, count: int) -> Sizes | None:
+    """Number of masks, their size, and the parameter; None where nothing is true."""
+    return (1, math.prod(mask.shape), count) if count else None
 
 
 def sizes(measure: Measure, operands: Sequence[Any], params: dict[str, Any]) -> Sizes | None:

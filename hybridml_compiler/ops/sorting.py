@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ShapeError
 from .creation import full
 from .gather import scatter_along_axis_add
 from .op import REQUIRED, Op
-from .routines import of_extremes, of_lines
+from .routines import of_extremes, of_lines, of_long_lines, of_searches
 from .samples import Case, cases, fails
 from .shapes import Shape, axis_index, integer
 
@@ -32,8 +32,8 @@ def _canon(name: str, x: Aval, axis: Any, descending: Any) -> dict[str, Any]:
 
 
 def _sort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    back = _backwards(x, axis)
-    return np.sort(x[back], axis, kind="stable")[back].copy() if descending else np.sort(x, axis, kind="stable")
+    ascending = np.sort(x, axis)
+    return np.flip(ascending, axis).copy() if descending else ascending
 
 
 def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
@@ -43,13 +43,10 @@ def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 def _order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     if not descending:
         return np.argsort(x, axis, kind="stable")
-    back = _backwards(x, axis)  # equal elements keep their order: sorted from the end, and read from the end
+    # Equal elements keep their order: sorted from the end, and read from the end.
+    back: Any = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
     found: np.ndarray = (x.shape[axis] - 1 - np.argsort(x[back], axis, kind="stable"))[back]
     return found
-
-
-def _backwards(x: np.ndarray, axis: int) -> Any:
-    return (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
 
 
 _CASES: tuple[Case, ...] = (
@@ -97,7 +94,7 @@ sort = Op(
     canon=lambda x, axis, descending: _canon("sort", x, axis, descending),
     infer=lambda x, axis, descending: Aval(x.shape if axis_index("sort", axis, x) >= 0 else (), x.dtype),
     eager=_sort_eager,
-    routine=of_lines,
+    routine=of_long_lines,
     vjp=(_sort_rule,),
     memory_order="operands",
     samples=cases(
@@ -163,7 +160,7 @@ def _argtopk_eager(x: np.ndarray, k: int, axis: int, largest: bool) -> np.ndarra
     rows = x.swapaxes(axis, -1)
     places = _candidates(rows.reshape(-1, rows.shape[-1]), k, largest) if rows.size and k else None
     if places is None:
-        found = _order(rows, -1, largest)[..., :k]
+        found = argsort.eager(rows, axis=rows.ndim - 1, descending=largest)[..., :k]
     else:
         found = places.reshape(*rows.shape[:-1], k)
     return np.ascontiguousarray(found.swapaxes(-1, axis))
@@ -195,7 +192,7 @@ def _candidates(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
     column = np.arange(flat.size) - starts[row]
     places[row, column] = flat - row * n
     values[row, column] = rows.reshape(-1)[flat]
-    order = _order(values, -1, largest)[:, :k]  # elements that fill a row come after its own equal ones
+    order = argsort.eager(values, axis=1, descending=largest)[:, :k]  # elements that fill a row come after its own equal ones
     return np.take_along_axis(places, order, -1)
 
 
@@ -274,6 +271,7 @@ searchsorted = Op(
     canon=lambda x1, x2, right: {"right": bool(right)},
     infer=_search_infer,
     eager=_search_eager,
+    routine=of_searches,
     vjp=(None, None),
     samples=cases(
         ([np.array([-1.0, 0.0, 0.0, 2.0]), (3, 4)], {}),

@@ -14,7 +14,7 @@ from ...llvm.native import KINDS, NULL, Native, NativeBuilder, native
 from ...llvm.native import text as module_text
 from ...llvm.values import Literal
 from ...spec import CpuSpec
-from . import extremes_ir, fortran_ir, matrices_ir, orders_ir, qr_ir
+from . import extremes_ir, fortran_ir, matrices_ir, orders_ir, positions_ir, qr_ir, searches_ir
 from .elements import Elements
 from .kernels_ir import SMALL, Real
 from .matrices_ir import Needs, One
@@ -28,8 +28,10 @@ KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used 
 def text(name: str, letter: str, cpu: CpuSpec) -> str:
     """LLVM IR of the module of a routine."""
     symbol = f"hml_{name}_{letter}"
-    if name in orders_ir.ROWS:
-        routine = _routine(symbol, *orders_ir.ROWS[name](Elements(letter)), None, orders_ir.granule)
+    of_elements = [room for room in (orders_ir, searches_ir, positions_ir) if name in room.ROWS]
+    if of_elements:
+        (room,) = of_elements
+        routine = _routine(symbol, *room.ROWS[name](Elements(letter)), None, room.granule)
     else:
         small = SMALL if name in matrices_ir.ROWS else None if name in extremes_ir.ROWS else 0
         made = (matrices_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS | extremes_ir.ROWS)[name](Real(letter, cpu))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...llvm.native import KINDS, NativeBuilder
-from ...llvm.values import IntType
+from ...llvm.values import IntType, Literal
 
 _I64 = KINDS["i64"]
 
@@ -27,6 +27,20 @@ class Elements:
 
     def store(self, c: NativeBuilder, x: Any, pointer: Any, i: Any) -> None:
         c.store(x, pointer + i * self.size, self.size)
+
+    def value(self, c: NativeBuilder, pointer: Any, i: Any) -> Any:
+        """Element i, to be compared."""
+        kind = {"f4": KINDS["float"], "f8": KINDS["double"]}.get(self.letter, self.word)
+        return c.load(pointer + i * self.size, kind, self.size)
+
+    def less(self, c: NativeBuilder, x: Any, y: Any, or_equal: bool = False) -> Any:
+        """Whether x is less than y; a nan is nothing of it."""
+        how = {"f": "fcmp ol", "i": "icmp sl", "u": "icmp ul"}[self.kind]
+        return c.compare(how + ("e" if or_equal else "t"), x, y)
+
+    def is_number(self, c: NativeBuilder, x: Any) -> Any:
+        """Whether a float is not nan; True of an integer."""
+        return c.compare("fcmp ord", x, x) if self.kind == "f" else Literal(KINDS["i1"], "true")
 
     def key(self, c: NativeBuilder, x: Any, turned: Any = 0) -> Any:
         """The key of an element by its bits, as an i64; `turned` are the bits in which it is another, all of them where

@@ -51,6 +51,8 @@ NAMES = {  # of rows
     "argtopk": Uses(blas=False),
     "sort": _ORDER,
     "argsort": _ORDER,
+    "searchsorted": _ORDER,
+    "true_positions": Uses(letters={"?": "u1"}, blas=False),
 }
 SYMBOLS = tuple(f"hml_{name}_{letter}" for name, uses in NAMES.items() for letter in sorted({*uses.letters.values()}))
 
