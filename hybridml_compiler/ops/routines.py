@@ -36,7 +36,7 @@ def _taking(dtypes: str) -> Callable[[Callable[..., Sizes | None]], Measure]:
 _reals, _ordered = _taking("fd"), _taking("?bBhHiIlLqQfd")
 
 MOST_EXTREMES = 64  # of a row, which are kept in order while it is read
-LONG_LINE = 1 << 16  # elements
+LONG_LINES = {"i": 1 << 16, "u": 1 << 16, "f": 1 << 20}  # elements, by the kind of a dtype
 SEARCHES = 512  # values that one thread seeks
 _MOST = 4096  # signatures of a row that are kept
 
@@ -115,8 +115,8 @@ def of_lines(x: Any, axis: int, descending: bool) -> Sizes | None:
 def of_long_lines(x: Any, axis: int, descending: bool) -> Sizes | None:
     """The same for values alone; None for words in lines that NumPy orders in vectors, sooner than two cores do here
     ([Note: Sorting])."""
-    is_long = x.dtype.itemsize <= 2 or x.shape[axis] >= LONG_LINE
-    return of_lines(x, axis, descending) if is_long else None
+    least = 1 if x.dtype.itemsize <= 2 else LONG_LINES[x.dtype.kind]
+    return of_lines(x, axis, descending) if x.shape[axis] >= least else None
 
 
 @_ordered

@@ -42,6 +42,7 @@ from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .memory_order import Order, memory_order
 from .returned import is_returned
+from .selection import Selection, selected
 from .traced_tensor import Traced, Weak, is_number
 
 _ndarray = np.ndarray
@@ -141,10 +142,11 @@ class Tracer:
         self.name, self.names, self.silent = name, names, silent
         self.guards = None if sized is None else sized.guards
         self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
-        space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
+        space = {"__slots__": (), "__module__": "hybridml", "made_by": name, "_selected": staticmethod(selected)}
         self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
         self.number: type[Weak] = type("Tensor", (Weak, self.cls), dict(space))
         self.inputs: list[Input] = []
+        self.selection: type[Selection] = type("Tensor", (Selection, self.cls), dict(space))
         self.double: type[Weak] = type("Tensor", (self.number,), space | {"is_double": True})
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
