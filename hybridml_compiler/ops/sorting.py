@@ -1,4 +1,5 @@
-"""Rows that order elements: sort, argsort, lexsort, argtopk, searchsorted. NumPy's algorithms are their meaning.
+"""Rows that order elements: sort, argsort, lexsort, argtopk, searchsorted; and the positions of true ones. NumPy's
+functions are their meaning, and routines compute most of it ([Note: Sorting]).
 
 nan is greater than every number, as in NumPy, PyTorch and JAX: at the end of ascending order, first in descending one.
 """
@@ -16,7 +17,7 @@ from ..errors import ArgumentError, ShapeError
 from .creation import full
 from .gather import scatter_along_axis_add
 from .op import REQUIRED, Op
-from .routines import of_extremes, of_lines, of_long_lines, of_searches
+from .routines import of_extremes, of_lines, of_long_lines, of_positions, of_searches
 from .samples import Case, cases, fails
 from .shapes import Shape, axis_index, integer
 
@@ -293,4 +294,38 @@ searchsorted = Op(
     "ones). Rows of x1 are for the rows of x2.",
 )
 
-ROWS = (sort, argsort, lexsort, argtopk, searchsorted)
+# ---------------------------------------------------------------- true_positions
+
+
+def _positions_eager(mask: np.ndarray, count: int) -> np.ndarray:
+    found = np.flatnonzero(mask)
+    if found.size != count:
+        raise ArgumentError(f"true_positions: {found.size} elements are true, and not {count}")
+    return found
+
+
+true_positions = Op(
+    "true_positions",
+    "opaque",
+    public=False,
+    inputs=("mask",),
+    params={"count": REQUIRED},
+    canon=lambda mask, count: {"count": integer("true_positions", "count", count)},
+    infer=lambda mask, count: Aval((count,), dtypes.int64),
+    eager=_positions_eager,
+    routine=of_positions,
+    vjp=(None,),
+    samples=cases(
+        ([np.array([False, True, True])], {"count": 2}),
+        ([np.arange(200).reshape(10, 20) % 3 == 1], {"count": 67}),
+        ([np.zeros((3,), bool)], {"count": 0}),
+        dtypes="f8",
+    ),
+    error_samples=lambda: (
+        fails(ArgumentError, "true_positions: 1 elements are true, and not 2", np.array([True, False]), count=2),
+    ),
+    accepts="bool",
+    doc="int64 positions of the true elements in row-major order, which are `count`.",
+)
+
+ROWS = (sort, argsort, lexsort, argtopk, searchsorted, true_positions)

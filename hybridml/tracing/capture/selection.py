@@ -56,23 +56,27 @@ class Selection(Traced):
         if self.found is not None or op.name not in _FILLS or not plain:
             return None
         x, mask = self.of
-        if op.name == "mean" and x.dtype.kind in "iub":
-            x = OPS["astype"].fn(x, dtypes.default_float())
-        fill = _FILLS[op.name]
-        x = OPS["where"].fn(mask, x, fill if dtypes.is_inexact(x.dtype) else bool(fill))
         if op.name != "mean":
-            return op.fn(x, **{**params, "axis": None})
+            return op.fn(_filled(x, mask, _FILLS[op.name]), **{**params, "axis": None})
+        dtype = x.dtype if dtypes.is_inexact(x.dtype) else dtypes.default_float()
+        wide = OPS["astype"].fn(x, dtypes.float32 if dtypes.is_narrow(dtype) else dtype)
         count = OPS["sum"].fn(mask, dtype=dtypes.int64)
-        return OPS["sum"].fn(x) / OPS["astype"].fn(count, x.dtype)
+        mean = OPS["sum"].fn(_filled(wide, mask, _FILLS["mean"])) / OPS["astype"].fn(count, wide.dtype)
+        return OPS["astype"].fn(mean, dtype)
+
+
+def _filled(x: Tensor, mask: Tensor, fill: float) -> Tensor:
+    return OPS["where"].fn(mask, x, fill if dtypes.is_inexact(x.dtype) else bool(fill))
 
 
 def selected(x: Tensor, mask: Tensor, select: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
     """A selection of the values that x and the mask have now; None where the tracer is not on top."""
     tracer: Any = current_interpreter()
     kind = getattr(tracer, "selection", None)
-    if kind is None or tracer.frames or not all(issubclass(type(t), tracer.cls) for t in (x, mask)):
+    if kind is None or not all(issubclass(type(t), tracer.cls) for t in (x, mask)):
         return None
-    x, mask, recorded = _present(tracer, x), _present(tracer, mask), not grad_is_off()
+    recorded = not grad_is_off()
+    x, mask = _present(tracer, x, recorded), _present(tracer, mask, False)
 
     def compute() -> Tensor:
         with set_grad_enabled(recorded):
@@ -83,8 +87,8 @@ def selected(x: Tensor, mask: Tensor, select: Callable[[Tensor, Tensor], Tensor]
     return made
 
 
-def _present(tracer: Any, t: Tensor) -> Tensor:
+def _present(tracer: Any, t: Tensor, recorded: bool) -> Tensor:
     """The tensor as it is now, whatever is written to it later."""
-    now = tracer.wrap(t._array)
-    now._node = t._node
+    now: Tensor = tracer.wrap(t._array)
+    now._node = t._node if recorded else None
     return now
