@@ -28,6 +28,8 @@ A row carries everything that the framework knows of an operation:
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
+  over_mask                              of a reduction: its result for the elements of x where a mask is true, of x, the
+                                         mask and parameters that are no axes, whatever number of elements that is
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
@@ -143,7 +145,7 @@ class Op:
         "accepts", "axis_params", "body", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
         "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
         "infer", "inputs", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile", "memory_order",
-        "method", "name", "native", "needs", "operator", "params", "public", "put_back", "reorders", "results",
+        "method", "name", "native", "needs", "operator", "over_mask", "params", "public", "put_back", "reorders", "results",
         "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
     )  # fmt: skip
 
@@ -184,6 +186,7 @@ class Op:
         axis_params: Mapping[str, Literal["each", "named"]] | None = None,
         transforms: Callable[..., Sequence[Any]] | None = None,
         routine: Measure | None = None,
+        over_mask: Callable[..., Any] | None = None,
         complex_kernels: bool | None = None,
         complex_eager: Callable[..., Any] | None = None,
         public: bool = True,
@@ -214,6 +217,7 @@ class Op:
         self.complex_kernels = of_any if complex_kernels is None else complex_kernels
         self.complex_eager = complex_eager
         self.results = results
+        self.over_mask = over_mask
         self.routine = routine  # the sizes for a target's own routine (routines.py)
         if routine is not None:
             self.eager = with_routine(name, routine, infer, eager)

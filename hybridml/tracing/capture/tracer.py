@@ -186,11 +186,15 @@ class Tracer:
     def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
         t = self.double() if number and double else self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
+        self.note(t)
+        return t
+
+    def note(self, t: Traced) -> None:
+        """Notes a new tensor."""
         if self.frames:
             self.frames[-1].tensors.append(t)
         else:
             self.made.append(ref(t))
-        return t
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
         """A literal of the program, on the CPU: it is for tensors of any device."""
