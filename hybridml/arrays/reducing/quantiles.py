@@ -13,6 +13,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
 from ...core.context import placed, trusted
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..elementwise import _floating
 from ..searching.orders import argsort, sort
@@ -33,6 +34,7 @@ _METHODS = (
 )  # fmt: skip
 
 
+@compiled_when_small
 def quantile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -49,6 +51,7 @@ def quantile(
     return _quantile("quantile", x, q, axis, method, keepdims, weights, ignore=False)
 
 
+@compiled_when_small
 def nanquantile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -61,6 +64,7 @@ def nanquantile(
     return _quantile("nanquantile", x, q, axis, method, keepdims, weights, ignore=True)
 
 
+@compiled_when_small
 def percentile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -73,6 +77,7 @@ def percentile(
     return _quantile("percentile", x, _share(q), axis, method, keepdims, weights, ignore=False)
 
 
+@compiled_when_small
 def nanpercentile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -89,6 +94,7 @@ def _share(q: Any) -> Any:
     return q / 100 if isinstance(q, Tensor | int | float) else np.asarray(q) / 100
 
 
+@compiled_when_small
 def median(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element along an axis, the mean of the two middle ones of an even number. NaN where one is NaN.
 
@@ -103,6 +109,7 @@ def median(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return back(_nan_if_any(lines, (lines[..., (n - 1) // 2] + lines[..., n // 2]) / 2))
 
 
+@compiled_when_small
 def nanmedian(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """`median` of the elements that are not NaN; NaN where there is none.
 
