@@ -28,8 +28,8 @@ A row carries everything that the framework knows of an operation:
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
-  over_mask                              of a reduction: its result for the elements of x where a mask is true, of x, the
-                                         mask and parameters that are no axes, whatever number of elements that is
+  over_mask                              of a reduction: its result for the elements of x where a mask is true, from x,
+                                         the mask and parameters that are no axes, for any number of elements
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
@@ -145,8 +145,8 @@ class Op:
         "accepts", "axis_params", "body", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
         "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
         "infer", "inputs", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile", "memory_order",
-        "method", "name", "native", "needs", "operator", "over_mask", "params", "public", "put_back", "reorders", "results",
-        "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
+        "method", "name", "native", "needs", "operator", "over_mask", "params", "public", "put_back", "reorders",
+        "results", "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
     )  # fmt: skip
 
     def __init__(

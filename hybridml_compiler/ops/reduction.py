@@ -329,7 +329,7 @@ def _mean_lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool) -> Scala
 def _mean_over_mask(x: Any, mask: Any) -> Any:
     dtype = x.dtype if dtypes.is_inexact(x.dtype) else dtypes.default_float()
     x = x.astype(dtype=dtypes.float32 if dtypes.is_narrow(dtype) else dtype)
-    return (sum_.over_mask(x, mask) / mask.sum().astype(dtype=x.dtype)).astype(dtype=dtype)
+    return (sum_(_filled(x, mask, -0.0)) / mask.sum().astype(dtype=x.dtype)).astype(dtype=dtype)
 
 
 mean = Op(

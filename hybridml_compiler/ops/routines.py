@@ -72,7 +72,7 @@ def of_qr(x: Any, mode: str) -> Sizes:
 
 
 @_reals
-def of_values(x: Any) -> Sizes:
+def of_values(x: Any) -> Sizes | None:
     """Sizes for singular values alone."""
     return of_svd(x, False)
 

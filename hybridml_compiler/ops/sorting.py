@@ -193,7 +193,8 @@ def _candidates(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
     column = np.arange(flat.size) - starts[row]
     places[row, column] = flat - row * n
     values[row, column] = rows.reshape(-1)[flat]
-    order = argsort.eager(values, axis=1, descending=largest)[:, :k]  # elements that fill a row come after its own equal ones
+    # Elements that fill a row come after its own equal ones.
+    order = argsort.eager(values, axis=1, descending=largest)[:, :k]
     return np.take_along_axis(places, order, -1)
 
 

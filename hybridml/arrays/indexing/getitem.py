@@ -131,9 +131,10 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
 
 @placed
 def _chosen(x: Tensor, key: Any) -> Tensor:
-    if issubclass(type(x), StandIn) and isinstance(key, Tensor | _ndarray) and key.dtype.kind == "b" and x.ndim:
+    kind: Any = type(x)
+    if issubclass(kind, StandIn) and isinstance(key, Tensor | _ndarray) and key.dtype.kind == "b" and x.ndim:
         mask = lifted(key)
-        found = type(x)._selected(x, mask, _chosen_now) if mask.shape == x.shape else None
+        found = kind._selected(x, mask, _chosen_now) if mask.shape == x.shape else None
         if found is not None:
             return found
     return _chosen_now(x, key)

@@ -15,7 +15,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
 from ...core.context import placed
-from ...core.library import compiled_when_small
+from ...core.library import compiled_when_repeated
 from ...core.precision.composites import in_float32
 from ...core.tensor import Tensor
 from ..elementwise import _floating
@@ -184,7 +184,7 @@ def histogram_bin_edges(
     return ops.concat([edges[:-1], expand_dims(high, 0)], axis=0)
 
 
-@compiled_when_small
+@compiled_when_repeated
 def histogram(
     x: Tensor, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
@@ -221,7 +221,7 @@ def _flat(x: Any) -> Tensor:
     return _reshape(_tensor(x), (-1,))
 
 
-@compiled_when_small
+@compiled_when_repeated
 @placed
 def histogramdd(
     sample: Any, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool | None = None, weights: Any = None

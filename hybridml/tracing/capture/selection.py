@@ -25,7 +25,7 @@ class Selection(Traced):
     settle: Callable[[], None]
 
     @property
-    def _array(self) -> Any:  # type: ignore[override]
+    def _array(self) -> Any:
         if self.of is not None:
             self.settle()
         return _slots["_array"].__get__(self)
@@ -36,7 +36,7 @@ class Selection(Traced):
         _slots["_array"].__set__(self, value)
 
     @property
-    def _node(self) -> Any:  # type: ignore[override]
+    def _node(self) -> Any:
         if self.of is not None:
             self.settle()
         return _slots["_node"].__get__(self)

@@ -28,14 +28,14 @@ KEPT = sys.platform == "linux"  # whether there are blocks of arrays to be used 
 def text(name: str, letter: str, cpu: CpuSpec) -> str:
     """LLVM IR of the module of a routine."""
     symbol = f"hml_{name}_{letter}"
-    of_elements = [room for room in (orders_ir, searches_ir, positions_ir) if name in room.ROWS]
+    of_elements: list[Any] = [room for room in (orders_ir, searches_ir, positions_ir) if name in room.ROWS]
     if of_elements:
-        (room,) = of_elements
-        routine = _routine(symbol, *room.ROWS[name](Elements(letter)), None, room.granule)
+        one, needs = of_elements[0].ROWS[name](Elements(letter))
+        routine = _routine(symbol, one, needs, None, of_elements[0].granule)
     else:
         small = SMALL if name in matrices_ir.ROWS else None if name in extremes_ir.ROWS else 0
-        made = (matrices_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS | extremes_ir.ROWS)[name](Real(letter, cpu))
-        routine = _routine(symbol, *made, small, _granule)
+        one, needs = (matrices_ir.ROWS | qr_ir.ROWS | fortran_ir.ROWS | extremes_ir.ROWS)[name](Real(letter, cpu))
+        routine = _routine(symbol, one, needs, small, _granule)
     return module_text(f"routine_{name}_{letter}", cpu, routine)
 
 

@@ -249,14 +249,15 @@ def _ordered(what: Any) -> One:
             here = bounds + block * 16
             least.value, most.value = c.least(least.value, here.load()), c.greatest(most.value, here.item(1))
         line["least"] = least.value
-        zeros = c.intrinsic("ctlz", _I64, [most.value - least.value, Literal(KINDS["i1"], "false")], [_I64])
+        zeros: Any = c.intrinsic("ctlz", _I64, [most.value - least.value, Literal(KINDS["i1"], "false")], [_I64])
         bits, digit = 64 - zeros, _digit(c, n)
         all_passes = (bits + digit - 1) // digit
         some = c.select(n <= STEPS, c.number(0, _I64), c.least(all_passes, FIRST))
         passes, low = c.variable(some), c.variable(bits - c.least(bits, some * digit))
         with c.loop():
             width = c.greatest((bits - low.value + passes.value - 1) // c.greatest(passes.value, 1), 3)
-            line["digits"] = c.shl(c.number(1, _I64), width) - 1  # at least 8, a vector of counts
+            digits: Any = c.shl(c.number(1, _I64), width)
+            line["digits"] = digits - 1  # at least 7, for a vector of counts
             with c.each(passes.value) as k:
                 line["shift"] = low.value + k * width
                 shared(counted)

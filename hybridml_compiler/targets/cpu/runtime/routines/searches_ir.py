@@ -33,7 +33,9 @@ def _search(e: Elements) -> One:
         (found,) = _places(c, n, 1, lambda i, _: e.is_number(c, e.value(c, row, i)))
         (out + first * 8).store(c.select(right != 0, n, found))
 
-    def values_from(c: NativeBuilder, row: Any, n: Any, values: Any, first: Any, right: Any, out: Any, count: int) -> None:
+    def values_from(
+        c: NativeBuilder, row: Any, n: Any, values: Any, first: Any, right: Any, out: Any, count: int
+    ) -> None:
         sought = [e.value(c, values, first + k) for k in range(count)]
 
         def store(found: Sequence[Any]) -> None:
