@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from .creation import full
 from .gather import scatter_along_axis_add
 from .op import REQUIRED, Op
@@ -315,7 +315,7 @@ true_positions = Op(
         ([np.zeros((3,), bool)], {"count": 0}),
         dtypes="f8",
     ),
-    error_samples=lambda: (fails(DTypeError, "true_positions: takes", (3,), count=3),),
+    error_samples=lambda: (fails(ArgumentError, "true_positions: count must be", np.array([True]), count=0.5),),
     accepts="bool",
     doc="int64 positions of the true elements in row-major order, which are `count`.",
 )

@@ -29,10 +29,15 @@ def _part(body: Callable[..., None], name: str) -> Native:
     return part
 
 
+def _elements(c: NativeBuilder, pointer: Any) -> Any:
+    """The elements of a word, a byte each, from anywhere."""
+    return c.load(pointer, _I64, 1)
+
+
 def _count(c: NativeBuilder, mask: Any, count: Any, first: Any, end: Any, whole: Any) -> None:
     found, data = c.variable(0), mask["mask"]
     with c.each(whole, first, WORD) as i:
-        found.value += (data + i).load() * _EACH >> 56
+        found.value += _elements(c, data + i) * _EACH >> 56
     with c.each(end, whole) as i:
         found.value += c.zext((data + i).load("i8"), _I64)
     count.store(found.value)
@@ -49,7 +54,7 @@ def _write(c: NativeBuilder, mask: Any, count: Any, first: Any, end: Any, whole:
     i = c.variable(first)
     with c.loop():
         c.break_if((at.value + WORD > stop) | (i.value == whole))
-        with c.if_then((data + i.value).load() != 0):
+        with c.if_then(_elements(c, data + i.value) != 0):
             for k in range(WORD):
                 write(i.value + k)
         i.value += WORD
