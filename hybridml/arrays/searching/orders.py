@@ -1,6 +1,7 @@
 """Order along an axis: sort, argsort, top_k, kthvalue, mode, and searches in what is sorted.
 
-nan is greater than every number, as in NumPy, PyTorch and JAX. Native routines sort and search, in compiled programs as well.
+nan is greater than every number, as in NumPy, PyTorch and JAX. Native routines sort and search, in compiled programs
+as well.
 """
 
 from __future__ import annotations

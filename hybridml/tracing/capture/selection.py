@@ -50,7 +50,7 @@ class Selection(Traced):
         axis, keepdims = rest.pop("axis", None), rest.pop("keepdims", False)
         axis = axis[0] if type(axis) is tuple and len(axis) == 1 else axis
         plain = (axis is None or type(axis) is int) and axis in (None, 0, -1) and not keepdims
-        if self.of is None or op.over_mask is None or not plain:
+        if op.over_mask is None or self.of is None or not plain:
             return None
         found: Tensor = op.over_mask(*self.of, **rest)
         return found

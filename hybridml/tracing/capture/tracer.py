@@ -190,7 +190,7 @@ class Tracer:
         return t
 
     def note(self, t: Traced) -> None:
-        """Notes a new tensor."""
+        """Notes a new tensor, which a question may give out."""
         if self.frames:
             self.frames[-1].tensors.append(t)
         else:

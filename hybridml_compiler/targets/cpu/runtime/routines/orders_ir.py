@@ -35,7 +35,7 @@ LINE = words(
 
 
 class _Values:
-    """What `sort` moves: elements as they are, so that zeros keep their signs and nans their bits."""
+    """The data that `sort` moves: elements as they are, so that zeros keep their signs and nans their bits."""
 
     def __init__(self, e: Elements) -> None:
         self.e, self.size, self.made, self.in_place = e, e.size, e.size, True
@@ -56,7 +56,7 @@ class _Values:
 
 
 class _Places:
-    """What `argsort` moves: the key of an element and its place, in one word where both have 32 bits."""
+    """The data that `argsort` moves: an element's key and its place, in one word where both have 32 bits."""
 
     def __init__(self, e: Elements) -> None:
         self.e, self.wide = e, e.size == 8
@@ -105,7 +105,7 @@ def _passes(what: Any) -> tuple[Native, ...]:
 
     @_each_block
     def loaded(c: NativeBuilder, line: Any, block: Any, first: Any, end: Any) -> None:
-        """What is moved, of the elements; the least key of a block and the greatest."""
+        """Makes the data that is moved; finds the least key of a block and the greatest."""
         x, step, turned, made = line["x"], line["step"], line["turned"], line["from"]
         least, most = c.variable(-1), c.variable(0)
         with c.each(end, first) as i:
@@ -119,7 +119,7 @@ def _passes(what: Any) -> tuple[Native, ...]:
 
     @_each_block
     def counted(c: NativeBuilder, line: Any, block: Any, first: Any, end: Any) -> None:
-        """How often each digit is in a block."""
+        """Counts each digit of a block."""
         counts, digits, source, key = counts_of(line, block), line["digits"], line["from"], key_in(c, line)
         with c.each(digits + 1, 0, _COUNTS.count) as k:
             c.store(_NONE, counts + k * 4, 4)
