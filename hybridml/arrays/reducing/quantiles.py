@@ -94,7 +94,6 @@ def _share(q: Any) -> Any:
     return q / 100 if isinstance(q, Tensor | int | float) else np.asarray(q) / 100
 
 
-@compiled_when_small
 def median(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element along an axis, the mean of the two middle ones of an even number. NaN where one is NaN.
 
@@ -109,7 +108,6 @@ def median(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return back(_nan_if_any(lines, (lines[..., (n - 1) // 2] + lines[..., n // 2]) / 2))
 
 
-@compiled_when_small
 def nanmedian(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """`median` of the elements that are not NaN; NaN where there is none.
 
