@@ -24,6 +24,7 @@ import numpy as np
 
 from .hooks import hooks
 from .ops import random
+from .sizes import steps
 from .targets.cpu.eager import products
 
 if TYPE_CHECKING:
@@ -78,3 +79,4 @@ def _routine(*call: Any) -> Any:
 
 hooks.transcendental, hooks.random_bits, hooks.matmul = _evaluate, _bits, products.matmul
 hooks.fourier, hooks.routine = _fourier, _routine
+hooks.without_steps, hooks.undecided = steps.without_steps, steps.undecided

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from .graph import ir
+from .graph.body import steps_in
 from .graph.facts import is_expensive, may_fail
+from .sizes.guards import structural
 
 
 def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]:
@@ -18,16 +20,26 @@ def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]
     return found
 
 
-def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node]) -> Callable[[ir.Node], bool]:
+def varying(
+    outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node], step: str | None = None
+) -> Callable[[ir.Node], bool]:
     """Test for nodes that the body of a loop computes: those that vary from step to step, that may fail, or that are as
     cheap to compute as to read. All others are computed once, before the loop."""
+    with structural():
+        return _varying(outputs, inputs, made, step)
+
+
+def _varying(
+    outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node], step: str | None
+) -> Callable[[ir.Node], bool]:
     from .schedule.lowering.pretranspose import packings  # imported with the first loop, and not with the package
 
     varies = dependent(outputs, inputs)
     for node in ir.topological(outputs):
         if node.op is None or node in varies:
             continue
-        if (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
+        by_number = step is not None and step in steps_in(node)
+        if by_number or (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
             varies.add(node)
     operands = [(node, n) for node in varies if node.op is not None for n in node.inputs]
     turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view

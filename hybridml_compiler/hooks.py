@@ -37,6 +37,10 @@ class Hooks:
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
+    # A size -> the same where steps of loops are at the end at which it is least, or None; ("==" or "<", two sizes) or
+    # ("number", a size): what is not decided by their form. sizes/steps.py.
+    without_steps: Callable[[Any], Any]
+    undecided: Callable[[str, Any, Any], bool]
     # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
     # they are NumPy's to compute. __init__.py: targets/cpu/eager/routines.py.
     routine: Callable[..., Sequence[np.ndarray] | None]
@@ -47,5 +51,6 @@ def _unset(*_: Any) -> Any:
 
 
 hooks = Hooks(
-    _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, lambda *_: None
-)
+    _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, _unset, _unset,
+    lambda *_: None,
+)  # fmt: skip

@@ -36,8 +36,8 @@ from .once import lazy
 from .record import record, replace
 from .runtime import host_callback
 from .runtime.progress import progress
-from .sizes.dims import hint, structural
-from .sizes.guards import Guards, collecting
+from .sizes.dims import hint
+from .sizes.guards import Guards, collecting, structural
 
 if TYPE_CHECKING:
     from .loops.ir import KernelSpec
@@ -278,7 +278,7 @@ class Stages:
         def watch(made: str, after: Graph) -> None:
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
-        with self.stats.stage("passes"):
+        with self.stats.stage("passes"), structural():
             graph = settled(run_passes(without_devices(self.captured), verify=self.verify, watch=watch)[0])
         if self.memory is None:
             return graph
@@ -299,7 +299,7 @@ class Stages:
         from .schedule.plan import make_plan
 
         graph, reuse = self.graph, Reuse()
-        with self.stats.stage("plan"):
+        with self.stats.stage("plan"), structural():
             plan = make_plan(graph, self.donate, self.capabilities, self._begin, reuse=reuse)
         self.stats.reuse = reuse
         self.say(3, lambda: _described(plan))
@@ -341,7 +341,8 @@ class Stages:
     @property
     def llvm(self) -> str:
         """The target's code of every kernel and of the step that launches them."""
-        return self.code.text(self.plan)
+        with structural():
+            return self.code.text(self.plan)
 
     @property
     def facts(self) -> dict[str, int]:
@@ -356,7 +357,7 @@ class Stages:
 
     def make(self, key: str | None) -> Program:
         """The program; kept under the key, if there is one."""
-        with self.code.compiling(), progress(self.name, self._begun):
+        with self.code.compiling(), progress(self.name, self._begun), structural():
             plan = self.plan
             program = self.code.finish(plan, self.facts, key)
         stats = self.stats

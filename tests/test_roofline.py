@@ -139,7 +139,7 @@ def test_a_short_run_writes_what_it_measured(
     assert roofline.main(["softmax", "--seconds", "0.05", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     assert found["command"] == "python -m benchmarks.roofline softmax --seconds 0.05"
-    assert found["versions"].keys() <= {"python", "hybridml", "numpy", "llvmlite"}
+    assert found["versions"].keys() <= {"python", "hybridml", "numpy", "llvmlite", "numba"}
     softmax = found["workloads"]["softmax"]
     assert 0 < softmax["least_ms"] and 0 < softmax["ms"]
     assert softmax["launches"][0]["polynomials"] == 8 * 1024

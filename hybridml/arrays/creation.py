@@ -52,9 +52,12 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, cop
         numbers = _of_numbers(obj, wanted)
         if numbers is not None:
             return numbers
-    obj = tensor_of(obj)
+    given, obj = obj, tensor_of(obj)
     if isinstance(obj, Tensor):
         t = lift(obj)
+        place = place_var.get()
+        if obj is not given and isinstance(given, np.ndarray) and place is not None:  # NumPy's own, of a trace
+            t = transfer(t, place)
         if is_python_float(t):
             typed = t.dtype if type(t).is_double or t.dtype.kind != "f" else dtypes.default_float()
             return _astype.fn(t, typed if wanted is None else wanted)

@@ -39,7 +39,7 @@ from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
 from .source_location import here
-from .tensor import Tensor, aval_of, place_var, wrap
+from .tensor import StandIn, Tensor, aval_of, place_var, wrap
 
 _ndarray, _ascontiguous = np.ndarray, np.ascontiguousarray
 _astype, _full, _pow, _square = OPS["astype"], OPS["full"], OPS["pow"], OPS["square"]
@@ -267,6 +267,8 @@ libraries: dict[Op, RowLibrary] = {}  # of rows whose signatures have native cal
 
 def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
     """`slow`, operation by operation."""
+    if op.over_mask and issubclass(type(args[0]), StandIn) and (found := args[0]._reduced(op, params)) is not None:
+        return found
     if op.kind == "elementwise" and interpreter_stack() is None:
         fast = _with_numbers(op, args)
         if fast is not None:
@@ -351,10 +353,6 @@ def _is_narrow(value: Any) -> bool:
     return issubclass(type(value), (Tensor, _ndarray, np.generic)) and dtypes.is_narrow(value.dtype)
 
 
-def _is_bfloat16_tensor(value: Any) -> bool:
-    return type(value) is Tensor and bool(value.dtype.kind == "V")
-
-
 # Products of tensors of a narrow storage, by its name: compiled.py, which stands above the tracer, registers them.
 narrow_products: dict[str, Callable[..., Any]] = {}
 
@@ -364,7 +362,8 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     wider."""
     given = _flat(op, args)
     narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
-    if op.kind == "contraction" and current_interpreter() is None and all(_is_bfloat16_tensor(v) for v in given):
+    is_bfloat16 = all(type(v) is Tensor and v.dtype.kind == "V" for v in given)
+    if is_bfloat16 and op.kind == "contraction" and current_interpreter() is None:
         return narrow_products[narrow.name](*given)
     wide = [_astype.fn(v, dtypes.float32) if _is_narrow(v) else v for v in given]
     strong = [v for v in given if isinstance(v, Tensor | _ndarray)]

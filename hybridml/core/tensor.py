@@ -427,6 +427,15 @@ class StandIn(Tensor):
     __slots__ = ()
     made_by = "a function"  # what was traced when it was made, for errors
 
+    @staticmethod
+    def _selected(x: Tensor, mask: Tensor, select: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
+        """The elements of x where a mask of its shape is true, if they can wait for somebody to ask for them."""
+        return None
+
+    def _reduced(self, op: Any, params: dict[str, Any]) -> Tensor | None:
+        """A reduction of the tensor that needs no elements of it; None where there is none."""
+        return None
+
     @property
     def __class__(self) -> Any:
         return Tensor

@@ -235,8 +235,8 @@ def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
 
 
 def _lines_of(node: ir.Node) -> list[str]:
-    """The user's line; for a loop that the compiler has made, the lines in its body."""
-    if node.where:
+    """The user's line; for a loop over a `range`, or one that the compiler has made, the lines in its body."""
+    if node.where and node.params.get("step") is None:
         return [node.where]
     bodies = [body for body in node.params.values() if isinstance(body, Body)]
     return list(dict.fromkeys(line for body in bodies for inner in body.graph.nodes() for line in _lines_of(inner)))

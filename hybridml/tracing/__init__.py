@@ -11,6 +11,7 @@ casting.py        traced functions that are called under `autocast`
 compiled.py       what core has of the tracer, registered with it
 capture/          operations of a function become nodes of a graph
 python_state/     Python values that a trace reads or changes
+rolling/          loops that are captured by one step for all
 specialize/       what a program is specialized on: signatures, paths, symbolic sizes
 run/              the run of a compiled call
 """

@@ -14,9 +14,11 @@ import numpy as np
 from ..aval import Aval
 from ..ops.composite import COMPOSITE
 from ..ops.op import Op
+from ..record import record
+from ..sizes.dims import steps_of
 from ..weak import WeakValues
 from .digest import digest
-from .interpret import interpret
+from .interpret import NO_SIZES, interpret
 from .ir import PLAIN, Graph, Node
 
 _INTERNED: WeakValues[str, Body] = WeakValues()
@@ -25,13 +27,14 @@ _INTERNED: WeakValues[str, Body] = WeakValues()
 class Body:
     """Make one with `body_of`. Calling it interprets it."""
 
-    __slots__ = ("__weakref__", "after_passes", "element_cost", "graph", "key", "seen")
+    __slots__ = ("__weakref__", "after_passes", "element_cost", "graph", "key", "seen", "steps")
 
     graph: Graph
     key: str  # the digest of the graph: equal exactly where bodies are
     after_passes: Body | None  # None where the passes have not seen it
     element_cost: float | None  # of an elementwise one, in nanoseconds; None where nobody has asked (facts.py)
     seen: int  # as that of nodes
+    steps: frozenset[str] | None  # symbols of steps; None where nobody has asked
 
     @property
     def inputs(self) -> tuple[Aval, ...]:
@@ -41,8 +44,12 @@ class Body:
     def outputs(self) -> tuple[Aval, ...]:
         return tuple(node.aval for node in self.graph.outputs)
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return interpret(self.graph, arrays)
+    def __call__(self, arrays: Sequence[np.ndarray], sizes: Mapping[str, int] = NO_SIZES) -> list[np.ndarray]:
+        return interpret(self.graph, arrays, sizes=sizes)
+
+    def at(self, around: Mapping[str, int]) -> InStep:
+        """The body in a step of the loops around it, which give these symbols values."""
+        return InStep(self, around)
 
     def over(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         """The outputs of an elementwise function of numbers, over arrays that are broadcast."""
@@ -86,6 +93,21 @@ class Body:
 PLAIN.add(Body)
 
 
+@record
+class InStep:
+    """A body where loops around it are at some step."""
+
+    body: Body
+    around: Mapping[str, int]
+
+    @property
+    def outputs(self) -> tuple[Aval, ...]:
+        return tuple(aval.at(self.around) for aval in self.body.outputs)
+
+    def __call__(self, arrays: Sequence[np.ndarray], sizes: Mapping[str, int] = NO_SIZES) -> list[np.ndarray]:
+        return self.body(arrays, {**self.around, **sizes})
+
+
 class _Number:
     """A scalar as an operand inside `lower`."""
 
@@ -105,6 +127,7 @@ def body_of(graph: Graph) -> Body:
     if found is None:
         made = Body()
         made.graph, made.key, made.after_passes, made.element_cost, made.seen = graph, key, None, None, 0
+        made.steps = None
         found = _INTERNED.add(key, made)
     return found
 
@@ -113,6 +136,16 @@ def bodies_of(node: Node) -> Iterator[Body]:
     """The bodies that a node holds."""
     if node.kind == "control" or node.op is COMPOSITE:
         yield from (value for _, value in sorted(node.params.items()) if isinstance(value, Body))
+
+
+def steps_in(node: Node) -> frozenset[str]:
+    """The symbols of steps of loops around a node, in its sizes and parameters or in its bodies."""
+    own = {s.name for s in steps_of(*node.shape, *node.params.values())}
+    for body in bodies_of(node):
+        if body.steps is None:
+            body.steps = frozenset().union(*map(steps_in, body.graph.nodes()))
+        own |= body.steps
+    return frozenset(own - {node.params.get("step")} if node.kind == "control" else own)
 
 
 def family(node: Node) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 
 from ..aval import Aval
-from .ir import Graph, Node
+from .ir import Graph, Node, symbols_in
 
 
 def digest(graph: Graph) -> str:
@@ -21,6 +21,7 @@ def digest(graph: Graph) -> str:
     types: dict[Aval, str] = {}
     data = hashlib.sha256()
     lines = [f"{len(graph.inputs)} {[[number[node] for node in nodes] for nodes in (graph.outputs, graph.checks)]}"]
+    lines += [s.text for s in symbols_in(nodes) if s.most is not None]
     for node in nodes:
         kind = types.get(node.aval)
         if kind is None:

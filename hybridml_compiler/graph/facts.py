@@ -6,6 +6,7 @@ import math
 
 from .. import dtypes
 from ..ops.elementwise import after, astype
+from ..sizes.dims import at_most
 from .body import Body, bodies_of
 from .ir import Node
 
@@ -63,7 +64,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
         return ()
     axis, shape = node.params["axis"], node.inputs[0].shape
     axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return axes if math.prod(shape[k] for k in axes) > 1 else ()
+    return () if at_most(math.prod(shape[k] for k in axes), 1) else axes
 
 
 def is_cast(node: Node) -> bool:

@@ -6,6 +6,7 @@ Any other stage is right when its results agree with this.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,15 @@ from ..errors import LOCATION, ArgumentError, CompileError, DTypeError, Hybridml
 from ..sizes.values import bindings, substitute
 from .ir import Graph, Node
 
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
 Visit = Callable[[Node, list[np.ndarray], np.ndarray], object]  # an application, its operands and its value
 
 
-def interpret(graph: Graph, arrays: Sequence[Any], visit: Visit | None = None) -> list[np.ndarray]:
-    """The outputs of `graph` for these inputs, by the `eager` column of each row. `visit` sees every application.
+def interpret(
+    graph: Graph, arrays: Sequence[Any], visit: Visit | None = None, sizes: Mapping[str, int] = NO_SIZES
+) -> list[np.ndarray]:
+    """The outputs of `graph` for these inputs, by the `eager` column of each row. `visit` sees every application;
+    `sizes`: of the symbols that no input has, those of the steps of loops around.
 
     `arrays`: one array per input, of exactly its shape and dtype (`ArgumentError` for their number, `ShapeError`,
     `DTypeError`). A value is released after its last use. Outputs may share memory with inputs and each other.
@@ -29,7 +34,7 @@ def interpret(graph: Graph, arrays: Sequence[Any], visit: Visit | None = None) -
     >>> interpret(double, [np.array([1, 2], "f4")])
     [array([2., 4.], dtype=float32)]
     """
-    sizes = bindings([node.aval.shape for node in graph.inputs], [np.shape(a) for a in arrays])
+    sizes = {**sizes, **bindings([node.aval.shape for node in graph.inputs], [np.shape(a) for a in arrays])}
     values = _inputs(graph, arrays, sizes)
     nodes = graph.nodes()
     runs: dict[Any, list[np.ndarray]] = {}  # of operations that are several nodes each
@@ -80,6 +85,8 @@ def _run(
             params = {**params, "result": None}
             key = op, node.inputs, tuple(params.items())
             if key not in runs:
+                if sizes and op.kind == "control":
+                    params |= {name: value.at(sizes) for name, value in params.items() if hasattr(value, "at")}
                 runs[key] = op.run(operands, params)
             result = runs[key][node.params["result"]]
         else:

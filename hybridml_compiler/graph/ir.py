@@ -26,7 +26,8 @@ from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..record import record
-from ..sizes.dims import Dim, known, structural, symbols_of
+from ..sizes.dims import Dim, Symbol, symbols_of
+from ..sizes.guards import known, structural
 from ..sizes.values import has_dims
 from ..walk import postorder
 from ..weak import WeakValues
@@ -227,7 +228,7 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
         out = op.infer_from(avals, canonical)
         shape = tuple([known(n) for n in out.shape])
     # The symbol n of another trace is another one, whose size at hand is another.
-    hints = sorted(f"{s}={s.hint}" for s in symbols_of(*canonical.values()))
+    hints = sorted(f"{s}={s.hint}<={s.most}" for s in symbols_of(*canonical.values()))
     return (
         canonical,
         " ".join([_text(canonical), *hints]),
@@ -269,6 +270,15 @@ def topological(roots: Iterable[Node], first: Iterable[Node] = ()) -> list[Node]
     """The nodes that the roots need, operands before what reads them, each once; `first` before all of them."""
     order = dict.fromkeys(first)
     return [*order, *postorder(roots, _operands, set(order))]
+
+
+def symbols_in(nodes: Iterable[Node]) -> list[Symbol]:
+    """The symbols of sizes and parameters, by name."""
+    found = symbols_of(*(size for n in nodes for size in (*n.shape, *(n.params.values() if n.params else ()))))
+    more = set[Symbol]()
+    for step in found:
+        more |= symbols_of(step.most)
+    return sorted(found | more, key=str)
 
 
 def users(nodes: Iterable[Node]) -> dict[Node, list[Node]]:

@@ -2,7 +2,9 @@
 
     text   = {graph NEWLINE} graph                            the bodies of control operations, then the graph itself
     graph  = "graph" name [sizes] "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} return NEWLINE "}"
-    sizes  = "[" word "=" digits {", " word "=" digits} "]"   symbols, and the sizes they had when it was captured
+    sizes  = "[" symbol {", " symbol} "]"
+    symbol = word "=" digits ["<=" size]                      a size, and what it was when the graph was captured; a
+                                                              step of a loop, and the greatest that it can be
     input  = id [" " string] ": " aval                        %0 "x": f32[4,8]    %1: f32[n,2*n+1]
     node   = id " = " op "(" [id {", " id}] ")" [" {" param {", " param} "}"] " : " aval
            | id " = const " data " : " aval
@@ -37,11 +39,11 @@ from ..errors import LOCATION, ArgumentError, HybridmlError
 from ..ops.custom import CUSTOM
 from ..ops.op import Op
 from ..ops.table import OPS, WITH_BODIES
-from ..sizes.dims import symbol, symbols_of
+from ..sizes.dims import symbol
 from ..sizes.guards import Guards, collecting
 from ..sizes.values import parse as parse_size
 from .body import Body, bodies_of, body_of
-from .ir import Graph, Node, apply, constant, input_node
+from .ir import Graph, Node, apply, constant, input_node, symbols_in
 
 _LITERAL_SIZE = 16  # elements; more would make a line that nobody reads
 
@@ -87,7 +89,7 @@ def _lines_of(graph: Graph, name: str, names: Mapping[Body, str], locations: boo
     ids = {node: f"%{k}" for k, node in enumerate(nodes)}
     inputs = ", ".join(f"{ids[n]}{' ' + _quote(n.name) if n.name else ''}: {n.aval}" for n in graph.inputs)
     name = name if _WORD.fullmatch(name) else _quote(name)
-    symbols = ", ".join(f"{s}={s.hint}" for s in sorted(symbols_of(*(d for n in nodes for d in n.shape)), key=str))
+    symbols = ", ".join(s.text for s in symbols_in(nodes))
     lines = [f"graph {name}{f'[{symbols}]' if symbols else ''}({inputs}) {{"]
     line_of = dict.fromkeys(graph.inputs, 0)
     for node in nodes[len(line_of) :]:
@@ -263,10 +265,14 @@ class _Parser:
 
     def sizes(self, line: _Line) -> dict[str, Any]:
         at = line.at
-        pairs = [pair.split("=") for pair in line.read(_SIZES, "sizes").strip("[]").split(",")]
+        found: dict[str, Any] = {}
         try:
-            return {name.strip(): symbol(name.strip(), int(size)) for name, size in pairs}
-        except ValueError:
+            for text in line.read(_SIZES, "sizes").strip("[]").split(","):
+                given, _, most = text.partition("<=")
+                name, size = (part.strip() for part in given.split("="))
+                found[name] = symbol(name, int(size), parse_size(most, found) if most else None)
+            return found
+        except (ValueError, ArgumentError):
             line.at = at
             raise line.error("expected sizes such as [n=64, m=10]") from None
 

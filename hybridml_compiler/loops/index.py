@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
-from ..sizes.dims import Size, at_most, extremes, is_dim, same
+from ..sizes.dims import Size, at_most, is_dim, same
 from ..walk import postorder, reachable
 from .ir import Expr
 
@@ -151,3 +152,10 @@ def constant_factor(expr: Expr) -> Size:
 
 def _magnitude(size: Size) -> Size:
     return size if is_dim(size) else abs(int(size))
+
+
+def extremes(sizes: Sequence[Size]) -> tuple[Size, Size] | None:
+    """The least and the greatest, if the form tells which they are."""
+    low = next((a for a in sizes if all(at_most(a, b) for b in sizes)), None)
+    high = next((a for a in sizes if all(at_most(b, a) for b in sizes)), None)
+    return None if low is None or high is None else (low, high)

@@ -2,12 +2,14 @@
 
 An operation with several results is several nodes that differ in `result` only; one run computes all of them.
 
-    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, result)
+    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, result)
         body: consts, carries, a slice of each xs along its first axis -> new carries, ys
         condition: consts, carries -> bool. The loop ends before the step where it is false
         length: steps at most; None, where there are neither xs nor ys, for as many as the condition lets run
         count: how many of `length` steps, an int64, of a loop that is `counted`
         reverse: steps take and make the slices that they are to, of `count` or `length`, from the last to the first
+        step: name of the symbol that is `LEAST` in the step of the first slices, one more in the next, and so on; the
+            sizes and positions of the body may be polynomials in it, and in those of loops around this one
         results: the carries after the last step, then every step's ys along a new first axis, zeros for steps not run
     cond(pred, operands; true, false, result)
         true, false: operands -> results. One of them runs
@@ -25,6 +27,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import ArgumentError
+from ..sizes.dims import LEAST, steps_of
 from .op import Op
 
 
@@ -52,9 +55,11 @@ def _slice(aval: Aval) -> Aval:
 
 
 def _numbers(shape: Sequence[Any]) -> None:
-    """Bodies are made for given sizes; only the number of steps of a loop may come with the call."""
+    """Bodies are made for given sizes, or those of a step of a loop; only the number of steps may come with the
+    call."""
     for size in shape:
-        operator.index(size)
+        if not steps_of(size):
+            operator.index(size)
 
 
 def _infer_loop(
@@ -66,6 +71,7 @@ def _infer_loop(
     length: int | None,
     counted: bool,
     reverse: bool,
+    step: str | None,
     result: int,
 ) -> Aval:
     if counted:
@@ -101,6 +107,7 @@ def _eager_loop(
     length: int | None,
     counted: bool,
     reverse: bool,
+    step: str | None,
     result: int | None,
 ) -> Any:
     steps = length
@@ -108,14 +115,14 @@ def _eager_loop(
         steps, arrays = max(0, min(int(arrays[0]), length)), arrays[1:]
     kept, carried, xs = arrays[:consts], list(arrays[consts : consts + carries]), arrays[consts + carries :]
     stacked = [np.zeros((length or 0, *y.shape), y.dtype) for y in body.outputs[carries:]]
-    step = 0
-    while (steps is None or step < steps) and (condition is None or condition([*kept, *carried])[0]):
-        at = steps - 1 - step if steps is not None and reverse else step
-        outputs = body([*kept, *carried, *(x[at] for x in xs)])
+    done = 0
+    while (steps is None or done < steps) and (condition is None or condition([*kept, *carried])[0]):
+        at = steps - 1 - done if steps is not None and reverse else done
+        outputs = body([*kept, *carried, *(x[at] for x in xs)], {} if step is None else {step: LEAST + at})
         carried = outputs[:carries]
         for whole, y in zip(stacked, outputs[carries:], strict=True):
             whole[at] = y
-        step += 1
+        done += 1
     results = [*carried, *stacked]
     return results if result is None else results[result]
 
@@ -150,7 +157,7 @@ LOOP = _row(
     "loop", _infer_loop, _eager_loop,
     {
         "body": None, "condition": None, "consts": 0, "carries": 0, "length": None, "counted": False, "reverse": False,
-        "result": 0,
+        "step": None, "result": 0,
     },
 )  # fmt: skip
 COND = _row("cond", _infer_cond, _eager_cond, {"true": None, "false": None, "result": 0})

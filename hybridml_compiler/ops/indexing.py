@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from ..sizes.dims import same
+
 # A scalar of whatever builder runs the row: an array (NumPy), an IR value (loops), text (a printer).
 Scalar: TypeAlias = Any
 Index: TypeAlias = tuple[Any, ...]
@@ -25,7 +27,7 @@ class Load(Protocol):
 def at(load: Load, i: Index) -> Scalar:
     """The operand's element at output index `i`, with broadcasting: right-aligned, index 0 on axes of size 1."""
     tail = i[len(i) - len(load.shape) :]
-    return load(tuple(0 if n == 1 else k for k, n in zip(tail, load.shape, strict=True)))
+    return load(tuple(0 if same(n, 1) else k for k, n in zip(tail, load.shape, strict=True)))
 
 
 def flatten(s: Any, i: Index, shape: Sequence[int]) -> Scalar:

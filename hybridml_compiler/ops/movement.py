@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -33,9 +33,13 @@ from .shapes import (
     count,
     integer,
     integers,
+    is_empty,
+    is_within,
     listing,
+    may_be_many,
     positions,
     shape_tuple,
+    slices_of,
 )
 
 # ---------------------------------------------------------------- reshape
@@ -199,7 +203,7 @@ def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> 
         raise ArgumentError(f"{name}: step 0 at axis {by.index(0)} of {x}; use a positive or negative step")
     found = tuple(map(positions, *bounds, by)) if n else ()
     for axis, (r, size) in enumerate(zip(found, shape, strict=True)):
-        if count(r) and not (0 <= r[0] < size and 0 <= r[-1] < size):
+        if not is_within(r, size):
             raise OutOfBoundsError(
                 f"{name}: positions {r[0]} to {r[-1]} at axis {axis} are not in {x}; use 0 to {size - 1} "
                 "(the front end's x[a:b] wraps and clips for you)"
@@ -210,26 +214,18 @@ def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> 
 def _slice_canon(name: str, x: Aval, starts: Any, stops: Any, steps: Any) -> dict[str, Any]:
     """Tight bounds: one form for one set of elements."""
     ranges = _ranges(name, x, starts, stops, steps)
-    tight = [r if count(r) > 1 else positions(r[0], r[0] + 1, 1) if count(r) else range(0) for r in ranges]
+    tight = [range(0) if is_empty(r) else r if may_be_many(r) else positions(r[0], r[0] + 1, 1) for r in ranges]
     return {
         "starts": tuple(r.start for r in tight),
-        "stops": tuple(r[-1] + (1 if r.step > 0 else -1) if count(r) else 0 for r in tight),
+        "stops": tuple(0 if is_empty(r) else r[-1] + (1 if r.step > 0 else -1) for r in tight),
         "steps": tuple(r.step for r in tight),
     }
-
-
-def _slices(ranges: Iterable[Positions]) -> tuple[builtins.slice, ...]:
-    """Python's slices; -1 as a stop means wrapping there, so it becomes None."""
-    return tuple(
-        builtins.slice(r.start, None if r.stop < 0 else r.stop, r.step) if count(r) else builtins.slice(0, 0)
-        for r in ranges
-    )
 
 
 @functools.lru_cache(maxsize=1024)
 def _key(starts: Shape, stops: Shape, steps: Shape | None) -> tuple[builtins.slice, ...]:
     """NumPy's key for parameters that have been checked."""
-    return _slices(map(positions, starts, stops, (1,) * len(starts) if steps is None else steps))
+    return slices_of(map(positions, starts, stops, (1,) * len(starts) if steps is None else steps))
 
 
 def _slice_lower(s: Any, i: Index, x: Load, starts: Shape, stops: Shape, steps: Shape) -> Scalar:
@@ -287,14 +283,14 @@ def _update_infer(x: Aval, v: Aval, starts: Any, stops: Any, steps: Any) -> Aval
 
 def _update_eager(x: np.ndarray, v: np.ndarray, starts: Any, stops: Any, steps: Any) -> np.ndarray:
     out = np.array(x)
-    out[_slices(_ranges("slice_update", x.shape, starts, stops, steps))] = v
+    out[slices_of(_ranges("slice_update", x.shape, starts, stops, steps))] = v
     return out
 
 
 def _update_lower(s: Any, i: Index, x: Load, v: Load, starts: Shape, stops: Shape, steps: Shape) -> Scalar:
     inside, source = [], []
     for k, size, r in zip(i, x.shape, map(positions, starts, stops, steps), strict=True):
-        if not count(r):
+        if is_empty(r):
             return x(i)
         low, high, step = (r[0], r[-1], r.step) if r.step > 0 else (r[-1], r[0], -r.step)
         if not same(low, 0):
@@ -328,6 +324,7 @@ slice_update: Op = Op(
     lower=_update_lower,
     vjp=(_zero_slice, lambda g, starts, stops, steps: slice(g, starts=starts, stops=stops, steps=steps)),
     memory_order="first",
+    is_update=True,
     covers=("v",),
     axis_params={"starts": "each", "stops": "each", "steps": "each"},
     samples=cases(

@@ -10,6 +10,7 @@ A row carries everything that the framework knows of an operation:
                                          to; without any, forward mode reads it off the vjp rules
   fails                                  whether it may raise for values, as gathers and scatters for an index
   cost                                   nanoseconds per element; SIMPLE by default, nothing for a movement
+  is_update                              whether it is the first operand, but for a slice that the second one is put in
   is_view                                whether the result shares memory with the operand where NumPy can let it
   put_back(parent, value, **params)      of a view: `parent` with its elements replaced; by the vjp rule without it
   element_map                            where an element of the result is in the operands: "flat", at the same place in
@@ -28,6 +29,8 @@ A row carries everything that the framework knows of an operation:
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
+  over_mask                              of a reduction: its result for the elements of x where a mask is true, from x,
+                                         the mask and parameters that are no axes, for any number of elements
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not
@@ -142,9 +145,10 @@ class Op:
     __slots__ = (
         "accepts", "axis_params", "body", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
         "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
-        "infer", "inputs", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile", "memory_order",
-        "method", "name", "native", "needs", "operator", "params", "public", "put_back", "reorders", "results",
-        "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
+        "infer", "inputs", "is_update", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile",
+        "memory_order",
+        "method", "name", "native", "needs", "operator", "over_mask", "params", "public", "put_back", "reorders",
+        "results", "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
     )  # fmt: skip
 
     def __init__(
@@ -174,6 +178,7 @@ class Op:
         fails: bool | None = None,
         cost: float | None = None,
         is_view: bool = False,
+        is_update: bool = False,
         put_back: Callable[..., Any] | None = None,
         element_map: ElementMap | None = None,
         memory_order: MemoryOrder | None = None,
@@ -184,6 +189,7 @@ class Op:
         axis_params: Mapping[str, Literal["each", "named"]] | None = None,
         transforms: Callable[..., Sequence[Any]] | None = None,
         routine: Measure | None = None,
+        over_mask: Callable[..., Any] | None = None,
         complex_kernels: bool | None = None,
         complex_eager: Callable[..., Any] | None = None,
         public: bool = True,
@@ -200,7 +206,7 @@ class Op:
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
         self.cost = cost if cost is not None else 0.0 if kind == "movement" else SIMPLE
-        self.is_view, self.put_back = is_view, put_back
+        self.is_view, self.is_update, self.put_back = is_view, is_update, put_back
         self.element_map: ElementMap = element_map or ("broadcast" if kind == "elementwise" else "")
         self.memory_order: MemoryOrder = _MEMORY_ORDER.get(kind, "") if memory_order is None else memory_order
         self.covers, self.decided_by, self.constant_of = covers, decided_by, constant_of
@@ -214,6 +220,7 @@ class Op:
         self.complex_kernels = of_any if complex_kernels is None else complex_kernels
         self.complex_eager = complex_eager
         self.results = results
+        self.over_mask = over_mask
         self.routine = routine  # the sizes for a target's own routine (routines.py)
         if routine is not None:
             self.eager = with_routine(name, routine, infer, eager)

@@ -14,6 +14,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..sizes.dims import is_dim
 from . import movement
 from .creation import full
+from .elementwise import where
 from .indexing import Index, Load, Scalar
 from .op import Op
 from .samples import Case, Samples, cases, fails
@@ -116,7 +117,7 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
             return reduce_at(s, op_of_bool, i, x, axis, keepdims, lambda j: s.ne(x(j), s.const(0, x.dtype)))
         return _by_parts(s, op, i, x, axis, keepdims, lambda j: s.cast(x(j), dtype), dtype)
 
-    return Op(
+    made = Op(
         name,
         "reduction",
         inputs=("x",),
@@ -137,9 +138,16 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
         combine=op,
         reorders="sum" if op == "add" else "product",
         complex_kernels=op == "add",
+        over_mask=lambda x, mask, dtype=None: made(_filled(x, mask, -0.0 if op == "add" else 1), dtype=dtype),
         method=name,
         doc=doc,
     )
+    return made
+
+
+def _filled(x: Any, mask: Any, fill: float) -> Any:
+    """The elements where a mask is true, elsewhere a number that changes no result."""
+    return where(mask, x, fill if dtypes.is_inexact(x.dtype) else bool(fill))
 
 
 def _sum_vjp(g: Any, x_shape: Shape, x_dtype: Any, axis: Any) -> Any:
@@ -318,6 +326,12 @@ def _mean_lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool) -> Scala
     return s.div(total, s.const(_count(x.shape, axis), x.dtype))
 
 
+def _mean_over_mask(x: Any, mask: Any) -> Any:
+    dtype = x.dtype if dtypes.is_inexact(x.dtype) else dtypes.default_float()
+    x = x.astype(dtype=dtypes.float32 if dtypes.is_narrow(dtype) else dtype)
+    return (sum_(_filled(x, mask, -0.0)) / mask.sum().astype(dtype=x.dtype)).astype(dtype=dtype)
+
+
 mean = Op(
     "mean",
     "reduction",
@@ -334,6 +348,7 @@ mean = Op(
     ),
     reorders="sum",
     complex_kernels=True,
+    over_mask=_mean_over_mask,
     samples=_samples(_COMPLEX, values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
     accepts="inexact",
@@ -391,7 +406,7 @@ var = Op(
 
 
 def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
-    return Op(
+    made = Op(
         name,
         "reduction",
         inputs=("x",),
@@ -406,9 +421,11 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
         samples=_samples(_EMPTY, _COMPLEX, dtypes="? f4 i8"),
         error_samples=_bad_axes(name),
         combine=op,
+        over_mask=lambda x, mask: made(_filled(x, mask, op == "and")),
         method=name,
         doc=doc,
     )
+    return made
 
 
 any_ = _quantifier("any", np.logical_or, "or", "Is any element over `axis` true (not 0)? False for none.")

@@ -9,7 +9,8 @@ from typing import Any
 from ..aval import Aval
 from ..errors import ArgumentError, AxisError, ShapeError
 from ..record import record
-from ..sizes.dims import is_dim, known
+from ..sizes.dims import at_most, is_dim, same, steps_of
+from ..sizes.guards import known
 
 Shape = tuple[int, ...]
 
@@ -75,6 +76,8 @@ def positions(start: Any, stop: Any, step: Any) -> Positions:
         return range(start, stop, step)
     by = integer("slice", "step", step)
     by = int(by)
+    if by == 1 and steps_of(start, stop) and at_most(start, stop):
+        return Span(start, stop, by, stop - start)  # none in some steps of a loop
     ahead = stop > start if by > 0 else start > stop
     count = (stop - start + by - (1 if by > 0 else -1)) // by if ahead else 0
     return Span(start, stop, by, known(count))
@@ -82,6 +85,41 @@ def positions(start: Any, stop: Any, step: Any) -> Positions:
 
 def count(r: Positions) -> int:
     return len(r) if type(r) is range else r.count
+
+
+def ends(r: Positions) -> tuple[Any, Any]:
+    """The first and the last of the positions, as numbers."""
+    return (r[0], r[-1]) if r.step > 0 else (r[-1], r[0])
+
+
+def are_apart(a: Positions, b: Positions) -> bool:
+    """Whether all positions of one are known to lie before those of the other."""
+    if is_empty(a) or is_empty(b):
+        return True
+    (low, high), (first, last) = ends(a), ends(b)
+    return at_most(high + 1, first) or at_most(last + 1, low)
+
+
+def is_empty(r: Positions) -> bool:
+    """Whether there are no positions; there may be none in some steps of a loop only, where nothing is to be done."""
+    return not steps_of(count(r)) and not count(r)
+
+
+def may_be_many(r: Positions) -> bool:
+    """Whether there is more than one position; there may be in some steps of a loop only."""
+    return bool(steps_of(count(r)) or count(r) > 1)
+
+
+def is_within(r: Positions, size: Any) -> bool:
+    """Whether all positions are in an axis of that size."""
+    if type(r) is Span and steps_of(r.count):
+        return bool(r.start >= 0 and r.stop <= size)
+    return is_empty(r) or bool(0 <= r[0] < size and 0 <= r[-1] < size)
+
+
+def slices_of(ranges: Iterable[Positions]) -> tuple[slice, ...]:
+    """Python's slices; -1 as a stop means wrapping there, so it becomes None."""
+    return tuple(slice(r.start, None if r.stop < 0 else r.stop, r.step) if count(r) else slice(0, 0) for r in ranges)
 
 
 def broadcast(name: str, *operands: Aval) -> Shape:
@@ -93,9 +131,10 @@ def broadcast(name: str, *operands: Aval) -> Shape:
     out = [1] * ndim
     for a in operands:
         for axis, n in enumerate(a.shape, ndim - a.ndim):
-            if n == 1 or n == out[axis]:
+            # A size that is 1 in some steps of a loop alone is none that stretches: in others there would be an error.
+            if same(n, 1) or same(n, out[axis]) or (not same(out[axis], 1) and n == out[axis]):
                 continue
-            if out[axis] != 1:
+            if not same(out[axis], 1):
                 raise ShapeError(
                     f"{name}: shapes {listing(operands)} do not broadcast: axis {axis - ndim} has sizes {out[axis]} "
                     f"and {n}; make them equal or 1 (reshape, expand_dims or a transposition)"

@@ -1,4 +1,5 @@
-"""Rows that order elements: sort, argsort, lexsort, argtopk, searchsorted. NumPy's algorithms are their meaning.
+"""Rows that order elements: sort, argsort, lexsort, argtopk, searchsorted; and the positions of true ones. NumPy's
+functions are their meaning, and routines compute most of it ([Note: Sorting]).
 
 nan is greater than every number, as in NumPy, PyTorch and JAX: at the end of ascending order, first in descending one.
 """
@@ -16,7 +17,7 @@ from ..errors import ArgumentError, ShapeError
 from .creation import full
 from .gather import scatter_along_axis_add
 from .op import REQUIRED, Op
-from .routines import of_extremes
+from .routines import of_extremes, of_lines, of_long_lines, of_positions, of_searches
 from .samples import Case, cases, fails
 from .shapes import Shape, axis_index, integer
 
@@ -32,24 +33,8 @@ def _canon(name: str, x: Aval, axis: Any, descending: Any) -> dict[str, Any]:
 
 
 def _sort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    ascending = _counted(x)
-    if ascending is None:
-        ascending = np.sort(x, axis)
+    ascending = np.sort(x, axis)
     return np.flip(ascending, axis).copy() if descending else ascending
-
-
-def _counted(x: np.ndarray) -> np.ndarray | None:
-    """Integers of a small range in order, by counting them ([Note: Opaque operations] has times)."""
-    if x.ndim != 1 or x.size < PACKED or x.dtype.kind not in "iu":
-        return None
-    counts = np.bincount(_above_least(x)) if int(x.max()) - int(x.min()) < x.size else None
-    return None if counts is None else np.repeat(np.arange(len(counts)).astype(x.dtype) + x.min(), counts)
-
-
-def _above_least(x: np.ndarray) -> np.ndarray:
-    """x - min(x) as int64, for a difference that fits."""
-    least = x.min()
-    return (x - least).astype(np.int64) if x.itemsize == 8 else x.astype(np.int64) - int(least)
 
 
 def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
@@ -57,33 +42,12 @@ def _argsort_eager(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 
 
 def _order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    if descending:  # Equal elements keep their order: sorted from the end, and read from the end.
-        back: Any = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
-        found: np.ndarray = (x.shape[axis] - 1 - _order(x[back], axis, False))[back]
-        return found
-    keys = _keys(x) if x.size >= PACKED and x.shape[axis] < 1 << 31 else None
-    if keys is None:
+    if not descending:
         return np.argsort(x, axis, kind="stable")
-    packed = np.moveaxis(keys, axis, -1) << 32
-    packed |= np.arange(x.shape[axis])
-    packed.sort(axis=-1)
-    return np.moveaxis(packed & 0xFFFFFFFF, -1, axis)
-
-
-# Elements from which it pays to sort each beside its place, as one number: NumPy sorts numbers in vectors, which its
-# stable argsort does not ([Note: Opaque operations]).
-PACKED = 1 << 12
-
-
-def _keys(x: np.ndarray) -> np.ndarray | None:
-    """Numbers of 32 bits, as int64, in the order of x's elements, and equal where those are; None if they need more."""
-    if x.dtype.kind == "f" and x.itemsize <= 4:
-        bits = (x.astype(np.float32) + 0).view(np.int32)  # -0 + 0 is 0
-        ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-        return np.where(x == x, ordered, 0x7FFFFFFF).astype(np.int64)
-    if x.dtype.kind in "biu" and int(x.max()) - int(x.min()) < 1 << 31:
-        return _above_least(x)
-    return None
+    # Equal elements keep their order: sorted from the end, and read from the end.
+    back: Any = (..., slice(None, None, -1), *(slice(None),) * (x.ndim - 1 - axis % x.ndim))
+    found: np.ndarray = (x.shape[axis] - 1 - np.argsort(x[back], axis, kind="stable"))[back]
+    return found
 
 
 _CASES: tuple[Case, ...] = (
@@ -103,6 +67,7 @@ argsort = Op(
     canon=lambda x, axis, descending: _canon("argsort", x, axis, descending),
     infer=lambda x, axis, descending: Aval(x.shape if axis_index("argsort", axis, x) >= 0 else (), dtypes.int64),
     eager=_argsort_eager,
+    routine=of_lines,
     vjp=(None,),
     samples=cases(
         *_CASES, ([_TIES], {}), ([_TIES], {"descending": True}), ([_EDGES], {}), ([_EDGES], {"descending": True}),
@@ -130,6 +95,7 @@ sort = Op(
     canon=lambda x, axis, descending: _canon("sort", x, axis, descending),
     infer=lambda x, axis, descending: Aval(x.shape if axis_index("sort", axis, x) >= 0 else (), x.dtype),
     eager=_sort_eager,
+    routine=of_long_lines,
     vjp=(_sort_rule,),
     memory_order="operands",
     samples=cases(
@@ -195,7 +161,7 @@ def _argtopk_eager(x: np.ndarray, k: int, axis: int, largest: bool) -> np.ndarra
     rows = x.swapaxes(axis, -1)
     places = _candidates(rows.reshape(-1, rows.shape[-1]), k, largest) if rows.size and k else None
     if places is None:
-        found = _order(rows, -1, largest)[..., :k]
+        found = argsort.eager(rows, axis=rows.ndim - 1, descending=largest)[..., :k]
     else:
         found = places.reshape(*rows.shape[:-1], k)
     return np.ascontiguousarray(found.swapaxes(-1, axis))
@@ -227,7 +193,8 @@ def _candidates(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
     column = np.arange(flat.size) - starts[row]
     places[row, column] = flat - row * n
     values[row, column] = rows.reshape(-1)[flat]
-    order = _order(values, -1, largest)[:, :k]  # elements that fill a row come after its own equal ones
+    # Elements that fill a row come after its own equal ones.
+    order = argsort.eager(values, axis=1, descending=largest)[:, :k]
     return np.take_along_axis(places, order, -1)
 
 
@@ -306,6 +273,7 @@ searchsorted = Op(
     canon=lambda x1, x2, right: {"right": bool(right)},
     infer=_search_infer,
     eager=_search_eager,
+    routine=of_searches,
     vjp=(None, None),
     samples=cases(
         ([np.array([-1.0, 0.0, 0.0, 2.0]), (3, 4)], {}),
@@ -327,4 +295,29 @@ searchsorted = Op(
     "ones). Rows of x1 are for the rows of x2.",
 )
 
-ROWS = (sort, argsort, lexsort, argtopk, searchsorted)
+# ---------------------------------------------------------------- true_positions
+
+
+true_positions = Op(
+    "true_positions",
+    "opaque",
+    public=False,
+    inputs=("mask",),
+    params={"count": REQUIRED},
+    canon=lambda mask, count: {"count": integer("true_positions", "count", count)},
+    infer=lambda mask, count: Aval((count,), dtypes.int64),
+    eager=lambda mask, count: np.flatnonzero(mask),
+    routine=of_positions,
+    vjp=(None,),
+    samples=cases(
+        ([np.array([False, True, True])], {"count": 2}),
+        ([np.arange(200).reshape(10, 20) % 3 == 1], {"count": 67}),
+        ([np.zeros((3,), bool)], {"count": 0}),
+        dtypes="f8",
+    ),
+    error_samples=lambda: (fails(ArgumentError, "true_positions: count must be", np.array([True]), count=0.5),),
+    accepts="bool",
+    doc="int64 positions of the true elements in row-major order, which are `count`.",
+)
+
+ROWS = (sort, argsort, lexsort, argtopk, searchsorted, true_positions)

@@ -38,6 +38,7 @@ class Loop:
     go: Node | None  # the condition
     length: int | None
     reverse: bool
+    step: str | None
 
     @staticmethod
     def of(node: Node, operands: Sequence[Node]) -> Loop:
@@ -55,7 +56,7 @@ class Loop:
             list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
             list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
             list(body.checks), go,
-            p["length"], p["reverse"],
+            p["length"], p["reverse"], p["step"],
         )  # fmt: skip
 
     def nodes(self, wanted: Iterable[int], optimized: Optimize) -> Results:
@@ -67,7 +68,7 @@ class Loop:
         params: dict[str, Any] = {
             "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
             "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
-            "reverse": self.reverse,
+            "reverse": self.reverse, "step": self.step,
         }  # fmt: skip
         operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
         operands = operands if self.count is None else [self.count, *operands]
@@ -179,7 +180,7 @@ def _merge(graph: Graph, nodes: Sequence[Node]) -> Graph:
 
 def _within(node: Node, other: Node) -> list[int] | None:
     """Numbers of this loop's results among those of the other loop; None if not all are there."""
-    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse")):
+    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse", "step")):
         return None
     a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
     if a.count is not b.count or (a.go is None) is not (b.go is None):
@@ -219,7 +220,7 @@ def _one_product(node: Node, operands: Sequence[Node], read: list[int], optimize
     """Products that are only added up, as gradients of weights are, as one over the rows of all steps: a step would
     read and write the whole sum ([Note: Fusion])."""
     loop = Loop.of(node, operands)
-    if loop.count is not None or loop.go is not None:
+    if loop.count is not None or loop.go is not None or loop.step is not None:
         return {}
     found = {k: product for k in range(len(loop.carries)) if (product := _added_product(loop, k)) is not None}
     if not found:

@@ -17,6 +17,7 @@ from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from .canonical_views import VIEW_RULES
 from .concatenations import CONCAT_RULES
 from .patterns import both_ways, filled, is_op, is_value, like, op_name, sample, scalar, splat
+from .updates import UPDATE_RULES
 
 # ---------------------------------------------------------------- constants that do nothing, or all
 
@@ -344,7 +345,7 @@ SCATTER_RULES = (
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
 # With the views, as those meet where the nodes between them go. One walk for all: each that changes a node near the
 # inputs makes all nodes after it anew.
-_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES), lasting=True)
+_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *UPDATE_RULES, *VIEW_RULES), lasting=True)
 
 
 def simplify(graph: Graph) -> Graph:

@@ -5,7 +5,8 @@
     cond    operands: the predicate, operands, results, memory
 
 Carries alternate between two buffers, one of them that of the result. A carry that is an output of every step as
-well has no buffer of its own: the next step reads it where this one has written it.
+well has no buffer of its own: the next step reads it where this one has written it. One that steps update in place
+(see fusion/in_place.py) has a single buffer, and where the array that it starts from is not needed later, that one's.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from ..graph.body import Body
 from ..graph.ir import Graph, Node
 from ..loops.ir import KernelSpec
 from ..record import record
-from ..sizes.dims import Size, symbols_of
+from ..sizes.dims import Size, same, symbols_of
+from ..sizes.steps import most_of
 from .checks import settled
+from .fusion.in_place import updates_carry
 from .launch import Plan
 
-Planned = Callable[..., Plan]  # of a body, and those of its inputs that come from the step before
+Planned = Callable[..., Plan]  # of a body, what it donates, and those of its inputs that come from the step before
 _ALIGNMENT = 64
 
 
@@ -39,6 +42,15 @@ class Control(KernelSpec):
     def given(self) -> int:
         """Number of arrays that it reads."""
         raise NotImplementedError
+
+    @property
+    def symbolic(self) -> bool:
+        return bool(self.symbols)
+
+    @property
+    def around(self) -> list[str]:
+        """The symbols of steps that its bodies read, but for its own."""
+        return sorted({name for plan in self.plans for name in plan.symbols} - {getattr(self, "step", None)})
 
     @property
     def memory(self) -> int:
@@ -69,20 +81,19 @@ class Loop(Control):
     xs: tuple[int, ...]
     ys: tuple[int, ...]
     kept: tuple[int | None, ...]  # carry -> the one of the ys that it is
+    in_place: tuple[bool, ...]  # carry -> whether steps update it where it is
     wanted: tuple[int, ...]  # numbers of the results that are operands
     length: Size | None
     counted: bool
     reverse: bool
+    step: str | None  # the symbol of the number of the step
     slots: int = 1  # that threads share: each takes all steps, in its part of every array (see batch_split.py)
 
     @property
     def symbols(self) -> list[str]:
-        """Symbols in its length, where that comes with the call."""
-        return [] if self.length is None else sorted(map(str, symbols_of(self.length)))
-
-    @property
-    def symbolic(self) -> bool:
-        return bool(self.symbols)
+        """Symbols in its sizes, where those come with the call or a step of a loop around it."""
+        own = map(str, symbols_of(0 if self.length is None else self.length, *self.carries, *self.xs, *self.ys))
+        return sorted({*own, *self.around})
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -91,10 +102,11 @@ class Loop(Control):
     @property
     def places(self) -> tuple[list[int], int]:
         """Offsets in its memory: two places for each carry, one for each of the ys, the arenas; and bytes in all."""
-        sizes = []
+        sizes: list[Size] = []
         for k, size in enumerate(self.carries):
-            sizes += [0, 0] if self.kept[k] is not None else [0 if k in self.wanted else size, size]
-        sizes += [*self.ys, self.slots * self.arena_bytes, 1]
+            own = [0 if k in self.wanted else size, 0 if self.in_place[k] else size]
+            sizes += [0, 0] if self.kept[k] is not None else map(most_of, own)
+        sizes += [*map(most_of, self.ys), self.slots * self.arena_bytes, 1]
         offsets: list[int] = []
         total = 0
         for size in sizes:
@@ -127,7 +139,10 @@ class Choice(Control):
     false: Plan
     operands: int
     wanted: tuple[int, ...]
-    symbols: tuple[str, ...] = ()
+
+    @property
+    def symbols(self) -> list[str]:
+        return self.around
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -158,15 +173,19 @@ def control_of(results: list[Node], planned: Planned) -> Control:
     after, ys = body.outputs[:n], body.outputs[n:]
     given = {y: k for k, y in enumerate(ys) if n + k in wanted}
     kept = tuple(given.get(node) for node in after)
-    own = tuple(node for node, k in zip(after, kept, strict=True) if k is None)
-    known = p["condition"] is None and not p["counted"] and p["length"] != 0
+    in_place = tuple(kept[k] is None and updates_carry(body, p, k) for k in range(n))
+    own = [k for k in range(n) if kept[k] is None]
+    donate = {position: p["consts"] + k for position, k in enumerate(own) if in_place[k]}
+    known = p["condition"] is None and not p["counted"] and not same(p["length"], 0)
     carried = body.inputs[p["consts"] : first] if known else None
-    plan = planned(settled(Graph(body.inputs, (*own, *ys), "body", body.checks)), carried)
+    outputs = (*(after[k] for k in own), *ys)
+    plan = planned(settled(Graph(body.inputs, outputs, "body", body.checks)), donate, carried)
     return Loop(
         plan,
         None if p["condition"] is None else planned(p["condition"].graph),
         p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
-        tuple(y.aval.nbytes for y in ys), kept, wanted, p["length"], p["counted"], p["reverse"], plan.slots,
+        tuple(y.aval.nbytes for y in ys), kept, in_place, wanted, p["length"], p["counted"], p["reverse"], p["step"],
+        plan.slots,
     )  # fmt: skip
 
 

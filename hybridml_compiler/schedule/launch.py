@@ -44,11 +44,15 @@ SIZES = BufferRef("sizes")
 class Copy(KernelSpec):
     """memcpy: an output that is an input or constant, or state that could not be overwritten in place."""
 
-    nbytes: int
+    nbytes: Size
 
     @property
     def specs(self) -> tuple[KernelSpec, ...]:
         return ()
+
+    @property
+    def symbols(self) -> list[str]:
+        return sorted(map(str, symbols_of(self.nbytes)))
 
 
 @record
@@ -102,8 +106,11 @@ class Plan:
 
     @lazy
     def symbols(self) -> list[str]:
-        """The symbols of the sizes of its inputs: all that there are."""
-        return sorted({str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}, key=number_of)
+        """The symbols of its sizes and positions: those of its inputs, and of the steps of loops around it."""
+        found = {str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}
+        for launch in self.launches:
+            found.update(launch.spec.symbols, map(str, symbols_of(*(place.offset for place in launch.operands))))
+        return sorted(found, key=number_of)
 
     @property
     def checked(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .. import dtypes
 from ..aval import Aval
@@ -12,6 +12,7 @@ from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel, KernelSpec
 from ..record import replace
 from ..sizes.dims import hint
+from ..sizes.steps import most_of
 from .control import control_of
 from .fusion.batch_fusion import chain_of, form_chains
 from .fusion.batch_split import in_parts
@@ -19,6 +20,7 @@ from .fusion.epilogue import Fused, is_idle, lower_epilogue
 from .fusion.fuse import Fusion, fuse
 from .fusion.group import Group
 from .fusion.horizontal_fusion import form_regions, region_of
+from .fusion.in_place import InPlace, store_of, with_stores
 from .fusion.prologue import lower_prologue
 from .fusion.steps import Step, Task, fills_cache
 from .fusion.tile_fusion import form_tiles, operands_of, tiles_of
@@ -32,6 +34,7 @@ from .lowering.split import lower_group
 from .memory import Interval, plan_arena
 
 Begin = Callable[[KernelSpec], object]
+NO_DONATIONS: Mapping[int, int] = {}
 
 
 def make_plan(
@@ -41,6 +44,7 @@ def make_plan(
     begin: Begin = lambda spec: None,
     carried: Sequence[Node] | None = None,
     reuse: Reuse | None = None,
+    is_body: bool = False,
 ) -> Plan:
     """`donate`: output position -> input position whose memory it is written to.
 
@@ -51,9 +55,11 @@ def make_plan(
     `reuse` counts what was known from the plans before.
     """
     _check_donations(graph, donate)
+    graph, in_place = with_stores(graph, donate)
     donated = _first_claims(graph, donate)
-    fusion = fuse(graph, donated, target)
-    return _Planner(graph, donate, donated, fusion, target, begin, carried, reuse or Reuse()).plan()
+    fusion = fuse(graph, donated, target, in_place, is_body=is_body)
+    reuse = reuse or Reuse()
+    return _Planner(graph, donate, donated, fusion, in_place, target, begin, carried, reuse, is_body).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -84,22 +90,34 @@ class _Planner:
         donate: Mapping[int, int],
         donated: dict[Node, Node],
         fusion: Fusion,
+        in_place: InPlace,
         target: Capabilities,
         begin: Begin,
         carried: Sequence[Node] | None,
         reuse: Reuse,
+        is_body: bool,
     ) -> None:
+        self.is_body = is_body
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
+        self.in_place = in_place
         self.target, self.begin, self.carried, self.reuse = target, begin, carried, reuse
         self.materialised = fusion.materialised
+        self.updates = {s: n for n in self.materialised if (s := store_of(n)) is not None}  # by their stores
         self.kept = (
             Kept() if any(aval.symbolic for aval in {node.aval for node in graph.nodes()}) else target.kept.trimmed()
         )
-        self.alike = LoweringMemo(self.in_memory, donated, self.kept, reuse)
+        self.memory = self._memory()
+        self.alike = LoweringMemo(self.in_memory, self.memory, self.kept, reuse)
         self._known_alone: dict[int, tuple[KernelSpec, KernelSpec, Mapping[int, tuple[int, int]]]] = {}  # by identity
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
+
+    def _memory(self) -> dict[Node, Node]:
+        """The array in whose memory a node is, for those that have none of their own."""
+        found = dict(self.donated)
+        found |= {node: self.in_place.home(node) for node in self.in_place.memory}
+        return found | {store: found.get(update, update) for store, update in self.updates.items()}
 
     def in_memory(self, node: Node) -> bool:
         return (node.op is None and (node.is_input or bool(node.shape))) or node in self.materialised
@@ -114,6 +132,7 @@ class _Planner:
         late: list[tuple[Node, BufferRef]] = []
         for position, node in enumerate(self.graph.outputs):
             source = self.donate.get(position)
+            node = node if node in home else self.memory.get(node, node)
             if source is None:
                 place = BufferRef("output", len(fresh))
                 fresh.append(position)
@@ -130,14 +149,15 @@ class _Planner:
             for task in self._tasks(group):
                 tasks.append(task)
                 alone = all([n in kept or not fills_cache(n, self.target) for n in task.operands])  # in no chain
-                if alone and self.carried is None and self.target.merges is None:
+                if alone and self.carried is None and self.target.merges is None and not isinstance(task.spec, Copy):
                     self.begin(self._alone(task.spec)[0])
         checked = any(task.spec.checked for task in tasks)
         start = STATUS_BYTES if checked else 0
         parts = None if self.carried is None else in_parts(tasks, self.carried, self.graph.outputs, self.target)
         if parts is None:
             form = form_chains if self.target.runs_tiles is None else form_tiles
-            steps = form_regions(tasks, form(tasks, kept, self.target), kept, self.target)
+            fixed = {*kept, *self.memory.values()}
+            steps = form_regions(tasks, form(tasks, fixed, self.target), fixed, self.target)
         else:
             tasks, steps = parts, [Step([number]) for number in range(len(parts))]
         buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
@@ -146,10 +166,11 @@ class _Planner:
         saved = {node: place for node, place in early if node in snapshots}
         places: dict[Node | Step, BufferRef] = {what: place for what, place in home.items()}
         places |= arena
-        launches = [_copy(home[node], place, node) for node, place in early]
+        launches = [_copy(home[node], place, node, self._overwrites([place])) for node, place in early]
         before = len(launches)
         launches += [self._launch(tasks, step, places) for step in steps]
-        launches += [_copy(saved.get(node) or places[node], place, node) for node, place in late]
+        for node, place in late:
+            launches.append(_copy(saved.get(node) or places[node], place, node, self._overwrites([place])))
         return Plan(
             launches,
             [n.value for n in self.constants if n.value is not None],
@@ -189,9 +210,14 @@ class _Planner:
             return [*before, self._call(group, call, left, right)]
         kernels = self.alike.lowered(
             group,
-            lambda: lower_group(group, self.in_memory, self.donated, self.target),
+            lambda: lower_group(group, self.in_memory, self.memory, self.target),
         )
-        return [self._task(kernel, operands, group) for kernel, operands in kernels]
+        copies = [
+            self._task(Copy(update.aval.nbytes), (update.inputs[0], update), group)
+            for update in (self.updates.get(root) for root in group.roots)
+            if update is not None and update not in self.memory
+        ]
+        return [*copies, *(self._task(kernel, operands, group) for kernel, operands in kernels)]
 
     def _transforms(self, group: Group) -> list[Task] | None:
         """The passes of an operation that is Fourier transforms; None where the target has no kernels for them."""
@@ -210,11 +236,13 @@ class _Planner:
     def _control(self, group: Group) -> Task:
         results = _by_number(group)
 
-        def planned(body: Graph, carried: Sequence[Node] | None = None) -> Plan:
-            return make_plan(body, {}, self.target, self.begin, carried, self.reuse)
+        def planned(
+            body: Graph, donate: Mapping[int, int] = NO_DONATIONS, carried: Sequence[Node] | None = None
+        ) -> Plan:
+            return make_plan(body, donate, self.target, self.begin, carried, self.reuse, is_body=True)
 
         spec = control_of(results, planned)
-        memory = input_node(Aval((spec.memory,), dtypes.uint8))  # of no graph: it is in the arena
+        memory = input_node(Aval((most_of(spec.memory),), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(spec, (*results[0].inputs, *results, memory), group)
 
     def _call(self, group: Group, call: Call, left: Node, right: Node) -> Task:
@@ -227,7 +255,7 @@ class _Planner:
         if not steps:
             return self._task(call, (left, right, group.roots[0]), group)
         made = self.alike.lowered(
-            group, lambda: [lower(group, self.in_memory, self.donated, self.target.schedule_matrix) for lower in steps]
+            group, lambda: [lower(group, self.in_memory, self.memory, self.target.schedule_matrix) for lower in steps]
         )
         found = dict(zip(steps, made, strict=True))
         prologue, (_, *before) = found.get(lower_prologue, (None, (None, left)))
@@ -241,7 +269,7 @@ class _Planner:
         return self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)
 
     def _task(self, spec: KernelSpec, operands: tuple[Node, ...], group: Group) -> Task:
-        return Task(spec, tuple(self.donated.get(node, node) for node in operands), group)
+        return Task(spec, tuple(self.memory.get(node, node) for node in operands), group)
 
     def _arena(
         self,
@@ -263,7 +291,7 @@ class _Planner:
         for node in copied_late:
             if node in life:
                 life[node].append(len(steps))
-        sizes = [self.target.cores * x.slot_bytes if isinstance(x, Step) else x.aval.nbytes for x in life]
+        sizes = [self.target.cores * x.slot_bytes if isinstance(x, Step) else most_of(x.aval.nbytes) for x in life]
         intervals = [Interval(n, min(x), max(x)) for n, x in zip(sizes, life.values(), strict=True)]
         offsets, total = plan_arena(intervals)
         buffers = {}
@@ -299,13 +327,18 @@ class _Planner:
             spec = placed[0][0] if len(tasks) == 1 else self._region(kernels)
             if len(tasks) > 1:
                 reasons.append("side by side: none of them needs another")
-        self.begin(spec)
+        if not isinstance(spec, Copy):
+            self.begin(spec)
         made = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.op is not None}
         nodes = tuple(sorted(made, key=self.position.__getitem__))
         where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
         written = [home[n] for task in tasks for n, is_written in task.roles() if is_written and n in home]
-        overwrites = any(place.base == "input" for place in written)
+        overwrites = self._overwrites(written)
         return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes, overwrites)
+
+    def _overwrites(self, written: Iterable[BufferRef]) -> bool:
+        """Whether state is written."""
+        return not self.is_body and any(place.base == "input" for place in written)
 
     def _region(self, kernels: Sequence[Kernel]) -> KernelSpec:
         key = "region", self.target.cores, *map(id, kernels)
@@ -356,6 +389,6 @@ def _by_number(group: Group) -> list[Node]:
     return sorted(group.roots, key=lambda node: int(node.params.get("result") or 0))
 
 
-def _copy(source: BufferRef, target: BufferRef, node: Node) -> Launch:
+def _copy(source: BufferRef, target: BufferRef, node: Node, overwrites: bool) -> Launch:
     nbytes = 2 * node.aval.hinted.nbytes
-    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=nbytes, overwrites=target.base == "input")
+    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=nbytes, overwrites=overwrites)

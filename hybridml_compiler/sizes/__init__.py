@@ -1,1 +1,1 @@
-"""Sizes that are known when a call comes: symbols, decisions about them, and their values."""
+"""Sizes that are known when a call comes, or in a step of a loop: symbols, decisions about them, their values."""

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import reduce
 from typing import Any, Literal, Protocol, TypeAlias
@@ -32,13 +31,30 @@ from ..errors import TraceError, is_internal
 from ..hooks import hooks
 from ..record import record
 
+Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
 
 
-@record
+@record(eq=False)
 class Symbol:
+    """`most`: its greatest value, of the number of a step of a loop; None where it is the size of an input."""
+
     name: str
     hint: int
+    most: Size | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Symbol):
+            return self is other
+        return (self.name, self.hint) == (other.name, other.hint) and same(self.most, other.most)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.hint))
+
+    @property
+    def text(self) -> str:
+        """`n=64`, `i0=51<=101`."""
+        return f"{self.name}={self.hint}" + ("" if self.most is None else f"<={self.most}")
 
     def __str__(self) -> str:
         return self.name
@@ -69,7 +85,6 @@ class Quotient:
 
 DIVIDE: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod}
 Atom = Symbol | Quotient
-Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 Monomial = tuple[Atom, ...]  # factors in the order of their text
 
 
@@ -179,7 +194,7 @@ class Dim:
         return self != 0
 
     def __hash__(self) -> int:  # a user's dict has the number as its key
-        return hash(number(self)) if _asked_by_user() else self._hash
+        return hash(number(self)) if _asked_by_user(self) else self._hash
 
     # ---- a number is asked for
 
@@ -204,10 +219,10 @@ class Dim:
         return _plain(other, NotImplemented, lambda n: n / _real(self), (int, float))
 
     def __format__(self, spec: str) -> str:
-        return format(number(self), spec) if spec or _asked_by_user() else self.text
+        return format(number(self), spec) if spec or _asked_by_user(self) else self.text
 
     def __str__(self) -> str:
-        return str(number(self)) if _asked_by_user() else self.text
+        return str(number(self)) if _asked_by_user(self) else self.text
 
     __repr__ = __str__
 
@@ -224,10 +239,10 @@ class Dim:
         return _make, (dict(self.terms),)
 
 
-def _asked_by_user() -> bool:
+def _asked_by_user(size: Dim) -> bool:
     """Whether a user's line wants the text or the hash of a size, which is that of its number; to the framework it is a
     formula."""
-    if collector.get() is None or structurally.get():
+    if (collector.get() is None and not steps_of(size)) or structurally.get():
         return False
     return not is_internal(sys._getframe(2).f_code.co_filename)
 
@@ -243,9 +258,9 @@ def _real(size: Dim) -> Any:
     return hooks.size_as_float(size)
 
 
-def symbol(name: str, size: int) -> Dim:
-    """A symbol whose hint is `size`."""
-    made = _make({(Symbol(name, size),): 1})
+def symbol(name: str, size: int, most: Size | None = None) -> Dim:
+    """A symbol whose hint is `size`; with `most`, the number of a step of a loop (see steps.py)."""
+    made = _make({(Symbol(name, size, most),): 1})
     assert type(made) is Dim and size >= LEAST, (name, size)
     return made
 
@@ -283,9 +298,11 @@ def _product(numbers: Iterable[int]) -> int:
 
 def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[type, ...] = (int,)) -> Any:
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
-    if type(other) is Dim or isinstance(other, kinds):
+    if type(other) is Dim or type(other) in kinds:
         return then(other)
-    return then(operator.index(other)) if isinstance(other, np.integer) else otherwise
+    if isinstance(other, int | np.integer):  # True, or an int in disguise
+        return then(operator.index(other))
+    return then(float(other)) if float in kinds and isinstance(other, float) else otherwise
 
 
 def _divided(over: Size, by: Size) -> tuple[Size, Size]:
@@ -396,6 +413,11 @@ def symbols_of(*sizes: Any) -> set[Symbol]:
     return found
 
 
+def steps_of(*sizes: Any) -> set[Symbol]:
+    """The symbols in sizes that are the number of a step of a loop."""
+    return {s for s in symbols_of(*sizes) if s.most is not None}
+
+
 def same(a: Size, b: Size) -> bool:
     """Whether two sizes are equal by their form."""
     return a is b or (type(a) is type(b) and (a.terms == b.terms if type(a) is Dim else a == b))
@@ -405,10 +427,11 @@ def bounds(size: Size) -> int | None:
     """A number that the size is never below; None where its form tells none.
 
     With every atom written as its least value and a rest (n = 2 + n'), a polynomial without a negative coefficient
-    before a rest is least where the rests are 0.
+    before a rest is least where the rests are 0. Steps of loops are at one of their ends, inner ones first.
     """
+    size = hooks.without_steps(size)
     if type(size) is not Dim:
-        return operator.index(size)
+        return None if size is None else operator.index(size)
     known = collector.get()
     if known is not None:
         found = known.least_of(size)
@@ -468,13 +491,6 @@ def at_most(a: Size, b: Size) -> bool:
     return provable("<", b, a) is False
 
 
-def extremes(sizes: Sequence[Size]) -> tuple[Size, Size] | None:
-    """The least and the greatest, if the form tells which they are."""
-    low = next((a for a in sizes if all(at_most(a, b) for b in sizes)), None)
-    high = next((a for a in sizes if all(at_most(b, a) for b in sizes)), None)
-    return None if low is None or high is None else (low, high)
-
-
 # ---------------------------------------------------------------- decisions
 
 
@@ -490,17 +506,6 @@ collector: ContextVar[Collector | None] = ContextVar("hybridml_guards", default=
 structurally: ContextVar[bool] = ContextVar("hybridml_structural", default=False)
 
 
-@contextmanager
-def structural(on: bool = True) -> Iterator[None]:
-    """Context in which sizes are equal if it follows from their form, and unequal if not: for code whose answer to
-    unequal sizes is right for any."""
-    mode = structurally.set(on)
-    try:
-        yield
-    finally:
-        structurally.reset(mode)
-
-
 def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
     """The answer, and the guard that it needs."""
     known = provable(relation, a, b)
@@ -508,6 +513,8 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
         return known
     if relation == "==" and structurally.get():
         return False
+    if steps_of(a, b):
+        return hooks.undecided(relation, a, b)
     answer = (hint(a) == hint(b)) if relation == "==" else hint(a) < hint(b)
     opposite: Any = {"==": "!=", "<": ">="}[relation]
     guards = collector.get()
@@ -528,6 +535,8 @@ def number(size: Size, asked: bool = True) -> int:
     """The size as an int, which the program then is for."""
     if type(size) is not Dim:
         return operator.index(size)
+    if steps_of(size):
+        hooks.undecided("number", size, None)
     guards = collector.get()
     if guards is None:
         raise TraceError(
@@ -537,13 +546,3 @@ def number(size: Size, asked: bool = True) -> int:
     if provable("==", size, size.hint) is not True:
         guards.add(size, "==", size.hint, asked)
     return size.hint
-
-
-def known(size: Size) -> Size:
-    """A size of a result: 0 or 1 if it is, else a Dim that is at least 2; which of the three is a guard."""
-    if type(size) is not Dim:
-        return size
-    low = bounds(size)
-    if low is not None and low >= LEAST:
-        return size
-    return size if size >= LEAST else number(size, asked=False)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..errors import user_location
 from ..record import record
-from .dims import Dim, Size, Symbol, collector, structurally, symbols_of
+from .dims import LEAST, Dim, Size, Symbol, bounds, collector, number, steps_of, structurally, symbols_of
 
 
 @record
@@ -114,3 +114,24 @@ def collecting(guards: Guards | None) -> Iterator[None]:
     finally:
         collector.reset(token)
         structurally.reset(mode)
+
+
+@contextmanager
+def structural(on: bool = True) -> Iterator[None]:
+    """Context in which sizes are equal if it follows from their form, and unequal if not: for code whose answer to
+    unequal sizes is right for any."""
+    mode = structurally.set(on)
+    try:
+        yield
+    finally:
+        structurally.reset(mode)
+
+
+def known(size: Size) -> Size:
+    """A size of a result: 0 or 1 if it is, else a Dim that is at least 2; which of the three is a guard."""
+    if type(size) is not Dim:
+        return size
+    low = bounds(size)
+    if (low is not None and low >= LEAST) or steps_of(size):
+        return size
+    return size if size >= LEAST else number(size, asked=False)

@@ -12,8 +12,8 @@ from hybridml_compiler.graph.ir import Graph, Node, graph_of, input_node
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.schedule.kept import _MOST, Kept, Reuse
 from hybridml_compiler.schedule.plan import make_plan
-from hybridml_compiler.sizes.dims import structural, symbol
-from hybridml_compiler.sizes.guards import Guards, collecting
+from hybridml_compiler.sizes.dims import symbol
+from hybridml_compiler.sizes.guards import Guards, collecting, structural
 from hybridml_compiler.targets.cpu.capabilities import capabilities
 from hybridml_compiler.targets.cpu.spec import host_spec
 from hybridml_compiler.targets.cpu.target import Cpu

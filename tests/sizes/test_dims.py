@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler.errors import ArgumentError, TraceError
-from hybridml_compiler.sizes.dims import Dim, bounds, hint, is_dim, same, structural, symbol
-from hybridml_compiler.sizes.guards import Guards, collecting
+from hybridml_compiler.sizes.dims import Dim, bounds, hint, is_dim, same, symbol
+from hybridml_compiler.sizes.guards import Guards, collecting, structural
 from hybridml_compiler.sizes.values import check_of, evaluate, function_of, name_of, number_of, parse
 
 N, M = symbol("n", 64), symbol("m", 10)

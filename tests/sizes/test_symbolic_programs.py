@@ -21,8 +21,8 @@ from hybridml_compiler.pipeline import compile
 from hybridml_compiler.schedule.kernels.library import Capabilities
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
-from hybridml_compiler.sizes.dims import structural, symbol
-from hybridml_compiler.sizes.guards import Guards, collecting
+from hybridml_compiler.sizes.dims import symbol
+from hybridml_compiler.sizes.guards import Guards, collecting, structural
 from hybridml_compiler.sizes.values import check_of, substitute
 from hybridml_compiler.targets.cpu.kernels.loop_schedule import schedule
 from tests.support.closeness import assert_close

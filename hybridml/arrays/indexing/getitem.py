@@ -24,9 +24,10 @@ from ...core.context import beside, grad_is_off, lift, placed
 from ...core.device_tensor import transfer
 from ...core.interpreter import interpreter_stack
 from ...core.source_location import here
-from ...core.tensor import CPU, Tensor, method, place_of, place_var, wrap
+from ...core.tensor import CPU, StandIn, Tensor, method, place_of, place_var, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
+from .selecting import lifted
 
 _ndarray = np.ndarray
 _SUMMED_BY_NUMPY = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)  # as the rows do
@@ -130,6 +131,17 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
 
 @placed
 def _chosen(x: Tensor, key: Any) -> Tensor:
+    kind: Any = type(x)
+    if issubclass(kind, StandIn) and isinstance(key, Tensor | _ndarray) and key.dtype.kind == "b" and x.ndim:
+        mask = lifted(key)
+        found = kind._selected(x, mask, _chosen_now) if mask.shape == x.shape else None
+        if found is not None:
+            return found
+    return _chosen_now(x, key)
+
+
+@placed
+def _chosen_now(x: Tensor, key: Any) -> Tensor:
     return by_rows(x, plan(key, Aval(x.shape, x.dtype)))
 
 

@@ -15,12 +15,14 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core.context import placed
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from .selecting import from_zero, lifted
 
 _full, _where = OPS["full"], OPS["where"]
 
 
+@compiled_when_small
 def segment_sum(
     data: Tensor, segment_ids: Tensor, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False,
@@ -38,6 +40,7 @@ def segment_sum(
     return _segments("segment_sum", "scatter_add", 0, data, segment_ids, num_segments)
 
 
+@compiled_when_small
 def segment_prod(
     data: Tensor, segment_ids: Tensor, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False,
@@ -51,6 +54,7 @@ def segment_prod(
     return _segments("segment_prod", "scatter_mul", 1, data, segment_ids, num_segments)
 
 
+@compiled_when_small
 def segment_max(
     data: Tensor, segment_ids: Tensor, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False,
@@ -66,6 +70,7 @@ def segment_max(
     return _segments("segment_max", "scatter_max", None, data, segment_ids, num_segments)
 
 
+@compiled_when_small
 def segment_min(
     data: Tensor, segment_ids: Tensor, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False,
@@ -79,6 +84,7 @@ def segment_min(
     return _segments("segment_min", "scatter_min", None, data, segment_ids, num_segments)
 
 
+@compiled_when_small
 @placed
 def segment_mean(
     data: Tensor, segment_ids: Tensor, num_segments: int | None = None, indices_are_sorted: bool = False,
@@ -140,6 +146,7 @@ def highest(dtype: np.dtype) -> Any:
     return float("inf") if dtype.kind in "fcV" else True if dtype.kind == "b" else int(np.iinfo(dtype).max)
 
 
+@compiled_when_small
 @placed
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None) -> Tensor:
     """Counts of 0, 1, ... among the integers x, or the sums of their `weights`, in (flattened) x's order.

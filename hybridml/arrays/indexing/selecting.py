@@ -50,6 +50,8 @@ def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Ten
     size = mask.numel()
     flat = OPS["reshape"].fn(mask, (size,))
     n = interp.read(OPS["sum"].fn(flat, dtype=dtypes.int64), "number", what)
+    if mask.device == "cpu":
+        return OPS["true_positions"].fn(flat, n)
     every = OPS["arange"].fn(start=0, stop=size, step=1, dtype=dtypes.int64)
     if n == 0:
         return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)

@@ -13,6 +13,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
 from ...core.context import placed, trusted
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..elementwise import _floating
 from ..searching.orders import argsort, sort
@@ -33,6 +34,7 @@ _METHODS = (
 )  # fmt: skip
 
 
+@compiled_when_small
 def quantile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -49,6 +51,7 @@ def quantile(
     return _quantile("quantile", x, q, axis, method, keepdims, weights, ignore=False)
 
 
+@compiled_when_small
 def nanquantile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -61,6 +64,7 @@ def nanquantile(
     return _quantile("nanquantile", x, q, axis, method, keepdims, weights, ignore=True)
 
 
+@compiled_when_small
 def percentile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
@@ -73,6 +77,7 @@ def percentile(
     return _quantile("percentile", x, _share(q), axis, method, keepdims, weights, ignore=False)
 
 
+@compiled_when_small
 def nanpercentile(
     x: Tensor, /, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:

@@ -15,6 +15,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
 from ...core.context import placed
+from ...core.library import compiled_when_repeated
 from ...core.precision.composites import in_float32
 from ...core.tensor import Tensor
 from ..elementwise import _floating
@@ -183,6 +184,7 @@ def histogram_bin_edges(
     return ops.concat([edges[:-1], expand_dims(high, 0)], axis=0)
 
 
+@compiled_when_repeated
 def histogram(
     x: Tensor, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
@@ -219,6 +221,7 @@ def _flat(x: Any) -> Tensor:
     return _reshape(_tensor(x), (-1,))
 
 
+@compiled_when_repeated
 @placed
 def histogramdd(
     sample: Any, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool | None = None, weights: Any = None
@@ -252,8 +255,8 @@ def histogramdd(
         place = place * size + found
     total = math.prod(sizes)
     place = _where(inside, place, total)
-    w = ops.full(shape=place.shape, value=1.0, dtype=dtypes.float64) if weights is None else _tensor(weights)
-    counts = _reshape(bincount(place, weights=w, minlength=total + 1)[:total], tuple(sizes))
+    counts = bincount(place, weights=None if weights is None else _tensor(weights), length=total)
+    counts = _reshape(counts if weights is not None else counts.astype(dtypes.float64), tuple(sizes))
     if density:
         counts = counts / _sum(counts)
         for k, edge in enumerate(edges):

@@ -1,6 +1,7 @@
 """Order along an axis: sort, argsort, top_k, kthvalue, mode, and searches in what is sorted.
 
-nan is greater than every number, as in NumPy, PyTorch and JAX. NumPy's algorithms sort, in compiled programs as well.
+nan is greater than every number, as in NumPy, PyTorch and JAX. Native routines sort and search, in compiled programs
+as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
 from ...core.context import placed, trusted
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..indexing.selecting import lifted
 from ..shaping.manipulation import concat, squeeze, stack
@@ -157,6 +159,7 @@ def kthvalue(x: Tensor, k: int, axis: int = -1, keepdims: bool = False) -> Chose
     return _at(x, OPS["argtopk"].fn(x, k, at, False)[(slice(None),) * at + (slice(k - 1, k),)], at, keepdims)
 
 
+@compiled_when_small
 @placed
 def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> Chosen:
     """The most frequent element along `axis`, as (values, indices): of equally frequent ones the smallest, and the
@@ -227,6 +230,7 @@ def bucketize(input: Any, boundaries: Tensor, right: bool = False) -> Tensor:
     return searchsorted(boundaries, input, side="right" if right else "left")
 
 
+@compiled_when_small
 def digitize(x: Any, bins: Tensor, right: bool = False) -> Tensor:
     """The number of the bin of each element: bins[i - 1] <= element < bins[i], and with `right` the other way round;
     of descending bins bins[i - 1] > element >= bins[i]. Source: NumPy.
@@ -237,11 +241,11 @@ def digitize(x: Any, bins: Tensor, right: bool = False) -> Tensor:
     """
     bins = lifted(bins)
     side = "left" if right else "right"
-    up = searchsorted(bins, x, side=side)
     if bins.numel() < 2:
-        return up
-    down = bins.numel() - searchsorted(OPS["flip"].fn(bins), x, side=side)
-    return _where.fn(bins[0] <= bins[-1], up, down)
+        return searchsorted(bins, x, side=side)
+    ascends = bins[0] <= bins[-1]
+    found = searchsorted(_where.fn(ascends, bins, OPS["flip"].fn(bins)), x, side=side)
+    return _where.fn(ascends, found, bins.numel() - found)
 
 
 for _method in (argsort, bucketize, kthvalue, mode, msort, searchsorted, sort, topk):

@@ -15,6 +15,7 @@ from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
 from ...core.context import placed
+from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..creation import asarray
 from ..indexing.selecting import lifted, true_positions
@@ -204,6 +205,7 @@ def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: b
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@compiled_when_small
 @placed
 def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
     """Whether each element of x is among `elements` (with `invert`, whether it is not); nan is not.

@@ -15,6 +15,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, AxisError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.steps import is_one
 from hybridml_compiler.sizes.values import has_dims
 
 from ...core.device_tensor import transfer
@@ -107,7 +108,7 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """
     x = _tensor(x)
     if axis is None:
-        return _reshape.fn(x, tuple(n for n in x.shape if n != 1))
+        return _reshape.fn(x, tuple(n for n in x.shape if not is_one(n)))
     axes = {_axis("squeeze", a, x.ndim, x) for a in ((axis,) if isinstance(axis, int | np.integer) else axis)}
     for a in axes:
         if x.shape[a] != 1:

@@ -2,6 +2,7 @@
 
 tracer.py         the tracing interpreter
 traced_tensor.py  the tensors of a trace
+selection.py      `x[mask]`, whose sums need no number of elements
 returned.py       `return float(x.sum())`: a number made only to be returned
 texts.py          texts of numbers that come with the call, as f-strings make them
 text_flow.py      where such a text goes: whether it is only kept, printed or returned

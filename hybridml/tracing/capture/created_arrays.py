@@ -27,8 +27,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     converts, shares, unset = "array" in name, name in ("asarray", "asanyarray"), name in ("empty", "empty_like")
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        tracer = current_tracer()
-        if tracer is None or sys._getframe(1).f_code not in tracer.codes:
+        tracer, code = current_tracer(), sys._getframe(1).f_code
+        if tracer is None or code not in tracer.codes or code.co_name == "__array__":  # NumPy wants its own of that
             return function(*args, **kwargs)
         first = args[0] if args else None
         if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:

@@ -60,6 +60,7 @@ class Loop:
     count: Tensor | None = None
     go: Tensor | None = None
     steps: int | None = None
+    step: str | None = None  # the symbol of the number of a step
     again: bool = False  # the gradient computes a step again from its carries, and saves nothing else
     saved: list[ir.Node] = field(default_factory=list)
     stacks: list[Tensor] = field(default_factory=list)
@@ -79,7 +80,7 @@ class Loop:
         carries = [t._array for t in self.carries]
         inputs = {node: node for node in (*carries, *(t._array for t in self.slices))}
         inputs |= {node: ir.input_node(node.aval) for node in self.saved if node not in inputs}
-        closed = close(values, varying(values, inputs, self.made), inputs)
+        closed = close(values, varying(values, inputs, self.made, self.step), inputs)
         roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
         read = set(ir.topological(roots))
         slices = [t._array for t in self.slices] + [inputs[node] for node in self.saved]
@@ -89,7 +90,7 @@ class Loop:
                 ir.Graph((*closed.given, *carries, *(slices[k] for k in used)), roots[:n], checks=roots[n:m])
             ),
             "condition": None, "consts": len(closed.taken), "carries": len(carries), "length": self.length,
-            "counted": self.count is not None, "reverse": self.reverse,
+            "counted": self.count is not None, "reverse": self.reverse, "step": self.step,
         }  # fmt: skip
         if self.go is not None:
             params["condition"] = body_of(ir.Graph((*closed.given, *carries), (closed.outputs[-1],)))
@@ -106,19 +107,24 @@ class Loop:
 
     def _record(self, results: list[Tensor]) -> None:
         recorded = tuple(k for k, _ in enumerate(results) if is_node(self._output(k)._node))
-        if not recorded:
+        if not recorded or not self.is_differentiated(recorded):
             return
         try:
             around = self.gradient(recorded).around
         except GradientError:  # of a loop in it: an error for those who ask for the gradient
-            own = [leaf_of(t) for t in (*self.carries, *self.slices)]
-            around = boundary([self._output(k)._node for k in recorded], self.since, own)
+            around = self._around(recorded)
         wanting = [t._node for t in (*self.init, *self.xs) if t._node is not None]
-        if not wanting and not around:
-            return
         joint = make_node(_pull_loop, None, [*wanting, *around], self)
         for k in recorded:
             results[k]._node = part(joint, k, results[k].shape)
+
+    def is_differentiated(self, recorded: Sequence[int]) -> bool:
+        """Whether these results are computed from anything that has a history."""
+        return any(t._node is not None for t in (*self.init, *self.xs)) or bool(self._around(recorded))
+
+    def _around(self, recorded: Sequence[int]) -> list[Any]:
+        own = [leaf_of(t) for t in (*self.carries, *self.slices)]
+        return boundary([self._output(k)._node for k in recorded], self.since, own)
 
     def gradient(self, mask: tuple[int, ...]) -> Gradient:
         """The body of the gradient of the results in `mask`."""

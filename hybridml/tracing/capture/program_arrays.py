@@ -18,6 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.steps import Undecided, is_step
 
 from ...core.aliasing import layout
 from ...core.proxies.array import ArrayProxy
@@ -152,6 +153,8 @@ class ProgramArray(ProgramValue):
 
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory
+        if _of_step(key):
+            return self._in_step()[key]
         if _is_basic(key):
             found = self._array[plain(key)]
             if isinstance(found, _ndarray) or not memory.is_traced:
@@ -164,6 +167,9 @@ class ProgramArray(ProgramValue):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
+        if _of_step(key) or any(map(is_step, getattr(value, "shape", ()))):
+            self._in_step()[key] = value
+            return
         traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
         stored = value_to_store(memory.tracer, value, self.dtype) if traced else None
         if stored is None:  # NumPy has to convert the value
@@ -178,6 +184,14 @@ class ProgramArray(ProgramValue):
             whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
             if getattr(whole, "_view", None) is None and whole is not memory.tensor:
                 memory.write(self._array, whole)
+
+    def _in_step(self) -> Tensor:
+        """The array as a tensor, for an element or a slice whose place the number of a step of a loop decides: which
+        memory of NumPy's that would be is not known. Of floats, with which tensors compute as arrays do."""
+        if self.dtype.kind != "f" or not self._memory.is_traced:
+            raise Undecided(f"an element of an array of {self.dtype.name}")
+        self._memory.tracer.loops[-1].reads_arrays = True
+        return self._value()
 
     def _put(self, target: np.ndarray, value: Tensor) -> None:
         """Writes a tensor to a view, with NumPy's error where it does not fit."""
@@ -350,6 +364,11 @@ def _is_basic(key: Any) -> bool:
         (isinstance(k, whole) and type(k) is not bool and not (is_program(k) and has_tensor(k))) or is_dim(k)
         for k in _parts(key)
     )
+
+
+def _of_step(key: Any) -> bool:
+    """Whether there are numbers of steps of loops in a key."""
+    return any(any(map(is_step, (k.start, k.stop, k.step))) if type(k) is slice else is_step(k) for k in _parts(key))
 
 
 def _is_element(key: Any, ndim: int) -> bool:

@@ -16,6 +16,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import steps_of
 from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
@@ -57,7 +58,8 @@ class Region:
 
 def fresh(tracer: Tracer, like: Aval, name: str = "", where: str = "") -> Tensor:
     """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
-    aval = Aval(tuple(map(int, like.shape)), like.dtype, device=like.device)  # its sizes are numbers
+    shape = tuple(n if steps_of(n) else int(n) for n in like.shape)  # its sizes are numbers, or those of a step
+    aval = Aval(shape, like.dtype, like.weak, device=like.device)
     t = tracer.wrap(ir.input_node(aval, name, where))
     t._node = _entrance(t)
     return t
@@ -91,12 +93,14 @@ def enter(tracer: Tracer) -> Frame:
     return tracer.frames[-1]
 
 
-def leave(tracer: Tracer) -> None:
-    """Ends the frame that was entered last; what it made was made in the one around it, too."""
+def leave(tracer: Tracer, keep: bool = True) -> None:
+    """Ends the frame that was entered last; what it made was made in the one around it, too. With `keep`, its tensors
+    live as long as those do."""
     frame = tracer.frames.pop()
     if tracer.frames:
         tracer.frames[-1].made |= frame.made
-        tracer.frames[-1].tensors += frame.tensors
+        if keep:
+            tracer.frames[-1].tensors |= frame.tensors
 
 
 def capture_region(
@@ -115,7 +119,7 @@ def capture_region(
     """
     watch = Watch(users[0], users[1:]) if tracer.ask is not None else None
     states: list[Tensor] = []
-    made: list[Tensor] = []  # by captures so far: some of them are views that are written with what they show
+    frames: list[Frame] = []  # of captures so far: some of their tensors are views, written with what they show
     where = user_location()
     for _ in range(_ROUNDS):
         frame = enter(tracer)
@@ -138,13 +142,17 @@ def capture_region(
             for t, array, node in reversed(before):
                 t._array, t._node = array, node
         _no_gradients(tracer, what, grads)
-        made += frame.tensors
-        own = {id(t) for t in made} - {id(t) for t in tracer.shadows.values()}
+        frames.append(frame)
+        shadows = {id(t) for t in tracer.shadows.values()}
         if any(id(t) in frame.written for t in inputs):
             raise TraceError(
                 f"{what} updates one of its arguments in place; compute the new value and return it instead"
             )
-        found = [t for t, _, _ in frame.written.values() if id(t) not in own and all(t is not s for s in states)]
+        found = [
+            t
+            for t, _, _ in frame.written.values()
+            if (id(t) in shadows or not any(f.has_made(t) for f in frames)) and all(t is not s for s in states)
+        ]
         if not found:
             inputs += [] if once else given
             return Region(tracer, frame.since, inputs, outputs, states, silent, frame.made, list(frame.checks))
@@ -216,7 +224,7 @@ def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs:
         if node.is_constant:
             final[node] = node
         elif node.op is None or not inside(node):
-            _ = [int(n) for n in node.shape]
+            _ = [int(n) for n in node.shape if not steps_of(n)]
             final[node] = taken[node] = ir.input_node(node.aval, node.name)
         else:
             operands = tuple([final[n] for n in node.inputs])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
@@ -37,11 +37,12 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
-from ..specialize.errors import Untraceable
+from ..specialize.errors import Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .memory_order import Order, memory_order
 from .returned import is_returned
+from .selection import Selection, selected
 from .traced_tensor import Traced, Weak, is_number
 
 _ndarray = np.ndarray
@@ -107,18 +108,24 @@ class ShadowLeaf(Leaf):
         self._grad = value
 
 
+MOST_STEP_BY_STEP = 20_000  # operations: 6 s to capture and to compile on two cores (LU of a 40 x 40 matrix)
 ReadValue = Callable[[ir.Node, str], np.ndarray]
 
 
 @record(frozen=False, eq=False)
 class Frame:
-    """Record of the region that a tracer captures: nodes, checks, tensors, writes."""
+    """Record of the region that a tracer captures: nodes, checks, tensors, writes. What nobody holds is not kept: a
+    view of an array is made anew with every update of that."""
 
     since: int  # the clock: histories that are older come from outside
     made: set[ir.Node] = field(default_factory=set)
     checks: dict[ir.Node, None] = field(default_factory=dict)  # what may raise, in the order of the program
-    tensors: list[Tensor] = field(default_factory=list)  # made inside, kept so that none has the address of another
+    tensors: dict[int, ReferenceType[Tensor]] = field(default_factory=dict)  # that were made inside, by id
     written: dict[int, tuple[Tensor, Any, Any]] = field(default_factory=dict)  # with value and history before
+
+    def has_made(self, t: Tensor) -> bool:
+        found = self.tensors.get(id(t))
+        return found is not None and found() is t
 
 
 class LineObserver(Protocol):
@@ -141,10 +148,11 @@ class Tracer:
         self.name, self.names, self.silent = name, names, silent
         self.guards = None if sized is None else sized.guards
         self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
-        space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
+        space = {"__slots__": (), "__module__": "hybridml", "made_by": name, "_selected": staticmethod(selected)}
         self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
         self.number: type[Weak] = type("Tensor", (Weak, self.cls), dict(space))
         self.inputs: list[Input] = []
+        self.selection: type[Selection] = type("Tensor", (Selection, self.cls), dict(space))
         self.double: type[Weak] = type("Tensor", (self.number,), space | {"is_double": True})
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
@@ -157,6 +165,14 @@ class Tracer:
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
+        # What gives a loop over a `range` its steps, where loops are captured by one step for all (see rolling/); the
+        # loops that are not, those that are being captured, innermost last, and whether there are any.
+        self.steps_over: Callable[[FrameType, tuple[Any, ...]], Any] | None = None
+        self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
+        self.operations = 0
+        self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
+        self.loops: list[Any] = []
+        self.rolled = False
         self.prints: Callable[[Any, Any], None] | None = None
         self.logs: Callable[..., None] | None = None  # takes what `logging.Logger._log` does
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
@@ -188,11 +204,15 @@ class Tracer:
     def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
         t = self.double() if number and double else self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
+        self.note(t)
+        return t
+
+    def note(self, t: Traced) -> None:
+        """Notes a new tensor, which a question may give out."""
         if self.frames:
-            self.frames[-1].tensors.append(t)
+            self.frames[-1].tensors[id(t)] = ref(t)
         else:
             self.made.append(ref(t))
-        return t
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
         """A literal of the program, on the CPU: it is for tensors of any device."""
@@ -213,6 +233,10 @@ class Tracer:
         """A tensor over the node `op(tensors; params)`."""
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
+        self.operations += 1
+        if self.operations > MOST_STEP_BY_STEP and self.step_by_step:
+            which = next(iter(self.step_by_step.values()))
+            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {which} step by step")
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]

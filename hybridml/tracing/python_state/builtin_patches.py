@@ -12,18 +12,20 @@ from __future__ import annotations
 import builtins
 import dis
 import math
+import operator
 import os
 import sys
 import time
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
 
 from hybridml_compiler.in_force import Changes
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.proxies.base import Proxy
@@ -150,7 +152,38 @@ def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
     return (ItemGuard(_variables, _encode_key(name), value) for name, value in tracer.environment.items())
 
 
-PATCHES: dict[str, Any] = {"type": _Type(), "print": _print, "float": _Float()}
+def _range(*args: Any) -> Any:
+    tracer = current_tracer()
+    if tracer is None or tracer.steps_over is None:
+        return range(*args)
+    return tracer.steps_over(sys._getframe(1), args)
+
+
+def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
+    """`max` or `min`: of numbers of one dtype, which are tensors, a number of the program and no question. In a step
+    that stands for all of a loop there may be Python's ints among them."""
+    of_python: Any = getattr(builtins, name)
+
+    def patch(*args: Any, **kwargs: Any) -> Any:
+        tracer = current_tracer()
+        if len(args) < 2 or kwargs or tracer is None or not _are_numbers(args, bool(tracer.loops)):
+            return of_python(*args, **kwargs)
+        return reduce(lambda a, b: OPS["where"].fn(better(b, a), b, a), args)
+
+    return patch
+
+
+def _are_numbers(args: Sequence[Any], in_step: bool) -> bool:
+    tensors = [a for a in args if issubclass(type(a), Traced)]
+    dtypes = {t.dtype for t in tensors}
+    alike = len(dtypes) == 1 and dtypes.pop().kind in "fiu" and all(t.shape == () for t in tensors)
+    return alike and all(issubclass(type(a), Traced) or (in_step and type(a) is int) for a in args)
+
+
+PATCHES: dict[str, Any] = {
+    "type": _Type(), "print": _print, "float": _Float(), "range": _range,
+    "max": _extreme("max", operator.gt), "min": _extreme("min", operator.lt),
+}  # fmt: skip
 # Modules -> functions of theirs, and what a trace has in the places of these.
 _OF_MODULES: dict[types.ModuleType, tuple[dict[str, Any], dict[str, Any]]] = {
     time: (clocks.CLOCKS, clocks.PATCHES),
@@ -172,7 +205,9 @@ def original(value: Any) -> Any:
 def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
     """A context in which these functions find patches under these names."""
     functions = list(functions)
-    wanted = [name for name in PATCHES if name in names and (name != "float" or _only_called(functions, name))]
+    wanted = [
+        name for name in PATCHES if name in names and (name in ("type", "print") or _only_called(functions, name))
+    ]
     replaced = [(module, name) for module, (found, _) in _OF_MODULES.items() for name in found if name in names]
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted or replaced else {}
     changes: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}

@@ -6,6 +6,7 @@ call_leaves.py       what a call brings, with what is in places that the functio
 path_tree.py         the tree: values that Python asks for, and the segments of program between them
 symbolic_shapes.py   dimensions that calls have seen with a second size
 retrace_reasons.py   why a call is traced again, in one line
+results.py           what each call can give
 errors.py            what a traced function tells its user, at the user's line
 gc_pause.py          the garbage collector while something is compiled
 """

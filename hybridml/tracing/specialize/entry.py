@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
-import types
-from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -16,16 +14,16 @@ import numpy as np
 
 from hybridml_compiler.errors import CompileError, TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import steps_in
 from hybridml_compiler.graph.digest import digest
-from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.steps import Undecided
 
 from ...core import pytree
 from ...core.autodiff import replay
 from ...core.autodiff.tape import is_node
 from ...core.proxies.array import ArrayProxy
-from ...core.proxies.base import Proxy
 from ...core.shared import accumulating
-from ...core.tensor import Device, Tensor, adopt
+from ...core.tensor import Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.program_arrays import unlike_eager
@@ -35,7 +33,7 @@ from ..python_state.builtin_patches import patches, variables_read
 from ..python_state.captured_scalars import lift, over, scalar_sources, seen_in, settle
 from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
-from ..python_state.mutations import PLAIN, Mutation, find, is_plain, of_recorder, only_kept
+from ..python_state.mutations import Mutation, find, is_plain, of_recorder, only_kept
 from ..python_state.names import Names, arguments, changed
 from ..python_state.prints import Output
 from ..python_state.promoted_ints import Integers
@@ -44,6 +42,8 @@ from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
 from ..python_state.updated_scalars import placed
+from ..rolling.steps import refused as stepwise
+from ..rolling.steps import steps_over
 from ..run.backend import INTERPRET, Backend
 from ..run.compiled_path import (
     CompiledPath,
@@ -56,11 +56,13 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
-from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, TraceFailed, Untraceable, refused
+from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
+from .results import each_call_has, keys_of
 from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray
+_MOST_ALONE = 4  # steps of a loop that are by themselves
 _NOTHING = nullcontext()
 
 
@@ -85,6 +87,8 @@ class Entry:
         self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
         self.not_zero: list[Input] = []  # numbers that others are divided by
         self.root: ValueBranch | CompiledPath | None = None
+        self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
+        self.apart: dict[Any, list[str]] = {}  # of those that are, the first and last steps that are by themselves
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
@@ -159,11 +163,17 @@ class Entry:
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
     ) -> tuple[CompiledPath, Arrays]:
         """The path that `_traced` gives; again with stand-ins of containers, where it changes some."""
-        try:
-            return self._traced(structure, leaves, known, observer)
-        except Filled as found:
-            self.recorded += found.containers
-            return self._traced(structure, leaves, known, observer)
+        while True:
+            try:
+                return self._traced(structure, leaves, known, observer)
+            except Filled as found:
+                self.recorded += found.containers
+            except StepByStep as loop:
+                apart = self.apart.setdefault(loop.place, [])
+                if loop.alone is None or len(apart) >= _MOST_ALONE:
+                    self.step_by_step.setdefault(loop.place, str(loop))
+                else:
+                    apart.append(loop.alone)
 
     def _traced(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None
@@ -202,6 +212,9 @@ class Entry:
         path = Path(tracer, self.root, found, self.build, self.strict)
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
+        tracer.alone, tracer.step_by_step = self.apart, self.step_by_step
+        if observer is None and not self.silent and self.backend.takes_sizes and None not in self.step_by_step:
+            tracer.steps_over = partial(steps_over, tracer)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         tracer.codes, tracer.named = frozenset(self.watch.codes), dict(self.watch.named_arrays(sys.maxsize))
         output = Output(tracer, self.watch.knows)
@@ -210,6 +223,8 @@ class Entry:
 
         def end(result: Any, backend: Backend) -> CompiledPath:
             effects = [*output.said, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
+            if effects and tracer.rolled:  # by which step of which loop is not known
+                raise StepByStep(None, "the function changes something else")
             if not hidden.found and observer is None:
                 self._record(effects, tracer)
             if any(issubclass(type(key), Tensor) for key in keys_of(result)):
@@ -225,7 +240,7 @@ class Entry:
             if pytree.is_cyclic(pytree.flatten(result, parts, known), len(there) + len(whole)):
                 raise refused(tracer, "returns a container that contains itself")
             for leaf in parts:
-                if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
+                if not (each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
                     raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             if why := unlike_eager(tracer, [*parts, *pytree.tree_leaves([effect.value for effect in effects])]):
                 raise refused(tracer, why)
@@ -246,12 +261,20 @@ class Entry:
                         recorders.extend(made)
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
+                        if tracer.loops:
+                            tracer.loops[0].refuse("an error ends it")
                         if observer is not None:  # it holds all that there was
                             observer.end(tracer)
                         elif not contained.are_untouched():
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
+                if isinstance(error, StepByStep) or tracer.loops:
+                    self._effects(hidden)
+                    _set_back(hidden, tracer.name)
+                    if isinstance(error, StepByStep):
+                        raise
+                    raise stepwise(tracer.loops, error) from error
                 if observer is not None:
                     self._effects(hidden)
                     hidden.set_back()
@@ -291,8 +314,12 @@ class Entry:
             return compiled, found
         if self.sized is not None:
             self.sized.settle(leaves)
+        if tracer.rolled and any(map(steps_in, compiled.program.graph.nodes())):
+            raise StepByStep(None, "a value of a step is used after it")
         try:
             _ = compiled.program.executable  # an error of the compiler leaves no path behind
+        except Undecided as error:
+            raise StepByStep(None, str(error)) from error
         except (CompileError, TraceError) as error:
             if self.sized is None:
                 raise
@@ -493,31 +520,6 @@ def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     """Whether any of this memory is an input of the program."""
     reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray) and in_host_memory(i.real))
     return any(np.shares_memory(array_of(real), array) for real in reals)
-
-
-_MADE_ANEW = (*PLAIN, Tensor, Proxy, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
-_NAMED = (type, np.ufunc, types.ModuleType, types.BuiltinFunctionType, Enum, Device, range, slice, type(Ellipsis))
-
-
-def keys_of(tree_: Any) -> Iterator[Any]:
-    """The keys of all dicts in a container."""
-    pending, met = [tree_], set[int]()
-    while pending:
-        item = pending.pop()
-        if id(item) in met:  # it may contain itself
-            continue
-        met.add(id(item))
-        if isinstance(item, dict):
-            yield from item
-            pending += item.values()
-        elif isinstance(item, list | tuple):
-            pending += item
-
-
-def _each_call_has(leaf: Any) -> bool:
-    """Whether each call can return such a value: one computed in the call, or that nobody can change."""
-    kind = type(leaf)
-    return issubclass(kind, _MADE_ANEW) or isinstance(leaf, _NAMED) or is_dim(leaf)
 
 
 def _set_back(hidden: SideEffects, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, warn
@@ -20,6 +21,8 @@ _INSTEAD = {
     "computes": "Do that after the call, with what the function returns, or pass the time as an argument",
     "logs": "Give the logger plain values, tensors without history and no exception",
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
+    "has more": "Write the loop so that one step stands for all: without a list that grows, Python numbers that data "
+    "decides, or conditions on its number that change in the middle; or use hm.scan",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
 }
@@ -47,6 +50,20 @@ class NotCacheable(Untraceable):
 
 class RunEagerly(BaseException):
     """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
+
+
+class StepByStep(BaseException):
+    """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or with its
+    `first` or its `last` step by itself."""
+
+    def __init__(self, place: tuple[CodeType, int] | None, why: str, alone: str | None = None) -> None:
+        which = "its loops"
+        if place is not None:
+            code, offset = place
+            line = next((n for start, end, n in code.co_lines() if start <= offset < end and n is not None), 0)
+            which = f"the loop at {describe_line(code.co_filename, line)}"
+        super().__init__(f"{which} ({why.splitlines()[0]})")
+        self.place, self.alone = place, alone
 
 
 class Filled(BaseException):
@@ -86,7 +103,7 @@ def refused(tracer: Any, why: str) -> BaseException:
 
 def costs(message: str) -> str:
     """The message about calls that run eagerly, with what this costs and what to do instead."""
-    instead = _INSTEAD.get(message.partition(" ")[0])
+    instead = next((text for verb, text in _INSTEAD.items() if message.startswith(f"{verb} ")), None)
     return f"{message}, in the time that they take without hm.trace{f'. {instead}' if instead else ''}"
 
 

@@ -80,7 +80,7 @@ class _Chains:
 
     def form(self) -> list[Step]:
         steps = self.partition.steps
-        if any(n.aval.symbolic for n in self.touched):
+        if any(n.aval.symbolic for n in self.touched) or any(task.spec.symbolic for task in self.tasks):
             return steps
         large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:

@@ -43,7 +43,12 @@ def in_parts(
 def _splits(spec: KernelSpec, parts: int, target: Capabilities) -> bool:
     """Whether the spec can be split, with the same bits and without reading much again."""
     if isinstance(spec, Kernel):
-        return spec.range is not None and not spec.checked and not spec.total % (spec.granule * parts)
+        return (
+            spec.range is not None
+            and not spec.checked
+            and not spec.symbolic
+            and not spec.total % (spec.granule * parts)
+        )
     call = spec.call if isinstance(spec, Fused) else spec
     if not isinstance(call, Product) or call.symbolic or call.computed or spec.checked:
         return False

@@ -25,6 +25,7 @@ from ..kernels.library import LIBRARY, Capabilities, Library
 from ..lowering.pretranspose import worth_turning
 from .group import OWN_LOOP, TAKE_MEMORY, Expressions, Group
 from .grouping import Grouping
+from .in_place import STORE, InPlace, may_store, store_of
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
@@ -32,6 +33,7 @@ _WANT_MEMORY = frozenset((*TAKE_MEMORY, *LIBRARY))  # kinds of readers
 _LITTLE = 1 << 10  # a part of all that a program keeps which is no reason to wait
 _PAGE = 1 << 12  # bytes that are none in any program
 _FEW = 4  # groups that are looked at for what they would end
+NONE: Mapping[Node, str] = {}
 _IN_NO_ORDER = frozenset(("scan", "scatter", "gather"))
 
 
@@ -41,10 +43,13 @@ class Fusion:
     materialised: dict[Node, str]  # node -> reason
 
 
-def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusion:
-    """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
+def fuse(
+    graph: Graph, donated: dict[Node, Node], target: Capabilities, in_place: InPlace, *, is_body: bool = False
+) -> Fusion:
+    """Groups in execution order. `donated`: output node -> input node whose memory it overwrites; those that cannot are
+    taken out, and so are updates that cannot be in place. The inputs of a body are no state that may be lost."""
     order = graph.nodes()
-    materialised, weighed = materialise(graph, order, target)
+    materialised, weighed = materialise(graph, order, target, in_place.forced)
     grouping = Grouping(order, target)
     groups, owner = grouping.groups(materialised)
     choice = choose(graph, order, weighed, materialised, groups, owner, grouping.expressions)
@@ -58,18 +63,22 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
         groups, owner = grouping.groups(materialised, packing.computed)
     explain(choice, groups)
     explain_kept(packing, owner)
-    ending = _may_end(groups)
-    _order_overwrites(groups, owner, donated, grouping.expressions, ending)
+    ending = [] if is_body else _may_end(groups)
+    _order_updates(groups, owner, in_place, ending)
+    _order_overwrites(groups, owner, donated, grouping.expressions, ending, in_place)
     _keep_local(graph, groups, owner, materialised)
-    return Fusion(_execution_order(groups, donated, ending), materialised)
+    return Fusion(_execution_order(groups, donated, ending, in_place), materialised)
 
 
 # ---- 1. materialise
 
 
-def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tuple[dict[Node, str], set[Node]]:
-    """(nodes that are written to memory, each with the reason; those of them where cost alone is the reason)."""
-    chosen: dict[Node, str] = {}
+def materialise(
+    graph: Graph, order: Sequence[Node], target: Capabilities, forced: Mapping[Node, str] = NONE
+) -> tuple[dict[Node, str], set[Node]]:
+    """(nodes that are written to memory, each with the reason; those of them where cost alone is the reason).
+    `forced`: nodes that are, whatever it costs."""
+    chosen: dict[Node, str] = dict(forced)
     weighed: set[Node] = set()
     for node in graph.outputs:
         if node.op is not None:
@@ -232,7 +241,7 @@ def _has_own_memory(node: Node) -> bool:
 
 def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group], materialised: dict[Node, str]) -> None:
     """Frees values that only their own kernel reads of their memory: those readers joined after the choice was made."""
-    outside = set(graph.roots)
+    outside = {node for node in (*graph.roots, *owner) if node in graph.roots or node.op is STORE}
     for group in groups:
         outside |= {r for r in group.reads if owner.get(r) is not group}
     for group in groups:
@@ -251,6 +260,7 @@ def _order_overwrites(
     donated: dict[Node, Node],
     expressions: Expressions,
     ending: Sequence[Group],
+    in_place: InPlace,
 ) -> None:
     """A kernel that overwrites an input runs after every other kernel that reads it, and after all that may end early;
     where it cannot, the output gets memory of its own and is copied at the end."""
@@ -260,6 +270,10 @@ def _order_overwrites(
             readers[node].append(g)
     paths = _Paths(groups, {owner[output] for output in donated if output in owner})
     for output, target in list(donated.items()):
+        if store_of(output) is not None or output.kind == "control":
+            if in_place.home(output) is not target:
+                del donated[output]
+            continue
         writer = owner.get(output)
         others = [g for g in readers[target] if g is not writer]
         if (
@@ -270,6 +284,34 @@ def _order_overwrites(
             del donated[output]
             continue
         paths.put_after(writer, others)
+
+
+def _order_updates(
+    groups: Sequence[Group], owner: dict[Node, Group], in_place: InPlace, ending: Sequence[Group]
+) -> None:
+    """A kernel that stores into an array runs after every other kernel that reads it as it was, and after all that may
+    end early where the array is an input; where it cannot, the update gets a copy of the array."""
+    readers: dict[Node, list[Group]] = {base: [] for base in in_place.memory.values()}
+    for g in groups:
+        for node in g.reads & readers.keys():
+            readers[node].append(g)
+    if not readers:
+        return
+    paths = _Paths(groups, {owner[update] for update in in_place.memory})
+    for update, base in list(in_place.memory.items()):
+        writer = owner[update]
+        others = [g for g in readers[base] if g is not writer]
+        before = (*others, *ending) if in_place.home(base).is_input else others
+        if writer in ending or paths.lead(before, writer) or _overlaps(writer, update):
+            del in_place.memory[update]
+        else:
+            paths.put_after(writer, others)
+
+
+def _overlaps(writer: Group, update: Node) -> bool:
+    """Whether another result of the kernel reads elements that the update overwrites."""
+    store = store_of(update)
+    return store is not None and not all(may_store(store, root) for root in writer.roots if root is not store)
 
 
 class _Paths:
@@ -333,11 +375,14 @@ def _reason_to_end(node: Node) -> object:
     return indices, checks.limit(node)
 
 
-def _execution_order(groups: Sequence[Group], donated: dict[Node, Node], may_end: Sequence[Group]) -> list[Group]:
+def _execution_order(
+    groups: Sequence[Group], donated: dict[Node, Node], may_end: Sequence[Group], in_place: InPlace
+) -> list[Group]:
     """Groups in order, dependencies first. Kernels that overwrite state wait for all that may end early, so that
     this leaves it whole. Of the others, those that end the use of more memory than they take come first: the
     gradient of a weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
-    commits = {g for g in groups if any(r in donated for r in g.roots)}
+    inputs = {store_of(update) or update for update in in_place.memory if in_place.home(update).is_input}
+    commits = {g for g in groups if any(r in donated or r in inputs for r in g.roots)}
     ending = set(may_end)
     waiting = {g: len(g.after) for g in groups}
     followers: dict[Group, list[Group]] = {g: [] for g in groups}

@@ -21,6 +21,7 @@ from ..kernels.gemm import Product
 from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
 from .epilogue import splits
 from .group import TAKE_MEMORY, Expression, Expressions, Group, form_of, row_aligned
+from .in_place import STORE, may_store, store_of
 
 _NEAR = 64  # groups before the last one that a value may join
 _ALONE = ("contraction", "convolution", "scan", "scatter", "random")  # kinds that begin a group
@@ -69,7 +70,11 @@ class _Round:
         self.having: dict[tuple[int, ...], dict[Node, list[int]]] = {}
 
     def add(self, node: Node) -> None:
-        owner, expression = self.owner, self.expressions.of(node)
+        owner = self.owner
+        if (store := store_of(node)) is not None and store in owner:
+            owner[node] = owner[store]
+            return
+        expression = self.expressions.of(node)
         reads, inlined = expression.reads, expression.inlined
         needs = {owner[r] for r in reads if r in owner}
         several = node.kind in TAKE_MEMORY  # such an operation may be several nodes
@@ -150,8 +155,11 @@ class _Round:
         if node.kind in _ALONE:
             return None
         reads, inlined = expression.reads, expression.inlined
+        updated = {self.owner[r] for r in reads if store_of(r) is not None and r in self.owner}
         for number in self._near(node, (*reads, *inlined), needs):
             group = self.groups[number]
+            if group in updated or not _may_store(node, group):
+                continue
             if self._may_join(node, inlined, needs, group) and not self._closes_circle(group, needs):
                 if group.call is not None or _same_space(node, group):
                     if group not in needs or all(self.owner.get(r) is not group for r in expression.displaced):
@@ -187,6 +195,13 @@ class _Round:
     def _closes_circle(self, group: Group, needs: set[Group]) -> bool:
         number = self.number[group]
         return any(self.ancestors[self.number[other]] >> number & 1 for other in needs if other is not group)
+
+
+def _may_store(node: Node, group: Group) -> bool:
+    """Whether none of the values of one loop reads what another one overwrites."""
+    mine = [(node, root) for root in group.roots] if node.op is STORE else []
+    theirs = [(root, node) for root in group.roots if root.op is STORE]
+    return all(may_store(store, value) for store, value in (*mine, *theirs))
 
 
 def _is_epilogue(node: Node, inlined: set[Node], call: Call) -> bool:

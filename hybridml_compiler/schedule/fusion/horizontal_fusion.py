@@ -142,7 +142,7 @@ class _Regions:
 
     def _may_wait(self, step: Step) -> bool:
         spec = self.tasks[step.tasks[0]].spec
-        return len(step.tasks) == 1 and isinstance(spec, Kernel) and not spec.checked
+        return len(step.tasks) == 1 and isinstance(spec, Kernel) and not spec.checked and not spec.symbolic
 
     def _released(self, last: int) -> Iterator[Step]:
         """Regions of the kernels that wait for a place up to `last`; those alone are launched as they were."""

@@ -13,7 +13,7 @@ from ... import dtypes
 from ...graph.ir import Node
 from ...loops.ir import KernelSpec, divisors
 from ...record import record, replace
-from ...sizes.dims import at_most, hint, is_symbolic, symbols_of
+from ...sizes.dims import at_most, hint, is_dim, is_symbolic, symbols_of
 from .. import cost
 from ..lowering.expressions import strides_of
 
@@ -222,7 +222,7 @@ def matrix_of(offset: int, strides: tuple[int, ...], shape: tuple[int, ...], bat
     *sizes, rows, columns = shape
     # An axis of length 1 is never stepped along: give it the stride that makes the matrix regular.
     if columns == 1:
-        column = 1 if row != 1 or rows == 1 else max(rows, 1)
+        column = 1 if row != 1 or rows == 1 else rows if is_dim(rows) else max(rows, 1)
     if rows == 1:
         row = columns if column == 1 else 1
     regular = (column == 1 and at_most(columns, row)) or (row == 1 and at_most(rows, column))

@@ -16,6 +16,7 @@ from ...sizes.dims import is_dim, same
 from ...walk import reachable
 from .. import cost
 from ..fusion.group import Group, form_of
+from ..fusion.in_place import STORE, window_of
 from ..kernel_cost import kernel_cost
 from ..kernels.library import Schedule
 from .expressions import Expressions, Index, Load, unravel
@@ -60,7 +61,7 @@ class GroupLowering(Expressions):
         """One loop over the results; for a row group, stages over each row inside of it."""
         shape, axes = self.group.space or (self.group.shape, ())
         nodes = self.group.roots
-        if len(nodes) == 1 and not axes and nodes[0].kind != "reduction":
+        if len(nodes) == 1 and not axes and nodes[0].kind != "reduction" and nodes[0].op is not STORE:
             source = in_shape_of_source(nodes[0], lambda n: n.op is None or (n is not nodes[0] and self.in_memory(n)))
             if source is not nodes[0]:
                 return self._reshaped(nodes[0], source, schedule)
@@ -79,7 +80,7 @@ class GroupLowering(Expressions):
         results = [n for n in full if n not in self.group.local and n not in self._written]
         if results:
             inner, inner_vars = self._inner(shape, axes, index)
-            fills = [Store(self.buffer(n, "out"), self.flat(inner, shape), self._full_value(n, inner)) for n in results]
+            fills = [Store(*self.place(n, inner), self._full_value(n, inner)) for n in results]
             stages += [*self.s.pending, *serial(inner_vars, fills)]
         return self.finish(serial(vars_, [*stages, *stores]), schedule)
 
@@ -101,7 +102,14 @@ class GroupLowering(Expressions):
         """Compute a root once at this index, and store it if anything outside reads it."""
         self._memo[(node, at, None)] = value = self.compute(node, at)
         if node not in self.group.local:
-            stores.append(Store(self.buffer(node, "out"), self.flat(at, node.shape), value))
+            stores.append(Store(*self.place(node, at), value))
+
+    def place(self, node: Node, at: Index) -> tuple[Buffer, Expr]:
+        """The buffer and the position of an element of a root: in memory of its own, or in a slice of an array."""
+        if node.op is not STORE:
+            return self.buffer(node, "out"), self.flat(at, node.shape)
+        memory = self.overwrites[node]
+        return self.buffer(memory, "out"), self.flat(window_of(node, at, self.s), memory.shape)
 
     def index_of(self, node: Node, index: Index) -> Index:
         """The index of a row or column form for the current row."""

@@ -16,6 +16,7 @@ from typing import Any
 from ...aval import Aval
 from ...graph.ir import Node, input_node
 from ...loops.ir import Kernel
+from ...sizes.values import has_dims
 from ...walk import postorder
 from ..fusion.group import Group
 from ..kept import Kept, Reuse
@@ -107,7 +108,7 @@ class LoweringMemo:
             others.update(roots, [self.overwrites[n] for n in written])
             for node, place in cuts.items():
                 (array,) = node.inputs
-                if array not in others and self.in_memory(array):
+                if array not in others and array not in self.overwrites and self.in_memory(array):
                     first[array] = min(first.get(array, place), place)
             for node, place in cuts.items():
                 (array,) = node.inputs
@@ -127,8 +128,8 @@ class LoweringMemo:
 
 
 def _is_single(node: Node) -> bool:
-    """Whether the node is one element of an array, with the array's number of axes."""
-    cut = node.op is not None and node.op.is_view and "starts" in node.params
+    """Whether the node is one element of an array, at a known place, with the array's number of axes."""
+    cut = node.op is not None and node.op.is_view and "starts" in node.params and not has_dims(node.params["starts"])
     return cut and type(node.aval.size) is int and node.aval.size == 1
 
 

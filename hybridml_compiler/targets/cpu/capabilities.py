@@ -9,6 +9,7 @@ from ...loops.ir import Expr, Kernel
 from ...loops.regions import everywhere
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities
 from ...schedule.kernels.transform_steps import steps_of
+from ...sizes.dims import hint
 from .kernels.loop_schedule import schedule, schedule_matrix
 from .llvm.kind import CallKind
 from .llvm.registry import kind_of
@@ -59,5 +60,5 @@ def _kind(call: Call) -> CallKind:
 def _counts(expr: Expr) -> bool:
     """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
     if expr.op == "load":
-        return bool(expr.attr.size > 1)
+        return hint(expr.attr.size) > 1
     return expr.dtype is dtypes.float64 and (bool(expr.depends) or expr.op == "param")

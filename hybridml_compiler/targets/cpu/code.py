@@ -10,8 +10,8 @@ from ...errors import CompileError
 from ...loops.ir import KernelSpec
 from ...record import replace
 from ...schedule.launch import Copy, Plan
-from ...sizes.dims import hint, structural
-from ...sizes.guards import collecting
+from ...sizes.dims import hint
+from ...sizes.guards import collecting, structural
 from ..base import Stage
 from .llvm.modules import Module, PlanModules, modules_of
 from .program import STEP, Loaded, StoredProgram, imports, named_in

@@ -12,7 +12,8 @@ from typing import Any
 from ....loops.ir import KernelSpec
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.launch import Copy, Plan
-from ....sizes.dims import Size, hint, is_dim
+from ....sizes.dims import LEAST, Size, hint, is_dim
+from ....sizes.values import number_of
 from ..runtime.thread_block import POLL_NS
 from ..spec import CpuSpec
 from . import ir
@@ -59,7 +60,15 @@ class _Step:
     """A body as a function in this module, and the table of pointers that it is called with."""
 
     def __init__(
-        self, b: ir.IRBuilder, module: ir.Module, plan: Plan, callees: Callees, name: str, arena: Any, slot: Any = None
+        self,
+        b: ir.IRBuilder,
+        module: ir.Module,
+        plan: Plan,
+        callees: Callees,
+        name: str,
+        arena: Any,
+        steps: Any,
+        slot: Any = None,
     ) -> None:
         assert not plan.constants, "a body is given its constants"
         emit_step(module, plan, _callees(plan, callees), name, hold=False, parts=plan.slots)
@@ -68,8 +77,11 @@ class _Step:
         self.function = module.globals[name]
         self.function.linkage = "internal"  # a module exports its own name and nothing else
         self.inputs = len(plan.inputs)
-        self.table = b.memory(PTR, self.inputs + len(plan.outputs) + 1)
-        self.put(self.inputs + len(plan.outputs), arena)
+        last = self.inputs + len(plan.outputs)
+        self.table = b.memory(PTR, last + 2)
+        self.put(last, arena)
+        if plan.symbols:
+            self.put(last + 1, steps)
 
     def put(self, entry: int, pointer: Any) -> None:
         self.b.give(self.table, entry, pointer)
@@ -113,13 +125,13 @@ def _emit_one(
     operands = control.given + len(control.wanted) + 1
     given = [b.operand(function.args[0], k) for k in range(operands)]
     checked = any(plan.checked for plan in control.plans)
+    table = b.operand(function.args[0], operands + checked) if control.symbols else None
+    sizes = Sizes(b, table, control.symbols)
     if isinstance(control, Loop):
-        table = b.operand(function.args[0], operands + checked) if control.symbols else None
-        sizes = Sizes(b, table, control.symbols)
         _emit_loop(b, module, name, control, callees, given, failed, sizes, slot)
     else:
         assert isinstance(control, Choice)
-        _emit_choice(b, module, name, control, callees, given, failed)
+        _emit_choice(b, module, name, control, callees, given, failed, table)
     b.branch(done)
     b.position_at_end(failed)
     if checked:  # after a stop as well: nobody reads it then
@@ -138,12 +150,19 @@ def _true(b: ir.IRBuilder, pointer: Any) -> Any:
 
 
 def _emit_choice(
-    b: ir.IRBuilder, module: ir.Module, name: str, choice: Choice, callees: Callees, given: list[Any], failed: ir.Block
+    b: ir.IRBuilder,
+    module: ir.Module,
+    name: str,
+    choice: Choice,
+    callees: Callees,
+    given: list[Any],
+    failed: ir.Block,
+    steps: Any,
 ) -> None:
     after = b.append_basic_block("chosen")
     blocks = [b.append_basic_block("true"), b.append_basic_block("false")]
     steps = [
-        _Step(b, module, plan, callees, f"{name}_{which}", given[-1])
+        _Step(b, module, plan, callees, f"{name}_{which}", given[-1], steps)
         for which, plan in (("true", choice.true), ("false", choice.false))
     ]
     for step in steps:
@@ -169,6 +188,8 @@ def _emit_loop(
     slot: Any,
 ) -> None:
     count, rest = (given[0], given[1:]) if loop.counted else (None, given)
+    for size in (*loop.carries, *loop.xs, *loop.ys):
+        sizes.value(size)  # here, and not first in a branch
     n, m = loop.consts, loop.consts + len(loop.carries)
     consts, starts, xs = rest[:n], rest[n:m], rest[m : m + len(loop.xs)]
     results = dict(zip(loop.wanted, rest[m + len(loop.xs) : -1], strict=True))
@@ -178,8 +199,9 @@ def _emit_loop(
     ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
     stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
     arena = own[-2] if slot is None else _at(b, own[-2], b.mul(slot, i64(loop.arena_bytes)))
-    body = _Step(b, module, loop.body, callees, f"{name}_body", arena, slot)
-    check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2]) if loop.condition else None
+    steps = _steps(b, loop, sizes)
+    body = _Step(b, module, loop.body, callees, f"{name}_body", arena, steps, slot)
+    check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2], steps) if loop.condition else None
     for step in (body, *([check] if check else [])):
         for k, pointer in enumerate(consts):
             step.put(k, pointer)
@@ -201,6 +223,10 @@ def _emit_loop(
     firsts = []
     for k in range(c):
         pair = (results.get(k, own[2 * k]), own[2 * k + 1])
+        if loop.in_place[k]:
+            _start(b, module, loop, k, pair[0], starts[k], sizes, slot)
+            firsts.append((pair[0],) * 3)
+            continue
         firsts.append((starts[k], *(reversed(pair) if turned else pair)))
 
     entry, head = b.block, b.append_basic_block("head")
@@ -232,13 +258,16 @@ def _emit_loop(
         b.cbranch(b.polled(), failed, go)
         b.position_at_end(go)
     at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
+    if loop.step is not None:
+        _set(b, steps, loop.step, b.add(at, i64(LEAST)))
     for k, pointer in enumerate(now):
         body.put(n + k, pointer)
     for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
-        body.put(m + k, _at(b, pointer, b.mul(at, i64(size))))
-    slices = [_at(b, pointer, b.mul(at, i64(size))) for pointer, size in zip(ys, stride, strict=True)]
+        body.put(m + k, _at(b, pointer, b.mul(at, sizes.value(size))))
+    slices = [_at(b, pointer, b.mul(at, sizes.value(size))) for pointer, size in zip(ys, stride, strict=True)]
     written = [phis[1] if y is None else slices[y] for phis, y in zip(carried, loop.kept, strict=True)]
-    targets = [*(pointer for pointer, y in zip(written, loop.kept, strict=True) if y is None), *slices]
+    targets = [p for p, y, stays in zip(written, loop.kept, loop.in_place, strict=True) if y is None and not stays]
+    targets += slices
     for k, pointer in enumerate(targets):
         body.put(body.inputs + k, pointer)
     body.call(failed)
@@ -252,14 +281,46 @@ def _emit_loop(
     for k, size in enumerate(loop.carries):
         if k in results:
             with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
-                share = size // loop.slots
-                start = i64(0) if slot is None else b.mul(slot, i64(share))
-                _copy(b, module, _at(b, results[k], start), _at(b, now[k], start), share)
+                _copy_share(b, module, loop, size, results[k], now[k], sizes, slot)
 
 
-def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: int) -> None:
-    if nbytes:
-        b.call(module.function("memcpy", ir.FunctionType(PTR, [PTR, PTR, I64])), [target, source, i64(nbytes)])
+def _steps(b: ir.IRBuilder, loop: Loop, sizes: Sizes) -> Any:
+    """The table of sizes for bodies: the steps of the loops around this one, and its own."""
+    names = [*loop.around, *([] if loop.step is None else [loop.step])]
+    if not names:
+        return None
+    table = b.memory(I64, 1 + max(map(number_of, names)))
+    for name in loop.around:
+        _set(b, table, name, sizes.symbols[name])
+    return table
+
+
+def _set(b: ir.IRBuilder, table: Any, name: str, value: Any) -> None:
+    b.store(value, b.gep(table, [i64(number_of(name))], source_etype=I64))
+
+
+def _start(
+    b: ir.IRBuilder, module: ir.Module, loop: Loop, k: int, memory: Any, start: Any, sizes: Sizes, slot: Any
+) -> None:
+    """Gives carry `k` its first value, where that is not in its memory."""
+    with b.if_then(b.icmp_unsigned("!=", memory, start)):
+        _copy_share(b, module, loop, loop.carries[k], memory, start, sizes, slot)
+
+
+def _copy_share(
+    b: ir.IRBuilder, module: ir.Module, loop: Loop, size: Size, target: Any, source: Any, sizes: Sizes, slot: Any
+) -> None:
+    if slot is None:
+        _copy(b, module, target, source, sizes.value(size))
+        return
+    share = size // loop.slots
+    first = b.mul(slot, i64(share))
+    _copy(b, module, _at(b, target, first), _at(b, source, first), i64(share))
+
+
+def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: Any) -> None:
+    if ir.known(nbytes) != 0:
+        b.call(module.function("memcpy", ir.FunctionType(PTR, [PTR, PTR, I64])), [target, source, nbytes])
 
 
 def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None:

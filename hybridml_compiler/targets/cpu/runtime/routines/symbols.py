@@ -1,15 +1,17 @@
 """Routines as addresses: `hml_cholesky_s` and others, each compiled when it is first asked for (`batches_ir.py`).
 
-They need the product that BLAS has; where there is none, NumPy computes what they would.
+Linear algebra needs the product that BLAS has; where there is none, NumPy computes what its routines would.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from hybridml_compiler.once import once
 from hybridml_compiler.ops import custom
@@ -18,15 +20,20 @@ from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import CpuSpec, host_spec
 
 LETTERS = {"f": "s", "d": "d"}  # by NumPy's character of a dtype
+ORDERED = {c: f"{np.dtype(c).kind.replace('b', 'u')}{np.dtype(c).itemsize}" for c in "?bBhHiIlLqQfd"}
 
 
 class Uses(NamedTuple):
-    """The kernels that a routine calls, and the routines of LAPACK, without the letter of their dtype."""
+    """The kernels that a routine calls, and the routines of LAPACK, without the letter of their dtype; the letters that
+    there are, and whether products of BLAS are called."""
 
     kernels: tuple[str, ...] = ()
     called: tuple[str, ...] = ()
+    letters: Mapping[str, str] = LETTERS
+    blas: bool = True
 
 
+_ORDER = Uses(letters=ORDERED, blas=False)
 _FACTORS = Uses(("triangle", "lu"))
 NAMES = {  # of rows
     "cholesky": Uses(("triangle", "cholesky")),
@@ -41,21 +48,25 @@ NAMES = {  # of rows
     "svdvals": Uses(called=("gesdd",)),
     "eigh": Uses(called=("syevd",)),
     "eigvalsh": Uses(called=("syevd",)),
-    "argtopk": Uses(),
+    "argtopk": Uses(blas=False),
+    "sort": _ORDER,
+    "argsort": _ORDER,
+    "searchsorted": _ORDER,
+    "true_positions": Uses(letters={"?": "u1"}, blas=False),
 }
-SYMBOLS = tuple(f"hml_{name}_{letter}" for name in NAMES for letter in LETTERS.values())
+SYMBOLS = tuple(f"hml_{name}_{letter}" for name, uses in NAMES.items() for letter in sorted({*uses.letters.values()}))
 
 
 def symbol(name: str, char: str) -> str:
     """The symbol of a row's routine, or of native code."""
-    return name if custom.is_native(name) else f"hml_{name}_{LETTERS[char]}"
+    return name if custom.is_native(name) else f"hml_{name}_{NAMES[name].letters[char]}"
 
 
 def has(name: str) -> bool:
     """Whether there is a routine for a row, or the native code."""
     if custom.is_native(name):
         return custom.address_of(name) is not None
-    if name not in NAMES or blas.gemm_symbols() is None:
+    if name not in NAMES or (NAMES[name].blas and blas.gemm_symbols() is None):
         return False
     return all([blas.lapack_symbol(letter + called) for called in NAMES[name].called for letter in LETTERS.values()])
 
@@ -109,12 +120,18 @@ def sources(symbol: str, cpu: CpuSpec) -> list[jit.Source]:
 def imports(symbol: str) -> dict[str, int]:
     """Addresses that a routine's modules import."""
     name, letter = _parts(symbol)
-    return _common() | {f"lapack_{c}": blas.lapack_symbol(letter + c) or 0 for c in NAMES[name].called}
+    found = _common() if NAMES[name].blas else _plain()
+    return found | {f"lapack_{c}": blas.lapack_symbol(letter + c) or 0 for c in NAMES[name].called}
 
 
 @once
 def _common() -> dict[str, int]:
+    return _plain() | (blas.gemm_symbols() or {}) | blas.hold_symbols()
+
+
+@once
+def _plain() -> dict[str, int]:
     libc: Any = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
     found = {name: loader.address_of(getattr(libc, name)) for name in ("malloc", "free", "log")}
     found |= allocation.handler().functions  # none but on Linux
-    return found | (blas.gemm_symbols() or {}) | blas.hold_symbols() | threads.symbols()
+    return found | threads.symbols()

@@ -1,0 +1,57 @@
+"""Contents of mutable objects, as far as code can change them: compared before and after a step of a loop."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.sizes.dims import is_dim
+
+from ...core.proxies.base import Proxy
+from ...core.tensor import Tensor
+
+_MOST = 10_000  # containers and objects
+_EMPTY = types.CellType()
+CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
+_FIXED = frozenset((
+    *CONSTANTS, range, slice, type, type(Ellipsis), types.ModuleType, types.BuiltinFunctionType, np.ufunc,
+    *(type(np.dtype(name)) for name in "?bhilqBHILQefdgFDGOSUVMm"),
+))  # fmt: skip
+
+
+def held(variables: Mapping[str, Any], names: Iterable[str]) -> list[Any] | None:
+    """The contents of containers, objects and arrays in variables, by identity; None where there is something, an
+    iterator say, that changes in a way which is not seen."""
+    found: list[Any] = []
+    pending = [variables[name] for name in sorted(names) if name in variables]
+    seen: set[int] = set()
+    while pending and len(found) < _MOST:
+        item = pending.pop()
+        kind = type(item)
+        if id(item) in seen or kind in _FIXED or is_dim(item) or issubclass(kind, (Tensor, Proxy, np.generic)):
+            continue
+        seen.add(id(item))
+        if kind is np.ndarray:
+            found.append((id(item), item.tobytes()))
+            continue
+        parts = _parts(item, kind)
+        if parts is None:
+            return None
+        found.append((id(item), *map(id, parts)))
+        pending += parts
+    return None if pending else found
+
+
+def _parts(item: Any, kind: type) -> list[Any] | None:
+    if kind in (list, tuple, set, frozenset):
+        return list(item)
+    if kind is dict:
+        return [*item.keys(), *item.values()]
+    if kind is types.FunctionType:
+        return [cell.cell_contents for cell in item.__closure__ or () if cell != _EMPTY]
+    if kind is types.MethodType:
+        return [item.__self__, item.__func__]
+    return list(vars(item).values()) if hasattr(item, "__dict__") and kind.__module__ != "builtins" else None

@@ -1,0 +1,35 @@
+"""Updates that change nothing: `x[i] += v` writes twice in Python, `t = x[i]; t += v` in place, and then `x[i] = t`.
+
+Nothing is read past an update here, although a slice of an updated array may be what was written, or what was there
+before: with a reader of its own the old array could not be updated in place.
+"""
+
+from __future__ import annotations
+
+from ..graph.ir import Node
+from ..graph.rewrite import Rule, make
+from ..sizes.dims import same
+from .patterns import is_op, sample
+
+
+def _same_window(a: Node, b: Node) -> bool:
+    return all(all(map(same, a.params[name], b.params[name])) for name in ("starts", "stops", "steps"))
+
+
+def _nothing_new(node: Node) -> Node | None:
+    base, value = node.inputs
+    own = is_op(value, "slice") and value.inputs[0] is base and _same_window(node, value)
+    again = is_op(base, "slice_update") and base.inputs[1] is value and _same_window(node, base)
+    return base if own or again else None
+
+
+def _samples() -> list[Node]:
+    x, v = sample("f4", 5, 6), sample("f4", 2, 6)
+    window = {"starts": (1, 0), "stops": (3, 6), "steps": (1, 1)}
+    own = make("slice_update", x, make("slice", x, **window), **window)
+    return [own, make("slice_update", make("slice_update", x, v, **window), v, **window)]
+
+
+UPDATE_RULES = (
+    Rule("update(x, what is there) -> x", ("slice_update",), _nothing_new, _samples, ("slice", "slice_update")),
+)  # fmt: skip

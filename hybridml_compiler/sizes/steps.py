@@ -1,0 +1,163 @@
+"""Sizes in the steps of a loop: symbols with a greatest value (see ops/control.py), and what is undecided by them.
+
+A question whose answer is another one in some steps has none: it raises `Undecided`, and whoever captures the loop
+takes its steps one by one. Bounds are those of all steps: a size is least where each step is at one of its ends.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Literal
+
+from ..errors import TraceError, is_internal
+from .dims import (
+    LEAST,
+    Atom,
+    Dim,
+    Monomial,
+    Size,
+    Symbol,
+    _divided,
+    _least,
+    _make,
+    _without,
+    bounds,
+    provable,
+    same,
+    steps_of,
+    symbols_of,
+)
+
+
+class Undecided(TraceError):
+    """A decision that is another one in other steps of a loop. `steps`: the names of their symbols; `asked`: relation
+    and sizes, where that is what was asked."""
+
+    def __init__(self, what: str, *sizes: Size, asked: tuple[str, Size, Size] | None = None) -> None:
+        super().__init__(f"{what} is not the same in all steps of a loop")
+        self.steps, self.asked = {s.name for s in steps_of(*sizes)}, asked
+
+
+def odd_step(error: Undecided, name: str, most: Size) -> Literal["first", "last"] | None:
+    """The end of the steps where the answer is another one than in the rest, as far as the ends tell."""
+    if error.asked is None:
+        return None
+    relation, a, b = error.asked
+
+    def answer(at: Size) -> bool | None:
+        return provable("==" if relation == "==" else "<", replaced(a, name, at), replaced(b, name, at))
+
+    first, second, before, last = map(answer, (LEAST, LEAST + 1, most - 1, most))
+    if first is not None and second is not None and first is not second and last in (second, None):
+        return "first"
+    if last is not None and before is not None and last is not before and first is before:
+        return "last"
+    return None
+
+
+def without_steps(size: Size) -> Size | None:
+    """The size with steps of loops, and remainders, at the end where it is least; None where its form does not tell
+    which that is."""
+    while type(size) is Dim and (found := [atom for m, _ in size.terms for atom in m if _most(atom) is not None]):
+        atom = max(found, key=_depth)  # inner ones first: ends of others do not depend on them
+        factor, rest = _linear(size, atom)
+        if factor is None:
+            return None
+        low, high = bounds(factor), bounds(-factor)
+        if low is not None and low >= 0:
+            size = rest + factor * (_least(atom) or 0)
+        elif high is not None and high >= 0:
+            size = rest + factor * _most(atom)
+        else:
+            return None
+    return size
+
+
+def _most(atom: Atom) -> Size | None:
+    """The greatest value of a step of a loop, or of a remainder; None of other atoms."""
+    if isinstance(atom, Symbol):
+        return atom.most
+    return atom.by - 1 if atom.kind == "%" and type(atom.by) is int else None
+
+
+def _depth(atom: Atom) -> float:
+    return number_in(atom.name) if isinstance(atom, Symbol) else math.inf
+
+
+def _linear(size: Dim, atom: Atom) -> tuple[Size | None, Size]:
+    """(a, b) of the size as `a * atom + b`; a is None where it is no such form."""
+    factor: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, c in size.terms:
+        others = _without(monomial, (atom,))
+        if others is None:
+            rest[monomial] = c
+        elif atom in others:
+            return None, size
+        else:
+            factor[others] = c
+    return _make(factor), _make(rest)
+
+
+def replaced(size: Size, name: str, by: Size) -> Size:
+    """The size with a number in the place of a symbol."""
+    if type(size) is not Dim:
+        return size
+    total: Size = 0
+    for monomial, c in size.terms:
+        product: Size = c
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                product *= by if atom.name == name else _make({(atom,): 1})
+            else:
+                quotient, rest = _divided(replaced(atom.over, name, by), replaced(atom.by, name, by))
+                product *= quotient if atom.kind == "//" else rest
+        total += product
+    return total
+
+
+def number_in(name: str) -> int:
+    """The number that a name ends in."""
+    return int(name[1:])
+
+
+def is_one(size: Size) -> bool:
+    """Whether a size is 1, where that makes another result; Undecided where it is so in some steps only."""
+    answer = provable("==", size, 1)
+    if answer is None and steps_of(size):
+        raise Undecided(f"whether {size} == 1", size, asked=("==", size, 1))
+    return bool(size == 1)
+
+
+def is_step(size: Any) -> bool:
+    """Whether a size depends on steps of loops, and on nothing else that comes with the call."""
+    return type(size) is Dim and all(s.most is not None for s in symbols_of(size))
+
+
+def most_of(size: Size) -> Size:
+    """A number that a size of steps of loops is never above; itself, if it has none."""
+    if not steps_of(size):
+        return size
+    low = bounds(-size)
+    if low is None:
+        raise Undecided(f"how large {size} can become", size)
+    return -low
+
+
+def undecided(relation: str, a: Size, b: Size) -> bool:
+    """Raises Undecided. Where the framework itself compares two sizes that are equal in some steps only, they are not:
+    where it raises an error for that, or does what is right for any sizes, so much is right. That a size is 0 it must
+    know."""
+    if relation == "number":
+        raise Undecided(f"the number {a}", a)
+    if relation == "==" and not (same(a, 0) or same(b, 0)) and _asked_inside():
+        return False
+    raise Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))
+
+
+def _asked_inside() -> bool:
+    frame = sys._getframe(1)
+    while "/sizes/" in frame.f_code.co_filename and frame.f_back is not None:
+        frame = frame.f_back
+    return is_internal(frame.f_code.co_filename)

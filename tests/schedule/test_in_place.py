@@ -1,0 +1,98 @@
+"""Updates of slices in place: where the memory of the array itself is written, and that results are those of copies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+
+N, M = 40, 60
+
+
+def arrays() -> list[hm.Tensor]:
+    r = np.random.default_rng(0)
+    return [hm.asarray(r.random((N, M))), hm.asarray(r.random((N, M)))]
+
+
+def check(fn: Callable[..., Any]) -> list[Any]:
+    """Compares a program with eager code, and returns its kernels."""
+    traced, given, same = hm.trace(fn), arrays(), arrays()
+    for _ in range(2):
+        expected, found = fn(*given), traced(*same)
+        for a, b in zip([*(expected or ()), *given], [*(found or ()), *same], strict=True):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    return list(hm.explain(traced, *same).kernels)
+
+
+def stencil(a: hm.Tensor, b: hm.Tensor) -> None:
+    b[1:-1, 1:-1] = 0.25 * (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:])
+    a[1:-1, 1:-1] = 0.25 * (b[:-2, 1:-1] + b[2:, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:])
+
+
+def rows(a: hm.Tensor, b: hm.Tensor) -> None:
+    a[3, 1:-1] += a[2, 1:-1]
+    a[4] = a[3] * b[3, 3]
+    b[0] -= a[4]
+
+
+def shifted(a: hm.Tensor, b: hm.Tensor) -> None:
+    a[5, 1:] = a[5, :-1] * b[0, 0]
+
+
+def by_a_number_of_itself(a: hm.Tensor, b: hm.Tensor) -> None:
+    a[5] = a[5] * a[5, 3]
+
+
+def read_later(a: hm.Tensor, b: hm.Tensor) -> Any:
+    old = a[2].clone()
+    a[2] = a.max()
+    c = a + old
+    a[3] = c[0]
+    return c, a * 2
+
+
+@pytest.mark.parametrize(
+    ("fn", "kernels"),
+    [(stencil, 2), (rows, 3), (shifted, 2), (by_a_number_of_itself, 2)],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_slices_are_written_where_they_are(fn: Callable[..., Any], kernels: int) -> None:
+    found = check(fn)
+    assert len(found) == kernels and all(k.kind != "copy" for k in found)
+
+
+def test_what_is_read_later_is_what_it_was() -> None:
+    check(read_later)
+
+
+def _statement(pick: random.Random) -> str:
+    x, y = pick.choice("ab"), pick.choice("ab")
+    i, j = pick.randrange(1, N - 1), pick.randrange(1, N - 1)
+    op = pick.choice(("=", "=", "+=", "*="))
+    return pick.choice((
+        f"{x}[{i}] {op} {y}[{j}] * 0.5",
+        f"{x}[{i}, 1:] {op} {y}[{j}, :-1]",
+        f"{x}[1:-1, 2:] {op} {y}[2:, :-2] - {x}[:-2, 1:-1]",
+        f"{x}[:, {i}] {op} {y}[:, {j}] + {x}[0, 0]",
+        f"{x}[::2] {op} {y}[1::2]",
+        f"{x}[{i}, {j}] {op} {y}[{i}].max()",
+        f"{x}[{i}:] {op} {y}[{i}:] * {x}[{j}, 0]",
+        f"c = {x} * 2 + {y}[{i}]",
+        f"{x}[{i}] {op} c[{j}]",
+        f"{x}[::-1, 3] {op} {y}[:, {i}]",
+        f"{x} {op} {y} * 0.25",
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_updates(seed: int) -> None:
+    pick = random.Random(seed)
+    lines = ["def program(a, b):", "    c = b * 1.0", *(f"    {_statement(pick)}" for _ in range(pick.randint(3, 12)))]
+    space: dict[str, Any] = {}
+    exec("\n".join([*lines, "    return a + b, c"]), space)
+    check(space["program"])

@@ -1,0 +1,104 @@
+"""Random programs of loops over `range` that read and write slices of arrays, as source text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+N, M = 20, 7  # sizes of `a`, an N x M array; `v` has N elements, `w` M
+
+
+class Programs:
+    """Makes `def program(a, v, w)` of random statements, all of which are in bounds."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lines: list[str] = []
+
+    def pick(self, *choices: str) -> str:
+        return self.random.choice(choices)
+
+    def source(self) -> str:
+        self.lines = ["def program(a, v, w):", "    s = 0.25"]
+        for _ in range(self.random.randint(1, 2)):
+            self.statements("    ", [], 1)
+            self.loop("    ", [])
+        self.lines.append("    return a, v, w, s")
+        return "\n".join(self.lines)
+
+    def loop(self, indent: str, around: list[str]) -> None:
+        name = "ijk"[len(around)]
+        if around and self.random.random() < 0.5:
+            outer = around[-1]
+            bounds = self.pick(f"1, {outer}", f"{outer}, {N - 1}", f"{outer} + 1, {N}")
+        else:
+            bounds = self.pick(f"1, {N - 1}", f"2, {N}", f"{N - 2}, 0, -1", f"1, {N - 1}")
+        self.lines.append(f"{indent}for {name} in range({bounds}):")
+        inside = indent + "    "
+        own = [*around, name]
+        for _ in range(self.random.randint(1, 3)):
+            if len(own) < 3 and self.random.random() < 0.25:
+                self.loop(inside, own)
+            elif self.random.random() < 0.2:
+                question = self.pick(f"v[{self.place(own)}] > 0.5", f"{name} > 1", f"a[{self.place(own)}, 0] < v[0]")
+                self.lines.append(f"{inside}if {question}:")
+                self.statements(inside + "    ", own, 1)
+                if self.random.random() < 0.5:
+                    self.lines.append(f"{inside}else:")
+                    self.statements(inside + "    ", own, 1)
+            else:
+                self.statements(inside, own, 1)
+
+    def place(self, own: list[str]) -> str:
+        """A row of `a`, or an element of `v`."""
+        if not own or self.random.random() < 0.15:
+            return self.pick("0", "3", "-1")
+        name = self.random.choice(own)
+        # Numbers of steps are 1 to N - 1: neighbours above wrap, which Python's negative numbers do.
+        return self.pick(name, name, f"{name} - 1", f"{name} - {N - 1}")
+
+    def row(self, own: list[str]) -> str:
+        """An array of M elements."""
+        return self.pick(f"a[{self.place(own)}]", f"a[{self.place(own)}, :]", "w", f"(w * v[{self.place(own)}])")
+
+    def number(self, own: list[str]) -> str:
+        numbers = ["0.5", "s", f"v[{self.place(own)}]", f"a[{self.place(own)}, {self.random.randrange(M)}]"]
+        return self.random.choice(numbers + [f"{name} * 0.125" for name in own])
+
+    def statements(self, indent: str, own: list[str], count: int) -> None:
+        for _ in range(count):
+            self.lines.append(indent + self.statement(own))
+
+    def statement(self, own: list[str]) -> str:
+        op = self.pick("=", "=", "+=", "*=")
+        kind = self.random.randrange(8)
+        if kind == 0:
+            return f"v[{self.place(own)}] {op} {self.number(own)} - 0.5 * {self.number(own)}"
+        if kind == 1:
+            return f"a[{self.place(own)}] {op} {self.row(own)} * {self.number(own)}"
+        if kind == 2:
+            return f"a[{self.place(own)}, 1:-1] {op} {self.row(own)}[:-2] + 0.25 * {self.row(own)}[2:]"
+        if kind == 3:
+            return f"v[1:-1] {op} 0.5 * v[:-2] + {self.number(own)} * v[2:]"
+        if kind == 4:
+            return f"a[1:-1, 1:] {op} 0.5 * a[2:, :-1] - a[:-2, 1:]"
+        if kind == 5:
+            return f"w {self.pick('+=', '*=')} 0.5 * {self.row(own)}"
+        if kind == 6 and own:
+            name = self.random.choice(own)
+            return self.pick(
+                f"v[:{name}] {op} 0.5 * v[:{name}] - {self.number(own)}",
+                f"v[{name}:] {op} a[{name}:, 2] * 0.5",
+                f"a[:{name}, 3] {op} v[:{name}] * {self.number(own)}",
+                f"v[:{name}] = v[{N} - {name}:] * 0.75",
+            )
+        return f"s = {self.number(own)} * 0.5 + {self.number(own)}"
+
+
+def program_of(seed: int) -> tuple[str, Callable[..., Any]]:
+    """(source, function) of the program with this seed."""
+    source = Programs(seed).source()
+    space: dict[str, Any] = {}
+    exec(compile(source, f"<program {seed}>", "exec"), space)
+    return source, space["program"]
