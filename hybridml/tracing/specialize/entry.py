@@ -58,7 +58,7 @@ from ..run.compiled_path import (
 from ..run.program import dense
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
-from .results import each_call_has, keys_of
+from .results import each_call_has, finished, keys_of
 from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray
@@ -162,7 +162,8 @@ class Entry:
     def grow(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
     ) -> tuple[CompiledPath, Arrays]:
-        """The path that `_traced` gives; again with stand-ins of containers, where it changes some."""
+        """The path that `_traced` gives; again with stand-ins of containers, where it changes some, and with loops step by
+        step that cannot be captured otherwise."""
         while True:
             try:
                 return self._traced(structure, leaves, known, observer)
@@ -260,7 +261,7 @@ class Entry:
                     with seen_as(), seen_in(tracer, proxies), stand_ins[0], stand_ins[1], put_in_place as made:
                         recorders.extend(made)
                         contained.begin()
-                        result = _finished(fn(*args, **kwargs), self.name)
+                        result = finished(fn(*args, **kwargs), self.name)
                         if tracer.loops:
                             tracer.loops[0].refuse("an error ends it")
                         if observer is not None:  # it holds all that there was
@@ -502,18 +503,6 @@ class Entry:
             for same in owners.values()
             for (x, p), (y, q) in itertools.combinations(same, 2)
         )
-
-
-def _finished(result: Any, name: str) -> Any:
-    """The result of a coroutine that waits for nothing; any other result as it is."""
-    if not inspect.iscoroutine(result):
-        return result
-    try:
-        result.send(None)
-    except StopIteration as end:
-        return end.value
-    result.close()
-    raise TraceError(f"{name} waits for something while it is traced; await it before, and pass what it gives")
 
 
 def _reads(tracer: Tracer, array: np.ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import AsyncGenerator, Generator, Iterator
 from enum import Enum
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.errors import TraceError
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.proxies.base import Proxy
@@ -38,3 +40,15 @@ def each_call_has(leaf: Any) -> bool:
     """Whether each call can return such a value: one computed in the call, or that nobody can change."""
     kind = type(leaf)
     return issubclass(kind, _MADE_ANEW) or isinstance(leaf, _NAMED) or is_dim(leaf)
+
+
+def finished(result: Any, name: str) -> Any:
+    """The result of a coroutine that waits for nothing; any other result as it is."""
+    if not inspect.iscoroutine(result):
+        return result
+    try:
+        result.send(None)
+    except StopIteration as end:
+        return end.value
+    result.close()
+    raise TraceError(f"{name} waits for something while it is traced; await it before, and pass what it gives")
