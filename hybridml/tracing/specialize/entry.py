@@ -162,8 +162,8 @@ class Entry:
     def grow(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
     ) -> tuple[CompiledPath, Arrays]:
-        """The path that `_traced` gives; again with stand-ins of containers, where it changes some, and with loops step by
-        step that cannot be captured otherwise."""
+        """The path that `_traced` gives; again with stand-ins of containers, where it changes some, and step by step
+        through loops that cannot be captured otherwise."""
         while True:
             try:
                 return self._traced(structure, leaves, known, observer)
