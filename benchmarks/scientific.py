@@ -163,7 +163,7 @@ Found = Mapping[str, Mapping[str, Any]]  # candidate -> what was measured
 
 
 def columns(found: Found) -> dict[str, Mapping[str, Any]]:
-    """What was measured of each column: of the versions of a peer the fastest that is right."""
+    """The measurement for each column: of the versions of a peer the fastest that is right."""
 
     def best(column: str) -> Mapping[str, Any]:
         of = [facts for who, facts in found.items() if who == column or (column in PEERS and who.startswith(column))]

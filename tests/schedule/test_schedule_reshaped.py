@@ -79,7 +79,7 @@ def test_programs() -> None:
 
 
 def test_a_token_has_one_element_in_any_shape(x: Node) -> None:
-    """What is computed after it may run over another shape, and the token with it."""
+    """A value that is computed after a token may run over another shape, and the token with it."""
     one, token = (
         apply(OPS["slice"], [x], {"starts": (k, k), "stops": (k + 1, k + 1), "steps": (1, 1)}) for k in (0, 1)
     )

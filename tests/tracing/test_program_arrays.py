@@ -74,7 +74,7 @@ def _function(source: str) -> Any:
 
 
 def _told(value: Any) -> Any:
-    """What a result is, to its last bit."""
+    """A description of a result, to its last bit."""
     if isinstance(value, tuple | list):
         return tuple(map(_told, value))
     if isinstance(value, np.ndarray | np.generic | hm.Tensor):

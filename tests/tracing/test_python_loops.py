@@ -223,6 +223,18 @@ def an_attribute(x: hm.Tensor) -> Any:
     return b.v * x
 
 
+def a_float_attribute_twice(x: hm.Tensor) -> Any:
+    class Box:
+        v: Any = 1000.5
+
+    b = Box()
+    b.v = b.v * 1.25
+    for _ in range(20):
+        b.v = b.v + 0.25
+        b.v = b.v + 0.25
+    return b.v * x
+
+
 def an_iterator(x: hm.Tensor) -> Any:
     z, s = iter([1.0, 2.0] * 10), 0
     for _ in range(20):
@@ -309,7 +321,7 @@ def differentiated(x: hm.Tensor) -> Any:
 
 STEP_BY_STEP = [
     a_list_that_grows, an_item_by_number, an_attribute, an_iterator, numpy_alone, parity, left_early, a_closure, text,
-    python_math, fibonacci, squeezed, a_comprehension, differentiated,
+    python_math, a_float_attribute_twice, fibonacci, squeezed, a_comprehension, differentiated,
 ]  # fmt: skip
 
 

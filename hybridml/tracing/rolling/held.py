@@ -13,7 +13,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor
 
-_MOST = 10_000  # containers and objects
+_MOST = 10_000  # objects, with what is in them
 _EMPTY = types.CellType()
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 _FIXED = frozenset((
@@ -23,8 +23,9 @@ _FIXED = frozenset((
 
 
 def held(variables: Mapping[str, Any], names: Iterable[str]) -> list[Any] | None:
-    """The contents of containers, objects and arrays in variables, by identity; None where there is something, an
-    iterator say, that changes in a way which is not seen."""
+    """The containers, objects and arrays in variables, each with its contents; None where there is something, an
+    iterator say, that changes in a way which is not seen. What is held lives on, so that nothing new has its address.
+    """
     found: list[Any] = []
     pending = [variables[name] for name in sorted(names) if name in variables]
     seen: set[int] = set()
@@ -35,14 +36,22 @@ def held(variables: Mapping[str, Any], names: Iterable[str]) -> list[Any] | None
             continue
         seen.add(id(item))
         if kind is np.ndarray:
-            found.append((id(item), item.tobytes()))
+            found += [item, item.tobytes()]
             continue
         parts = _parts(item, kind)
         if parts is None:
             return None
-        found.append((id(item), *map(id, parts)))
+        found += [item, len(parts), *parts]
         pending += parts
     return None if pending else found
+
+
+def are_same(before: list[Any], after: list[Any]) -> bool:
+    """Whether objects hold what they held: the same things, arrays the same numbers."""
+    return len(before) == len(after) and all(
+        a is b or (type(a) is type(b) and type(a) in (bytes, int) and a == b)
+        for a, b in zip(before, after, strict=True)
+    )
 
 
 def _parts(item: Any, kind: type) -> list[Any] | None:

@@ -37,7 +37,7 @@ from ..capture.tracer import Frame, ShadowLeaf, Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .branches import Branch, following, merged
 from .for_loops import ForLoop, for_loop_over
-from .held import CONSTANTS, held
+from .held import CONSTANTS, are_same, held
 
 FEWEST = 16  # steps: fewer fuse with what is around them
 _ROUNDS = 6  # of a step, until all that it carries on is known
@@ -214,9 +214,10 @@ class _Steps:
         self.after = {name: variables[name] for name in self.loop.assigned if name in variables}
         self.next = [snapshot(tracer, t) for t in self.states]
         found = self._leave(region)
-        if _grads(tracer) != self.grads:
+        if not are_same(self.grads, _grads(tracer)):
             self.refuse("a step sets gradients")
-        if self.held is None or held(variables, self.loop.read) != self.held:
+        now = held(variables, self.loop.read)
+        if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
         self.states += found
         known = not found and self._learn()
@@ -360,10 +361,10 @@ def _tensor(tracer: Tracer, value: Any) -> Tensor:
     return value
 
 
-def _grads(tracer: Tracer) -> list[tuple[int, int]]:
-    """The gradients of all leaves that a step may set, by identity; a leaf that it meets first has none so far."""
+def _grads(tracer: Tracer) -> list[Any]:
+    """The leaves whose gradients have been set so far, each with its gradient."""
     leaves = [i.leaf for i in tracer.inputs]
-    return [(id(leaf), id(leaf._grad)) for leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed]
+    return [x for leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed for x in (leaf, leaf._grad)]
 
 
 def _is_like(end: Any, carry: _Carry) -> bool:
