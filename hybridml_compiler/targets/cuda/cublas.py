@@ -15,7 +15,7 @@ from ... import config, dtypes
 from ...errors import CompileError, OutOfMemoryError
 from ...locks import rlock
 from .driver import Gemm
-from .libraries import libraries
+from .libraries import libraries, loaded
 
 # Bytes for each stream, as PyTorch gives it on an H100. Its own would be allocated in the middle of a capture.
 _WORKSPACE = 32 << 20
@@ -29,7 +29,7 @@ def library() -> ctypes.CDLL | None:
     """The library, from NVIDIA's wheels or the toolkit's; None where there is none."""
     for name in libraries("cublas"):
         with suppress(OSError):
-            return ctypes.CDLL(name)
+            return loaded(name, "cublasLt")
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -19,6 +20,16 @@ def libraries(name: str) -> list[str]:
     inside = (f"lib/lib{name}.so.*", f"lib64/lib{name}.so.*", f"bin/**/{name}64_*.dll")
     found = _files(_wheels(), [f"*/{pattern}" for pattern in inside]) + _files(_toolkits(), inside)
     return found or [x for x in [find_library(name)] if x is not None]
+
+
+def loaded(path: str, *parts: str) -> ctypes.CDLL:
+    """The library in a file, with the libraries of the same folder that it opens by their names alone. NVRTC 13.0 has no
+    path to its own folder, where the system's loader does not look. OSError where it cannot be loaded."""
+    for part in parts:
+        for file in Path(path).parent.glob(f"lib{part}.so.*"):
+            if ".alt." not in file.name:
+                ctypes.CDLL(str(file))
+    return ctypes.CDLL(path)
 
 
 def _files(folders: list[Path], patterns: list[str] | tuple[str, ...]) -> list[str]:

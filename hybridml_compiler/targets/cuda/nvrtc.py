@@ -14,7 +14,7 @@ from ...errors import CompileError, DeviceError
 from ...once import lazy, once
 from ...record import record
 from ...runtime import cache
-from .libraries import libraries
+from .libraries import libraries, loaded
 
 Form = Literal["ptx", "cubin"]
 
@@ -124,7 +124,7 @@ class _Nvrtc:
     """The library; several threads may compile at once."""
 
     def __init__(self, path: str) -> None:
-        self.library = ctypes.CDLL(path)
+        self.library = loaded(path, "nvrtc-builtins")
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = major.value, minor.value
