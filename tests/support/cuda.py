@@ -11,10 +11,13 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.loops.ir import Kernel, KernelSpec
-from hybridml_compiler.targets.cuda import nvrtc, stored
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.targets.cuda import nvrtc, stored, target
+from hybridml_compiler.targets.cuda.contraction.library import multiplies
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
+from hybridml_compiler.targets.cuda.loaded import CudaKernel, CudaRegion
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
-from hybridml_compiler.targets.cuda.target import TARGET, CudaKernel, CudaRegion, CudaTarget
+from hybridml_compiler.targets.cuda.target import TARGET, CudaTarget
 from tests.support import examples
 from tests.support.closeness import same_bits
 
@@ -79,3 +82,12 @@ def launch(text: str, source: Source, buffers: list[np.ndarray], iterations: int
 
 
 __all__ = ["SIM", "TARGET", "check_registers", "compiled", "launch", "needs_nvrtc", "same_bits", "sources"]
+
+
+def left_to_library(monkeypatch: pytest.MonkeyPatch, *, always: bool) -> None:
+    """Leaves every product that the library computes to it, or none."""
+    monkeypatch.setattr(target, "is_left_to_library", multiplied if always else lambda spec: False)
+
+
+def multiplied(spec: KernelSpec) -> bool:
+    return multiplies(spec.call if isinstance(spec, Fused) else spec)

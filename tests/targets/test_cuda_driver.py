@@ -14,13 +14,12 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets import registry
-from hybridml_compiler.targets.cuda.contraction import kernel
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from tests.support.closeness import assert_close
-from tests.support.cuda import needs_nvrtc, planned_anew
+from tests.support.cuda import left_to_library, needs_nvrtc, planned_anew
 from tests.support.examples import every
 from tests.support.fake_cupy import FakeArray
 from tests.support.gpus import Gpu, array, gpu, there
@@ -177,17 +176,19 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("shapes", "least"), every(3, product(SHAPES, [0, 1 << 40])))
-def test_products(there: Gpu, shapes: tuple[tuple[int, ...], ...], least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the library and by kernels of ours, which it is left to by size."""
+@pytest.mark.parametrize(("shapes", "library"), every(3, product(SHAPES, [True, False])))
+def test_products(
+    there: Gpu, shapes: tuple[tuple[int, ...], ...], library: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the library, and by kernels of ours."""
     planned_anew(monkeypatch)
-    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", least)
+    left_to_library(monkeypatch, always=library)
     a, b = (array(*shape, seed=k) for k, shape in enumerate(shapes))
     for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.double(), b.double())):
         f = hm.trace(lambda x, y: hm.relu((x @ y).sum(0) + 1) * 2)
         for run in (hm.matmul, f, f, f):
             assert_close(run(x.to(there.name), y.to(there.name)).cpu(), run(x, y))
-    assert there.blas is None or (len(there.blas.computes) > 0) == (least == 0)
+    assert there.blas is None or (len(there.blas.computes) > 0) == library
     for narrow in (hm.bfloat16, hm.float16):
         x, y = (z.to(narrow) for z in (a, b))
         assert_close((x.to(there.name) @ y.to(there.name)).cpu().float(), (x @ y).float())
@@ -197,7 +198,7 @@ def test_products(there: Gpu, shapes: tuple[tuple[int, ...], ...], least: int, m
 
 def test_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     planned_anew(monkeypatch)
-    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
+    left_to_library(monkeypatch, always=True)
     there = gpu("cupy")
     x = array(4, 4).to(there.name)
     x @ x
@@ -223,7 +224,7 @@ def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pyte
     """Neither eager products, nor those of a graph, which runs on the stream of its call and not on that of its
     capture."""
     planned_anew(monkeypatch)
-    monkeypatch.setattr(kernel, "_LIBRARY_FLOPS", 0)
+    left_to_library(monkeypatch, always=True)
     there = gpu("cupy")
     x = array(4, 4).to(there.name)
     f = hm.trace(lambda x: hm.softmax(x @ x, -1) @ x)

@@ -11,13 +11,14 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.schedule.fusion.epilogue import Fused
-from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda import nvrtc, target
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
-from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, is_left_to_library
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
+from hybridml_compiler.targets.cuda.contraction.library import is_left_to_library, library_call
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
-from hybridml_compiler.targets.cuda.target import CudaKernel
+from hybridml_compiler.targets.cuda.loaded import CudaKernel
 from tests.support.closeness import assert_close
-from tests.support.cuda import SIM, check_registers, compiled, needs_nvrtc, sources
+from tests.support.cuda import SIM, check_registers, compiled, left_to_library, needs_nvrtc, planned_anew, sources
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase
 from tests.support.examples import every
 
@@ -136,10 +137,38 @@ def test_tiles_follow_shapes(case: ProductCase, tile: tuple[int, int]) -> None:
     assert (found.rows, found.columns) == tile
 
 
-def test_large_plain_products_are_a_librarys() -> None:
-    large, small = ProductCase(m=1024, n=1024, k=64).call, ProductCase(m=64, n=64, k=64).call
+def test_a_product_is_a_librarys_where_that_is_faster_by_more_than_a_launch() -> None:
+    large, small = ProductCase(m=2048, n=2048, k=2048).call, ProductCase(m=64, n=64, k=64).call
     assert is_left_to_library(large) and not is_left_to_library(small)
-    assert not is_left_to_library(Fused(large))
+    flat = ProductCase(m=4096, n=4096, k=64).call  # whose result would be written once more
+    assert [is_left_to_library(Fused(call)) for call in (large, small, flat)] == [True, False, False]
+
+
+NARROW = (hm.bfloat16, hm.float16)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", [hm.float32, *NARROW])
+def test_what_follows_a_product_of_the_library(dtype: np.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing, a loop nest on the result as it is rounded, and one that reads it both rounded and not."""
+    planned_anew(monkeypatch)
+    left_to_library(monkeypatch, always=True)
+    found = []
+    monkeypatch.setattr(target, "library_call", lambda spec: found.append(library_call(spec)) or found[-1])
+    rng = np.random.default_rng(0)
+    x, y, b = (hm.tensor(rng.standard_normal(s, "f4")).to(dtype) for s in ((48, 32), (32, 96), (96,)))
+    programs: list[tuple[Any, bool, bool]] = [
+        (lambda x, y, b: x @ y, True, False),
+        (lambda x, y, b: hm.functional.gelu(x @ y + b), True, True),
+        (lambda x, y, b: hm.relu(x.float() @ y.float() + 1), dtype is hm.float32, True),
+    ]
+    for program, is_narrow, goes_on in programs:
+        run, found[:] = hm.trace(program), []
+        expected = program(x, y, b)
+        for _ in range(3):
+            assert_close(run(*(t.to(SIM) for t in (x, y, b))).cpu().float(), expected.float())
+        (call,) = found
+        assert call.dtype is (dtype if is_narrow else np.dtype("f4")) and (call.epilogue is not None) == goes_on
 
 
 @needs_nvrtc

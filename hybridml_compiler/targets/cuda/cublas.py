@@ -55,7 +55,7 @@ class Cublas:
         for side, at in ((call.b, b), (call.a, a)):
             address = ctypes.c_void_p(at + side.offset * side.dtype.itemsize)
             sides.append([address, _TYPES[side.dtype], side.leading, ctypes.c_longlong(side.step)])
-        result = ctypes.c_void_p(out + call.offset * call.dtype.itemsize)
+        result = ctypes.c_void_p(out + call.offset * call.result.itemsize)
         with self._lock:
             workspace = self._workspace(home)
             self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream.ptr))  # which forgets the workspace
@@ -63,7 +63,7 @@ class Cublas:
             self._call(
                 "cublasGemmStridedBatchedEx", self._handle, int(call.b.transposed), int(call.a.transposed),
                 call.n, call.m, call.k, ctypes.byref(number(1)), *sides[0], *sides[1], ctypes.byref(number(0)),
-                result, _TYPES[call.dtype], call.n, ctypes.c_longlong(call.m * call.n), call.count, compute, _DEFAULT,
+                result, _TYPES[call.result], call.n, ctypes.c_longlong(call.m * call.n), call.count, compute, _DEFAULT,
             )  # fmt: skip
 
     def _workspace(self, stream: Any) -> ctypes.c_void_p:

@@ -79,10 +79,11 @@ class Operand:
 
 @record
 class Gemm:
-    """out[i] = a[i] @ b[i] for i < count: m x n from m x k and k x n; the results follow each other in row-major
-    order, from element `offset` on."""
+    """out[i] = a[i] @ b[i] for i < count: m x n from m x k and k x n, added up in `dtype` and stored as `result`; the
+    results follow each other in row-major order, from element `offset` on."""
 
     dtype: np.dtype
+    result: np.dtype
     count: int
     m: int
     n: int

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import config, dtypes
+from ... import config
 from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...schedule.control import Choice, Loop
@@ -25,6 +25,7 @@ from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
+from .loaded import CudaProduct
 
 if TYPE_CHECKING:
     from ..kernel_target import KernelCode
@@ -111,9 +112,11 @@ class DeviceMachine:
 
     def call(self, spec: KernelSpec, memories: Sequence[Pointer], part: int, parts: int) -> bool:
         code = self.code.of(spec)
-        if code is None:
+        if code is None or (parts > 1 and isinstance(code, CudaProduct)):
             return False
-        if isinstance(spec, HorizontalFusion):
+        if isinstance(code, CudaProduct):
+            self._product(code, memories)
+        elif isinstance(spec, HorizontalFusion):
             for kernel, numbers in code.parts:
                 self._call(kernel, [memories[k] for k in numbers], 0, 1)
         else:
@@ -126,6 +129,20 @@ class DeviceMachine:
         lo, hi = source.total * part // parts, source.total * (part + 1) // parts
         if lo < hi:
             self._launch(code, given, lo, hi)
+
+    def _product(self, code: CudaProduct, memories: Sequence[Pointer]) -> None:
+        """A product by the library, and the loop nest after it."""
+        found, (left, right, *others) = code.call, memories
+        if found.home is None:
+            rows, columns = found.call.result
+            others[0] = self.new(rows * columns * found.dtype.itemsize)
+        out = others[0 if found.home is None else found.home - 2]
+        for gemm in gemms(found.call, result=found.dtype):
+            self.driver.gemm(gemm, left, right, out, self.stream, self.home)
+        if found.epilogue is not None:
+            sizes = [int(buffer.nbytes) for buffer in found.epilogue.operands]
+            given = [memory[:size] for memory, size in zip(others, sizes, strict=False)]
+            self._launch(code.kernel, given, 0, int(found.epilogue.total))
 
     def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
         left, right, out = memories
@@ -207,38 +224,32 @@ def constant_of(code: KernelCode, device: CudaDevice, array: np.ndarray) -> Poin
 # ---- products
 
 
-def multiplies(call: Any) -> bool:
-    """Whether `gemm` computes a call: one in float32 or float64, of operands in it, or both in one narrow type."""
-    if not isinstance(call, Product) or call.dtype.kind != "f" or call.symbolic or call.computed:
-        return False
-    return call.stored is None or (dtypes.is_narrow(call.stored[0]) and call.stored[0] is call.stored[1])
-
-
-def gemms(call: Product, part: int = 0, parts: int = 1) -> list[Gemm]:
+def gemms(call: Product, part: int = 0, parts: int = 1, result: np.dtype | None = None) -> list[Gemm]:
     """A product, or one of so many parts of its matrices, as calls of the library: one for matrices that are even steps
-    apart, which most are."""
-    a, b = call.stored or (call.dtype, call.dtype)
+    apart, which most are. `result`: the dtype in which it is stored, if that is another one."""
+    kinds = (result or call.dtype, *(call.stored or (call.dtype, call.dtype)))
     if parts > 1:
         share = range(call.matrices * part // parts, call.matrices * (part + 1) // parts)
-        return [_gemm(call, a, b, at, 1, (0, 0)) for at in share]
+        return [_gemm(call, kinds, at, 1, (0, 0)) for at in share]
     if not call.batch:
-        return [_gemm(call, a, b, 0, 1, (0, 0))]
+        return [_gemm(call, kinds, 0, 1, (0, 0))]
     *outer, count = call.batch
     while outer and all(
         x.batch[len(outer) - 1] == x.batch[len(outer)] * call.batch[len(outer)] for x in (call.a, call.b)
     ):
         count *= outer.pop()
     steps = call.a.batch[-1], call.b.batch[-1]
-    return [_gemm(call, a, b, first, count, steps) for first in range(0, call.matrices, count)]
+    return [_gemm(call, kinds, first, count, steps) for first in range(0, call.matrices, count)]
 
 
-def _gemm(call: Product, a: np.dtype, b: np.dtype, first: int, count: int, steps: tuple[int, int]) -> Gemm:
-    """The call for `count` matrices from number `first` on."""
+def _gemm(call: Product, kinds: Sequence[np.dtype], first: int, count: int, steps: tuple[int, int]) -> Gemm:
+    """The call for `count` matrices from number `first` on; `kinds`: dtypes of the result, and of both operands."""
     where = np.unravel_index(first, call.batch) if call.batch else ()
 
     def operand(matrix: Matrix, dtype: np.dtype, step: int) -> Operand:
         offset = matrix.offset + sum(int(i) * s for i, s in zip(where, matrix.batch, strict=True))
         return Operand(dtype, offset, step, matrix.leading, matrix.transposed)
 
+    result, a, b = kinds
     left, right = operand(call.a, a, steps[0]), operand(call.b, b, steps[1])
-    return Gemm(call.dtype, count, call.m, call.n, call.k, left, right, first * call.m * call.n)
+    return Gemm(call.dtype, result, count, call.m, call.n, call.k, left, right, first * call.m * call.n)

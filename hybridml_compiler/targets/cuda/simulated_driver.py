@@ -141,11 +141,11 @@ class SimulatedDriver:
             _matrices(_at(b), call.b, call.count, call.k, call.n),
         )
         size = call.count * call.m * call.n
-        result = _typed(_at(out), call.dtype)[call.offset : call.offset + size].reshape(call.count, call.m, call.n)
+        result = _typed(_at(out), call.result)[call.offset : call.offset + size].reshape(call.count, call.m, call.n)
 
         def multiply() -> None:
             with np.errstate(all="ignore"):
-                np.matmul(left.astype(call.dtype, copy=False), right.astype(call.dtype, copy=False), out=result)
+                result[...] = left.astype(call.dtype, copy=False) @ right.astype(call.dtype, copy=False)
 
         stream.do(multiply)
 

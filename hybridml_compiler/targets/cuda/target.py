@@ -15,7 +15,7 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...placement.performance import Performance
-from ...record import record, replace
+from ...record import replace
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.fusion.tile_fusion import TileFusion
@@ -29,14 +29,15 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
-from .contraction.kernel import emit_call, is_left_to_library
+from .contraction.kernel import emit_call
+from .contraction.library import LibraryCall, is_left_to_library, library_call
 from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
 from .driver import Driver
 from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
-from .machine import multiplies
+from .loaded import CudaKernel, CudaProduct, CudaRegion
 from .reductions import part_of, worth_rows
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
@@ -55,31 +56,6 @@ def has_kernel(call: Call) -> bool:
 def can_merge(kernels: Sequence[Kernel]) -> bool:
     """Whether kernels that do not need each other are launched as one, which is a gain whatever they do."""
     return len(kernels) > 1 and not any(map(unsupported, kernels)) and all(region.can_join(emit(k)) for k in kernels)
-
-
-@record(eq=False)
-class CudaKernel:
-    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
-    that needs it."""
-
-    source: Source
-    function: Any
-    anywhere: Callable[[], CudaKernel]
-
-    @property
-    def text(self) -> str:
-        return self.source.text
-
-
-@record(eq=False)
-class CudaRegion:
-    """The launches of a region: kernels, and the numbers of their operands among the region's."""
-
-    parts: tuple[tuple[CudaKernel, list[int]], ...]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(kernel.text for kernel, _ in self.parts)
 
 
 class CudaTarget(KernelTarget):
@@ -120,7 +96,7 @@ class CudaTarget(KernelTarget):
         reason = unsupported(kernel)
         return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
 
-    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
+    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | CudaProduct | None:
         if isinstance(spec, TileFusion):
             return None if emit_tiles(spec) is None else self._kernel(partial(_source, spec))
         if isinstance(spec, HorizontalFusion):
@@ -128,9 +104,14 @@ class CudaTarget(KernelTarget):
         call = spec.call if isinstance(spec, Fused) else spec
         if not isinstance(call, Product | Convolution):
             return None
-        if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
-            return None
+        if is_left_to_library(spec) and self.device.driver.has_gemm:
+            return self._product(library_call(spec))
         return self._kernel(partial(_source, spec))
+
+    def _product(self, call: LibraryCall, source: Source | None = None) -> CudaProduct:
+        """A product by the library, with the kernel after it, whose source may be known."""
+        after = None if call.epilogue is None else self._kernel(partial(_source, call.epilogue), source)
+        return CudaProduct(call, after)
 
     def _region(self, spec: HorizontalFusion) -> CudaRegion:
         """The kernels of a region, each in one of a few launches."""
@@ -191,6 +172,8 @@ class CudaTarget(KernelTarget):
             assert isinstance(spec, HorizontalFusion)
             parts = [(partial(self._region_source, spec, k), *part) for k, part in enumerate(kept)]
             return CudaRegion(tuple((self._kernel(emitted, source), order) for emitted, source, order in parts))
+        if isinstance(kept, stored.StoredProduct):
+            return self._product(kept.call, kept.source)
         return kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
@@ -223,6 +206,8 @@ def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
     if isinstance(code, CudaRegion):
         return tuple((kernel.source, order) for kernel, order in code.parts)
+    if isinstance(code, CudaProduct):
+        return stored.StoredProduct(code.call, None if code.kernel is None else code.kernel.source)
     return code.source if isinstance(code, CudaKernel) else code
 
 

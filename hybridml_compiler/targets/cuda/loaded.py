@@ -1,0 +1,48 @@
+"""The code of launches, with the functions that the driver has loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...record import record
+from .contraction.library import LibraryCall
+from .emit.kernel import Source
+
+
+@record(eq=False)
+class CudaKernel:
+    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
+    that needs it."""
+
+    source: Source
+    function: Any
+    anywhere: Callable[[], CudaKernel]
+
+    @property
+    def text(self) -> str:
+        return self.source.text
+
+
+@record(eq=False)
+class CudaRegion:
+    """The launches of a region: kernels, and the numbers of their operands among the region's."""
+
+    parts: tuple[tuple[CudaKernel, list[int]], ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(kernel.text for kernel, _ in self.parts)
+
+
+@record(eq=False)
+class CudaProduct:
+    """A product by the library, and the kernel after it."""
+
+    call: LibraryCall
+    kernel: CudaKernel | None
+
+    @property
+    def text(self) -> str:
+        after = "" if self.kernel is None else self.kernel.text
+        return f"// {self.call.call} -> {self.call.dtype} by cuBLAS\n{after}"
