@@ -13,6 +13,8 @@ import pytest
 
 import hybridml as hm
 from benchmarks import gpu_check, gpu_page
+from benchmarks.gpu import right
+from benchmarks.gpu.device import Check
 from tests.support.cuda import needs_nvrtc
 
 
@@ -43,24 +45,26 @@ def test_its_checks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert min(entry["GB/s"] for entry in checks["bandwidth"].values() if isinstance(entry, dict)) > 0
     assert all(checks["attention"][f"1 x 2 x 16 x 8, {dtype}"]["traced"] > 0 for dtype in ("float32", "bfloat16"))
     assert len(checks["products"]) == 7 and checks["launches"]["launches"] > 1
-    styles = checks["training"]["mlp"]
+    styles = checks["training"]["mlp, float32"]
     assert styles["traced"]["losses"] == pytest.approx(styles["eager"]["losses"]) and styles["traced"]["ms"] > 0
     assert checks["broken"]["failed"][-1].startswith("ZeroDivisionError")
     page = gpu_page.results(record)
-    assert "simulated GPU (sm_80)" in page and "| mlp |" in page and "`broken` failed: ZeroDivisionError" in page
+    assert (
+        "simulated GPU (sm_80)" in page and "| mlp, float32 |" in page and "`broken` failed: ZeroDivisionError" in page
+    )
     assert "results of 12 operations" in page and "Streams, two streams: right." in page
 
 
 @needs_nvrtc
 def test_a_measurement_that_fails_is_told_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def milliseconds(self: gpu_check.Check, call: Any) -> float:
+    def milliseconds(self: Check, call: Any) -> float:
         fails = next(turns)
         if fails:
             raise RuntimeError("no such instruction\nand more")
         return 1.0
 
     turns, path = cycle([False, True, False]), tmp_path / "gpu.json"
-    monkeypatch.setattr(gpu_check.Check, "milliseconds", milliseconds)
+    monkeypatch.setattr(Check, "milliseconds", milliseconds)
     arguments = ["--device", "cuda:sim", "--small", "--only", "bandwidth,attention", "--json", str(path)]
     assert gpu_check.main(arguments) == 0
     record = json.loads(path.read_text())
@@ -72,7 +76,7 @@ def test_a_measurement_that_fails_is_told_beside_the_others(tmp_path: Path, monk
 def test_rows_are_checked_where_nothing_runs_tests() -> None:
     program = (
         "import sys\nsys.modules['pytest'] = sys.modules['hypothesis'] = None\n"
-        "import time\nfrom benchmarks.gpu_check import Check, rows, suite\n"
+        "import time\nfrom benchmarks.gpu.device import Check\nfrom benchmarks.gpu.right import rows, suite\n"
         "check = Check('reference', True, time.monotonic() - 1)\n"
         "print(rows(check)['wrong'], suite(check))"
     )
@@ -90,7 +94,7 @@ def test_checks_that_have_no_time_are_left_out(tmp_path: Path) -> None:
 
 @needs_nvrtc
 def test_the_programs_for_the_sanitizer() -> None:
-    gpu_check.programs("cuda:sim")
+    right.programs("cuda:sim")
 
 
 def test_the_page_has_the_results_that_there_are() -> None:
