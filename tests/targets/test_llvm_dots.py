@@ -1,8 +1,9 @@
-"""Products of few rows with a transposed B: sums in a fixed order, whatever the tile, the threads and the vectors."""
+"""Products of few rows: sums in a fixed order, whatever the tile, the threads and the vectors."""
 
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import replace
 from hybridml_compiler.targets.cpu.kernels import gemv as limits
-from hybridml_compiler.targets.cpu.kernels.gemv import SUMS, Gemv, dots_of
+from hybridml_compiler.targets.cpu.kernels.gemv import SUMS, Axpys, Gemv, axpys_of, dots_of
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.gemm.gemv import Dots
+from hybridml_compiler.targets.cpu.llvm.gemm.gemv import Dots, Updates
 from hybridml_compiler.targets.cpu.llvm.gemm.product import own_blocking
 from hybridml_compiler.targets.cpu.runtime import jit, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
@@ -38,10 +39,11 @@ def cut(case: Case, width: int, cores: int = 2) -> Gemv:
     return found
 
 
-def run(case: Case, dots: Gemv, apart: bool = False) -> np.ndarray:
+def run(case: Case, dots: Gemv | Axpys, apart: bool = False) -> np.ndarray:
     p = case.product
     module = ir.Module("product", host_spec())
-    Dots(module, "product", p, dots).emit()
+    kind: Any = Dots if isinstance(dots, Gemv) else Updates
+    kind(module, "product", p, dots).emit()
     library = loader.load([jit.compile_ir(str(module))], scratch.symbols(), ["product"])
     scratch.require()
     guard = 64
@@ -80,6 +82,22 @@ def test_every_bit_on_any_vector_and_in_any_unit(size: tuple[int, int, int]) -> 
         for cores, apart in ((1, False), (3, True)):
             np.testing.assert_array_equal(run(case, cut(case, width, cores), apart), expected)
         np.testing.assert_array_equal(run(case, replace(cut(case, width), far=True)), expected)
+
+
+@pytest.mark.parametrize("size", [(1, 8, 1), (1, 16, 9), (1, 37, 40), (1, 300, 17), (1, 1030, 24)], ids=str)
+def test_rows_are_added_in_order(size: tuple[int, int, int]) -> None:
+    case = Case(size, "nn", batch=(2,), pad=3, offset=5)
+    for x in (case.a, case.b):  # 8 bits of mantissa, as above
+        x[...] = np.round(x * 32) / 32
+    expected = np.zeros((2, 1, size[1]), "f4")
+    for k in range(size[2]):
+        expected = (expected + case.a[:, :, k, None].astype("f8") * case.b[:, None, k]).astype("f4")
+    for width in usable_widths():
+        for cores, apart in ((1, False), (3, True)):
+            found = axpys_of(case.product, width, cores)
+            assert found is not None or size[1] < width // 4
+            if found is not None:
+                np.testing.assert_array_equal(run(case, found, apart), expected)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -146,7 +146,7 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     if narrow is None and (node.dtype.char not in "fdi" or stored != (node.dtype, node.dtype)):
         return None
     product = fold_batch(Product(node.dtype, batch, m, n, k, a[1], b[1], narrow))
-    if narrow is not None and n == 1 < m:
+    if product.n == 1 < product.m and (narrow is not None or product.a.column == 1):
         return as_row(product), b[0], a[0]
     return product, a[0], b[0]
 
@@ -189,8 +189,8 @@ def fold_batch(product: Product) -> Product:
 
 
 def as_row(product: Product) -> Product:
-    """A product with one column as one with a row, which has the same memory. A column of lanes would hold one number
-    each ([Note: Low precision])."""
+    """A product with one column as one with a row, which has the same memory: kernels have lanes along a row, which
+    would hold one number each."""
     a, b = (replace(x, row=x.column, column=x.row) for x in (product.b, product.a))
     stored = None if product.stored is None else product.stored[::-1]
     return replace(product, m=1, n=product.m, a=a, b=b, stored=stored)

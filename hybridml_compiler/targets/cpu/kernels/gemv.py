@@ -1,8 +1,11 @@
-"""Blocking of a product of few rows with a transposed B: its columns are rows in memory, read along k. Numbers only.
+"""Blocking of products of few rows, which read B once and in place. Numbers only.
 
-A tile is some rows of A by some rows of B, each pair a dot product of its own. It is summed up in `SUMS` partial sums,
+Of a transposed B, columns are rows in memory, read along k. A tile is some rows of A by some rows of B, each pair a dot product of its own. It is summed up in `SUMS` partial sums,
 element k in number k % SUMS, which are then added in halves (k and k + 8, k and k + 4, ...): so many whatever the width
 of a vector, so that the bits of the result depend on k alone.
+
+Of a B in row-major order, a row is added to the result some rows of B at a time, as the axpy form of gemv does (Golub
+and Van Loan, "Matrix computations", 1.1.4): in the order of k, one fused multiply-add for each element.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from ....schedule import cost
 from ....schedule.kernels.gemm import Product
 from .plan import Plan
 
-SUMS = 16  # float32 in the widest vector; two vectors with AVX2, four with NEON
+SUMS = 16  # float32 in the widest vector; two vectors with AVX2, four with NEON; twice as many of float64
 MAX_COLUMNS = 8
 # Adding up the partial sums takes as long as so many steps for every row (8x2048x64: 76, 65 and 24 GF/s against a
 # product that packs B, and OpenBLAS; 8x2048x32: 56, 62 and 21).
@@ -43,7 +46,7 @@ def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> 
     """The blocking; None where the operands are not contiguous along k, or another product is as fast."""
     along = product.a.column == 1 and product.b.row == 1 and product.n > 1
     size = product.matrices * product.m * product.n * product.k
-    if not along or product.dtype is not dtypes.float32 or product.stored is not None or size < MIN_SIZE:
+    if not along or product.dtype.kind != "f" or product.stored is not None or size < MIN_SIZE:
         return None
     if product.m > cost.UNPACKED_ROWS or product.k < max(SUMS, STEPS_A_ROW * product.m):
         return None
@@ -77,3 +80,29 @@ def _loads(m: int, rows: int, columns: int) -> float:
     """Vectors loaded in a step along k, for all rows and one column."""
     tiles = -(-m // rows)
     return (m + tiles * columns) / columns
+
+
+BROADCAST = 8  # rows of B that are added at once: each element of the result is loaded and stored once for all
+# Columns of a unit: pieces of rows that are read as one stream, and a part of the result that stays in L1.
+LEAST_COLUMNS = 256
+
+
+@record
+class Axpys(Plan):
+    blocks: int  # of columns: units of a matrix
+    block: int  # columns of all blocks but the last, which takes the remaining ones as well
+
+    def units(self, product: Product) -> int:
+        return product.matrices * self.blocks
+
+
+def axpys_of(product: Product, vector_bytes: int, cores: int) -> Axpys | None:
+    """The blocking of a vector by a matrix in row-major order; None for others."""
+    along = product.m == 1 and product.b.column == 1 and product.dtype.kind == "f" and product.stored is None
+    lanes = vector_bytes // product.dtype.itemsize
+    if not along or product.matrices * product.n * product.k < MIN_SIZE or product.n < lanes:
+        return None
+    wanted = 1 if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS else UNITS_A_CORE * cores
+    block = max(LEAST_COLUMNS, -(-product.n * product.matrices // wanted))
+    block = min(-(-block // lanes) * lanes, product.n)
+    return Axpys(lanes, blocks=max(1, product.n // block), block=block)

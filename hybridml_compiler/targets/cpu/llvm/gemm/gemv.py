@@ -1,4 +1,4 @@
-"""A product of few rows with a transposed B as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
+"""Products of few rows as LLVM functions `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
 Rows of B are read once, in place; the planner's gemv.py has the order of the sums. The last tile of a unit overlaps
 the one before where columns are left over: it computes the same bits again.
@@ -12,7 +12,7 @@ import numpy as np
 
 from .....record import record
 from .....schedule.kernels.gemm import Product
-from ...kernels.gemv import SUMS, Gemv
+from ...kernels.gemv import BROADCAST, SUMS, Axpys, Gemv
 from .. import ir
 from ..contraction.emission import Emission
 from ..contraction.loops import divide, i64, least, loop, repeat
@@ -86,6 +86,52 @@ def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows:
         Vectors(b, product.dtype, len(columns)).store(totals, v.element(c, i64(i * product.n)))
     b.ret_void()
     return t.function
+
+
+@record(frozen=False, eq=False)
+class Updates(Emission[Product, Axpys]):
+    optimized: bool = True
+
+    def emit(self) -> ir.Function:
+        b, v, p, plan, (a, right, c) = self.b, self.v, self.call, self.plan, self.buffers(3)
+
+        def unit(index: Any) -> None:
+            matrix, block = divide(b, index, plan.blocks)
+            a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix))
+            b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix))
+            c_at = v.at(c, (matrix, p.n))
+            first, following = (b.mul(b.add(block, i64(k)), i64(plan.block)) for k in (0, 1))
+            end = b.select(b.icmp_signed("==", block, i64(plan.blocks - 1)), i64(p.n), following)
+            whole = b.sub(end, b.urem(b.sub(end, first), i64(plan.lanes)))
+            repeat(b, first, whole, plan.lanes, lambda j: v.store(v.zero, v.element(c_at, j)))
+
+            def rows(k: Any, count: int) -> None:
+                values = [v.splat(v.scalar(v.at(a_at, (b.add(k, i64(r)), p.a.column)))) for r in range(count)]
+
+                def columns(j: Any) -> None:
+                    total = v.load(v.element(c_at, j))
+                    for r, value in enumerate(values):
+                        total = v.fma(value, v.load(v.element(v.at(b_at, (b.add(k, i64(r)), p.b.row)), j)), total)
+                    v.store(total, v.element(c_at, j))
+
+                repeat(b, first, whole, plan.lanes, columns)
+
+            left = p.k % BROADCAST
+            repeat(b, i64(0), i64(p.k - left), BROADCAST, lambda k: rows(k, BROADCAST))
+            if left:
+                rows(i64(p.k - left), left)
+            with b.if_then(b.icmp_signed("<", whole, end)):
+                last = b.sub(end, i64(plan.lanes))
+
+                def step(k: Any, sums: list[Any]) -> list[Any]:
+                    value = v.splat(v.scalar(v.at(a_at, (k, p.a.column))))
+                    return [v.fma(value, v.load(v.element(v.at(b_at, (k, p.b.row)), last)), sums[0])]
+
+                (total,) = loop(b, i64(0), i64(p.k), 1, [v.zero], step)
+                v.store(total, v.element(c_at, last))
+            self.finish((matrix, b.add(matrix, i64(1))), (first, end))
+
+        return self.over_units(unit)
 
 
 def _total(b: ir.IRBuilder, sums: list[list[Any]]) -> Any:

@@ -14,7 +14,7 @@ from .....schedule import cost
 from .....schedule.fusion.epilogue import matrices_of
 from .....schedule.kernels.gemm import Product, use_own_product
 from ...kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_rows, with_any_rows
-from ...kernels.gemv import Gemv, dots_of
+from ...kernels.gemv import Axpys, Gemv, axpys_of, dots_of
 from ...kernels.low_precision import Format, can_pass, format_of, narrow_blocking
 from ...kernels.slabs import Slabs
 from ...runtime import blas
@@ -25,7 +25,7 @@ from ..kernel import emit_epilogue
 from ..kind import CallKind
 from .blas import BlasProduct
 from .blocked import BlockedProduct
-from .gemv import Dots
+from .gemv import Dots, Updates
 
 
 def format_on(product: Product, cpu: CpuSpec) -> Format:
@@ -34,7 +34,7 @@ def format_on(product: Product, cpu: CpuSpec) -> Format:
 
 
 @once
-def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | None:
+def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Axpys | None:
     """The blocking of our own product; None where BLAS computes it."""
     bits = cpu.vector_bits
     if not cpu.registers:
@@ -45,9 +45,9 @@ def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | None:
         return blocking_of_rows(product, found) if isinstance(found, Blocking) else None
     if product.stored is not None:
         return narrow_blocking(product, format_on(product, cpu), bits // 8, cpu.registers, cpu.cores)
-    dots = dots_of(product, bits // 8, cpu.registers, cpu.cores)
-    if dots is not None:
-        return dots
+    rows = dots_of(product, bits // 8, cpu.registers, cpu.cores) or axpys_of(product, bits // 8, cpu.cores)
+    if rows is not None:
+        return rows
     blocking = blocking_of(product, bits // 8, cpu.registers, cpu.cores)
     if product.dtype is dtypes.int32 or cpu.blas is False:  # there is no BLAS for it
         return blocking
@@ -55,7 +55,7 @@ def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | None:
     return blocking if use_own_product(product, filled, bits // 8) else None
 
 
-def plan_of(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Slabs:
+def plan_of(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Axpys | Slabs:
     """The plan of a product, whoever computes it."""
     return own_blocking(product, cpu) or Slabs(1, cpu.cores)
 
@@ -93,7 +93,12 @@ def passing_product(product: Product, cpu: CpuSpec) -> Product | None:
     return replace(product, passing=True) if can_pass(product, format_on(product, cpu), blocking) else None
 
 
-EMISSIONS: dict[type, type[Emission[Any, Any]]] = {Blocking: BlockedProduct, Gemv: Dots, Slabs: BlasProduct}
+EMISSIONS: dict[type, type[Emission[Any, Any]]] = {
+    Blocking: BlockedProduct,
+    Gemv: Dots,
+    Axpys: Updates,
+    Slabs: BlasProduct,
+}
 
 
 def emit_product(
