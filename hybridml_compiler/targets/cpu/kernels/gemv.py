@@ -1,8 +1,9 @@
 """Blocking of products of few rows, which read B once and in place. Numbers only.
 
-Of a transposed B, columns are rows in memory, read along k. A tile is some rows of A by some rows of B, each pair a dot product of its own. It is summed up in `SUMS` partial sums,
-element k in number k % SUMS, which are then added in halves (k and k + 8, k and k + 4, ...): so many whatever the width
-of a vector, so that the bits of the result depend on k alone.
+Of a transposed B, columns are rows in memory, read along k. A tile is some rows of A by some rows of B, each pair a dot
+product of its own. It is summed up in `SUMS` partial sums, element k in number k % SUMS, which are then added in halves
+(k and k + 8, k and k + 4, ...): so many whatever the width of a vector, so that the bits of the result depend on k
+alone.
 
 Of a B in row-major order, a row is added to the result some rows of B at a time, as the axpy form of gemv does (Golub
 and Van Loan, "Matrix computations", 1.1.4): in the order of k, one fused multiply-add for each element.
@@ -10,7 +11,6 @@ and Van Loan, "Matrix computations", 1.1.4): in the order of k, one fused multip
 
 from __future__ import annotations
 
-from .... import dtypes
 from ....record import record
 from ....schedule import cost
 from ....schedule.kernels.gemm import Product
