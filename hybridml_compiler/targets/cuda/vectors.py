@@ -15,6 +15,7 @@ from ...loops.index import affine_terms, coefficient
 from ...loops.ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, perfect_nest, steps
 from ...loops.transforms import split, vectorize
 from ...record import replace
+from .emit.narrow import Conversions
 
 VECTOR = 16  # bytes
 _MOST_VALUES = 60  # of the body of a loop over vectors, which is written once for each element
@@ -64,7 +65,7 @@ def lanes_of(kernel: Kernel, var: Expr, body: Sequence[Stmt]) -> int:
     moving = [(x.buffer, x.index) for x in body if isinstance(x, Store | Scan)]
     moving += [(e.attr, e.args[0]) for e in read]
     lanes = VECTOR // max((buffer.dtype.itemsize for buffer, _ in moving), default=VECTOR)
-    if int(extent(var)) % lanes or any(e.args[1:] for e in read) or len(kernel.expressions) > _MOST_VALUES:
+    if int(extent(var)) % lanes or any(e.args[1:] for e in read) or len(Conversions(kernel).values()) > _MOST_VALUES:
         return 1
     aligned = all(coefficient(index, var) == 1 and _is_aligned(index, var, lanes) for _, index in moving)
     return lanes if aligned else 1

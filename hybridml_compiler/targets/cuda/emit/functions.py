@@ -17,6 +17,7 @@ from ....loops.ir import Expr
 from ....loops.regions import instruction
 from ....loops.scalar import COMBINE
 from ....loops.transcendental import TABLE
+from .narrow import HELPERS as _CONVERSIONS
 from .scalars import C, CBuilder, call
 from .types import c_type, literal
 
@@ -40,7 +41,7 @@ static __device__ __forceinline__ long long checked(long long index, bool counts
   return 0;
 }
 """,
-}
+} | _CONVERSIONS
 
 
 class Writer(CBuilder):

@@ -12,10 +12,11 @@ import numpy as np
 from .... import dtypes
 from ....loops.builder import LoopBuilder
 from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, statements
-from ....loops.text import Blocks
+from ....loops.text import Blocks, named
 from ....walk import postorder
 from ..vectors import VECTOR
 from .functions import DeviceFunctions, combination
+from .narrow import Conversions
 from .scalars import PRODUCT, SUM, C, CBuilder, call
 from .types import c_type
 
@@ -30,6 +31,9 @@ class ValueWriter(Blocks[C]):
         self.wide, self.alignment = wide, 1
         self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
+        self.conversions = Conversions(kernel)
+        if self.conversions.found:
+            self.named = named(self.conversions.values(), self.conversions.roots(), self.conversions.args)
         self.changing = changing(kernel.body)
         stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
         loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
@@ -40,7 +44,7 @@ class ValueWriter(Blocks[C]):
 
     def expression(self, expr: Expr) -> C:
         """An operand of a statement; parts that have a name and are not yet defined are defined first."""
-        for part in postorder([expr], lambda part: () if part in self.names else part.args):
+        for part in postorder([expr], lambda part: () if part in self.names else self.conversions.args(part)):
             if part in self.named and part not in self.names:
                 depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
                 if part in self.changing:
@@ -55,6 +59,8 @@ class ValueWriter(Blocks[C]):
     def show(self, expr: Expr) -> C:
         if expr in self.names:
             return self.names[expr]
+        if expr in self.conversions.found:
+            return self.conversion(expr)
         match expr.op:
             case "const":
                 return self.s.const(expr.attr, expr.dtype)
@@ -80,6 +86,18 @@ class ValueWriter(Blocks[C]):
             return plain
         found: C = getattr(self.s, expr.op)(*map(self.show, expr.args))
         return found
+
+    def conversion(self, expr: Expr) -> C:
+        """A narrow type's number as a float32, or a float32 rounded to one."""
+        source, name = self.conversions.found[expr], ""
+        rounded = self.conversions.rounded(expr)
+        if rounded is not None and source not in self.names and rounded[1] is dtypes.bfloat16:
+            source, name = rounded[0], "as_bf16"
+        elif dtypes.is_narrow(expr.dtype):
+            name = f"to_{dtypes.short(expr.dtype)}"
+        else:
+            name = f"from_{dtypes.short(source.dtype)}"
+        return C(call(self.functions.helper(name), self.show(source)), expr.dtype)
 
     def plain(self, expr: Expr) -> C | None:
         """Index arithmetic, which does not wrap; None for other instructions."""
