@@ -28,6 +28,7 @@ from ....loops.text import Block
 from ....record import record
 from ..vectors import VECTOR, in_vectors
 from .functions import WARP, DeviceFunctions, better
+from .rows import Rows, kept_rows, write_rows
 from .scalars import ATOM, C
 from .scans import scan_of_block
 from .types import c_type, literal
@@ -75,6 +76,9 @@ def unsupported(kernel: Kernel) -> str:
 
 def emit(kernel: Kernel, *, wide: bool = True) -> Source:
     """The kernel's source; unless it is `wide`, every access is of one element, wherever operands begin."""
+    kept = kept_rows(kernel)
+    if kept is not None:
+        return KernelWriter(kept[0], wide=wide, kept=kept[1]).source()
     return KernelWriter(in_vectors(kernel), wide=wide).source()
 
 
@@ -94,9 +98,17 @@ def _shared_of(stmt: Reduce) -> Expr:
 class KernelWriter(ValueWriter):
     """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
 
-    def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        functions: DeviceFunctions | None = None,
+        *,
+        wide: bool = True,
+        kept: Rows | None = None,
+    ) -> None:
         super().__init__(kernel, functions, wide=wide)
-        self.rows = _shares_rows(kernel)
+        self.kept = kept
+        self.rows = kept is not None or _shares_rows(kernel)
         self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
 
     def source(self) -> Source:
@@ -135,6 +147,8 @@ class KernelWriter(ValueWriter):
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
+        if self.kept is not None:
+            return self.kept.threads
         if not self.rows:
             return _BLOCK if self.kernel.range is not None else 1
         longest = 1
@@ -207,7 +221,10 @@ class KernelWriter(ValueWriter):
             self.barrier((stmt,))
         self.uniform = self.uniform and stmt.kind != "thread"
         inner = self.open((stmt.var,))
-        self.body(stmt.body)
+        if self.kept is not None and stmt.kind == "block":
+            write_rows(self, self.kept)
+        else:
+            self.body(stmt.body)
         self.close(inner)
         self.uniform = outer
         if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
