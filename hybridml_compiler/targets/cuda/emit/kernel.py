@@ -43,7 +43,10 @@ _BLOCK = 128  # threads of a block that run iterations of their own
 # Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
 # the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
 _TURNS, _TERMS = 4, 8
+_MOST_TURNS = 8  # of a thread in a loop that is written out, so that all loads are under way
 _ROW = 256  # threads of a block that share a row, at most
+REGISTERS = 1 << 16  # of a multiprocessor
+_KEPT_REGISTERS = 64  # of a thread, where it keeps a row
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
 
@@ -119,12 +122,14 @@ class KernelWriter(ValueWriter):
         self.body(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
-        # registers, and spills, to have more blocks side by side.
+        # registers, and spills, to have more blocks side by side. Where rows are kept some have to load while others
+        # compute.
         threads = self.threads()
+        blocks = 1 if self.kept is None else max(REGISTERS // (threads * _KEPT_REGISTERS), 1)
         parameters = [f"{'const ' * (b.role == 'in')}{c_type(b.dtype)}* {b.name}" for b in kernel.operands]
         parameters += ["long long* status"] * kernel.checked
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
-        entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
+        entry = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks})\n{head} {{'
         text = "\n".join([entry, *block.lines, "}\n"])
         per_block = 1 if self.rows else threads
         return Source(f"{self.functions.text()}{text}", kernel.checked, threads, per_block, self.alignment)
@@ -227,9 +232,16 @@ class KernelWriter(ValueWriter):
             self.body(stmt.body)
         self.close(inner)
         self.uniform = outer
-        if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
-            block.add("#pragma unroll 1")  # what is left over of several turns would store element by element
-        block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
+        turns = int(size) // self.threads() if stmt.kind == "thread" and self.rows else 0
+        if 0 < turns <= _MOST_TURNS and turns * self.threads() == size:
+            turn = self.number("k")
+            inner.lines.insert(0, f"{inner.indent}const long long {name} = threadIdx.x + {turn} * {self.threads()};")
+            block.add("#pragma unroll")
+            block.add(f"for (int {turn} = 0; {turn} < {turns}; ++{turn}) {{")
+        else:
+            if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
+                block.add("#pragma unroll 1")  # what is left over of several turns would store element by element
+            block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
         block.nest(inner)
         if stmt.kind == "thread":
             self.barrier((stmt,))
@@ -245,6 +257,9 @@ class KernelWriter(ValueWriter):
         self.neighbours(stmt.body, stmt.var, first[stmt.var], lanes, name)
         inner = self.open((stmt.var,))
         for store in stores:
+            if not self.is_wide(store.buffer, (store.index,), stmt.var, lanes):
+                inner.add(f"{store.buffer.name}[{self.index(store.index)}] = {self.expression(store.value)};")
+                continue
             kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
             inner.add(f"{value}.lane[{name}] = {self.expression(store.value)};")
             at = self.index(s.substitute(store.index, first))

@@ -14,7 +14,9 @@ import numpy as np
 
 from .... import dtypes
 from ....loops.builder import LoopBuilder
+from ....loops.float_format import FORMATS
 from ....loops.ir import Expr, Kernel, operands, statements
+from ....loops.transcendental import TABLE
 from ....ops.conversion import convert
 from ....walk import postorder
 
@@ -63,7 +65,36 @@ class Conversions:
             if expr.op == "bitcast" and (dtypes.is_narrow(expr.dtype) or expr.dtype is dtypes.float32):
                 source = _converted(expr)
                 if source is not None:
-                    self.found[expr] = source
+                    self.found[expr] = self.product_of(source) if expr.dtype is dtypes.bfloat16 else source
+
+    def product_of(self, quotient: Expr) -> Expr:
+        """A quotient of bfloat16 numbers that is rounded to one, by the reciprocal of a divisor that others share.
+
+        Two such numbers' quotient is further from the middle of two others than float32's roundings are, or exactly
+        there, where the product of subnormal numbers is exact. A divisor whose reciprocal is too large is scaled.
+        """
+        if quotient.op != "div" or any(self._kind(x) is not dtypes.bfloat16 for x in quotient.args):
+            return quotient
+        x, y = quotient.args
+        if x.depends <= y.depends:
+            return quotient
+        s, form = LoopBuilder(), FORMATS[dtypes.float32]
+        scale = s.select(s.lt(s.abs(y), s.const(form.tiny, y.dtype)), s.const(2.0**64, y.dtype), s.const(1.0, y.dtype))
+        return s.mul(s.mul(x, s.div(s.const(1.0, y.dtype), s.mul(y, scale))), scale)
+
+    def _kind(self, expr: Expr) -> np.dtype:
+        """The type of the number that a float32 was."""
+        return self.found[expr].dtype if expr in self.found else expr.dtype
+
+    def shared(self) -> set[Expr]:
+        """Values that cost something, and vary with less than what needs them."""
+        costly = {"div", "sqrt", "select", *TABLE}
+        return {
+            part
+            for expr in self.values()
+            for part in self.args(expr)
+            if part.depends < expr.depends and (part.op in costly or part in self.found) and part.dtype.kind == "f"
+        }
 
     def args(self, expr: Expr) -> tuple[Expr, ...]:
         """The operands of an expression, of a conversion what it converts."""

@@ -309,13 +309,8 @@ class _Sweep:
 
     def is_wide(self, buffer: Buffer, args: Sequence[Expr]) -> bool:
         """Whether the lanes of an access are neighbours in memory that begin at a multiple of 16 bytes."""
-        lane, w = self.rows.lane, self.w
-        if lane is None or args[1:] or not w.wide or coefficient(args[0], lane) != 1:
-            return False
-        if not is_aligned(args[0], lane, self.rows.lanes):
-            return False
-        w.alignment = max(w.alignment, min(VECTOR, self.rows.lanes * buffer.dtype.itemsize))
-        return True
+        lane = self.rows.lane
+        return lane is not None and self.w.is_wide(buffer, args, lane, self.rows.lanes)
 
     def at(self, index: Expr) -> str:
         lane = self.rows.lane
@@ -407,8 +402,9 @@ class _Sweep:
         w.blocks[-1].nest(inner)
 
     def open_lanes(self) -> str:
+        """Begins a loop over the lanes of a turn, where there are several; gives the lane's name."""
         w, rows = self.w, self.rows
-        name = w.number("v")
+        name = "0" if rows.lane is None else w.number("v")
         inner = w.open(() if rows.lane is None else (rows.lane,))
         inner.indent = w.blocks[-2].indent + "  "
         if rows.lane is not None:
@@ -419,6 +415,9 @@ class _Sweep:
         w, rows = self.w, self.rows
         inner = w.blocks[-1]
         w.close(inner)
+        if rows.lane is None:
+            w.blocks[-1].lines += [line[2:] for line in inner.lines]
+            return
         w.blocks[-1].add("#pragma unroll")
         w.blocks[-1].add(f"for (int {lane} = 0; {lane} < {rows.lanes}; ++{lane}) {{")
         w.blocks[-1].nest(inner)

@@ -11,10 +11,11 @@ import numpy as np
 
 from .... import dtypes
 from ....loops.builder import LoopBuilder
-from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, statements
+from ....loops.index import coefficient
+from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, loads, statements
 from ....loops.text import Blocks, named
 from ....walk import postorder
-from ..vectors import VECTOR
+from ..vectors import is_aligned
 from .functions import DeviceFunctions, combination
 from .narrow import Conversions
 from .scalars import PRODUCT, SUM, C, CBuilder, call
@@ -38,6 +39,11 @@ class ValueWriter(Blocks[C]):
         stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
         loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
         self.exchanged = stored & loaded  # buffers by which iterations may hand on values
+        self.named |= {expr for expr in self.conversions.shared() if not self._is_exchanged(expr)}
+
+    def _is_exchanged(self, expr: Expr) -> bool:
+        """Whether a value may be another one after the next barrier."""
+        return any(load.attr.name in self.exchanged for load in loads(expr))
 
     def new(self, kind: str, dtype: np.dtype) -> C:
         return C(self.number(kind), dtype)
@@ -127,12 +133,20 @@ class ValueWriter(Blocks[C]):
     def index(self, expr: Expr) -> str:
         return str(expr.attr) if expr.op == "const" else str(self.expression(expr))
 
+    def is_wide(self, buffer: Buffer, args: Sequence[Expr], var: Expr, lanes: int) -> bool:
+        """Whether so many neighbours along a variable are neighbours in memory, which begin where an access may."""
+        if not self.wide or args[1:] or coefficient(args[0], var) != 1 or not is_aligned(args[0], var, lanes):
+            return False
+        if buffer.role != "scratch":
+            self.alignment = max(self.alignment, lanes * buffer.dtype.itemsize)
+        return True
+
     def neighbours(self, body: Sequence[Stmt], var: Expr, first: Expr, lanes: int, name: C) -> None:
         """Loads so many neighbours along a variable, from `first` on, before a loop over them whose counter has this
         name."""
-        s, self.alignment = LoopBuilder(), VECTOR
+        s = LoopBuilder()
         for load in expressions(body):
-            if load.op == "load" and var in load.depends:
+            if load.op == "load" and self.is_wide(load.attr, load.args, var, lanes):
                 kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
                 at = self.index(s.substitute(load.args[0], {var: first}))
                 self.blocks[-1].add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")
