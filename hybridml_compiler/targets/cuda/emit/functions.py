@@ -159,6 +159,30 @@ class DeviceFunctions:
         self._texts.setdefault(name, text)
         return name
 
+    def store(self, dtype: np.dtype, lanes: int) -> str:
+        """The name of the function that stores a vector at once. It is written as one instruction where that has 16
+        bytes: a copy of its struct becomes several, wherever the compiler does not see what else may be stored."""
+        kind, size = self.vector(dtype, lanes), dtype.itemsize
+        name, letter = f"store_{kind}", {2: "h", 4: "r", 8: "l"}.get(size, "")
+        letter = {(4, "f"): "f", (8, "f"): "d"}.get((size, dtype.kind), letter)
+        values = [f"value.lane[{k}]" for k in range(lanes)]
+        words, body = values, list[str]()
+        if size == 2:
+            words, letter = [f"word{k}" for k in range(lanes // 2)], "r"
+            for word, low, high in zip(words, values[::2], values[1::2], strict=True):
+                body.append(f"unsigned int {word};")
+                body.append(f'asm("mov.b32 %0, {{%1, %2}};" : "=r"({word}) : "h"({low}), "h"({high}));')
+        if lanes * size == 16 and size > 1 and dtype.kind != "c":
+            form = {"f": "v4.f32", "d": "v2.f64", "r": "v4.u32", "l": "v2.u64"}[letter]
+            places = ", ".join(f"%{k + 1}" for k in range(len(words)))
+            given = ", ".join(['"l"(to)', *(f'"{letter}"({word})' for word in words)])
+            body.append(f'asm volatile("st.global.{form} [%0], {{{places}}};" :: {given} : "memory");')
+        else:
+            body = [f"*({kind}*)to = value;"]
+        head = f"static __device__ __forceinline__ void {name}({c_type(dtype)}* to, const {kind}& value) {{"
+        self._texts.setdefault(name, "\n".join([head, *(f"  {line}" for line in body), "}", ""]))
+        return name
+
     def helper(self, name: str) -> str:
         """The name of a function that is written here as it stands."""
         self._texts.setdefault(name, _HELPERS[name])

@@ -264,7 +264,10 @@ class KernelWriter(ValueWriter):
             inner.add(f"{value}.lane[{name}] = {self.expression(store.value)};")
             at = self.index(s.substitute(store.index, first))
             block.add(f"{kind} {value};")
-            after.append(f"*({kind}*)&{store.buffer.name}[{at}] = {value};")
+            if store.buffer.role == "scratch":
+                after.append(f"*({kind}*)&{store.buffer.name}[{at}] = {value};")
+            else:
+                after.append(f"{self.functions.store(store.buffer.dtype, lanes)}(&{store.buffer.name}[{at}], {value});")
         self.close(inner)
         block.add("#pragma unroll")
         block.add(f"for (int {name} = 0; {name} < {lanes}; ++{name}) {{")

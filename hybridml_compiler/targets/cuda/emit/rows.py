@@ -287,13 +287,18 @@ class _Sweep:
         names = {e: w.number("x") for e in loaded}
         for e in loaded:
             kind = w.functions.vector(e.dtype, rows.lanes)
-            w.blocks[-1].add(f"{kind} {names[e]}[{rows.turns}];")
+            w.blocks[-1].add(f"{kind} {names[e]}[{rows.turns}]{self.empty};")
         turn = self.open()
         for e in loaded:
             self.load(e, f"{names[e]}[{turn}]")
         self.close(turn)
         for e in loaded:
             self.kept[e] = f"{names[e]}[{{turn}}].lane[{{lane}}]"
+
+    @property
+    def empty(self) -> str:
+        """What elements begin as: some threads have fewer turns than others."""
+        return " = {}" if self.rows.vectors % self.rows.threads else ""
 
     def load(self, e: Expr, to: str) -> None:
         """Loads the lanes of a turn: at once, where they are neighbours."""
@@ -323,7 +328,7 @@ class _Sweep:
         computed = [e for e in sweep.first if e.op != "load"]
         names = {e: w.number("h") for e in computed}
         for e in computed:
-            w.blocks[-1].add(f"{c_type(e.dtype)} {names[e]}[{rows.turns}][{rows.lanes}];")
+            w.blocks[-1].add(f"{c_type(e.dtype)} {names[e]}[{rows.turns}][{rows.lanes}]{self.empty};")
         turn = self.open()
         known = {*self.kept}
         vectors: dict[Expr, str] = {}
@@ -363,8 +368,8 @@ class _Sweep:
                 after.append((stmt, to))
         self.close_lanes(lane)
         for stmt, to in after:
-            kind = w.functions.vector(stmt.buffer.dtype, rows.lanes)
-            w.blocks[-1].add(f"*({kind}*)&{stmt.buffer.name}[{self.at(stmt.index)}] = {to};")
+            store = w.functions.store(stmt.buffer.dtype, rows.lanes)
+            w.blocks[-1].add(f"{store}(&{stmt.buffer.name}[{self.at(stmt.index)}], {to});")
         self.close(turn)
 
     def needs(self, load: Expr, known: set[Expr]) -> bool:
