@@ -259,7 +259,7 @@ class _Printer(Blocks[str]):
         outer = self.names, self.level, self.blocks, self.named
         inner = Block(indent)
         self.names, self.level, self.blocks = {}, {}, [inner]
-        self.named = _named(region.expressions, region.results)
+        self.named = named(region.expressions, region.results)
         starts = [f"{self.new('c', p)} = {value}" for p, value in zip(region.params, values, strict=True)]
         results = [self.expression(result) for result in region.results]
         inner.add(f"yield {', '.join(results)}")

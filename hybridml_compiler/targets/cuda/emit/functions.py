@@ -42,7 +42,7 @@ static __device__ __forceinline__ long long checked(long long index, bool counts
 }
 """,
     **{
-        # The extreme of all numbers, or nan: one instruction, where that which keeps the second of two zeros takes three.
+        # The extreme of all numbers, or nan: one instruction, where an order of zeros takes three.
         f"{op}_or_nan": f"""\
 static __device__ __forceinline__ float {op}_or_nan(float x, float y) {{
   float found;

@@ -28,7 +28,8 @@ from ....loops.text import Block
 from ....record import record
 from ..vectors import VECTOR, in_vectors
 from .functions import WARP, DeviceFunctions, better
-from .rows import Rows, kept_rows, write_rows
+from .kept_rows import Rows, kept_rows
+from .rows import write_rows
 from .scalars import ATOM, C
 from .scans import scan_of_block
 from .types import c_type, literal

@@ -8,7 +8,7 @@ give the bits of the CPU, but for a nan's, which is the hardware's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -36,7 +36,9 @@ static __device__ __forceinline__ unsigned short to_f16(float x) {
 }
 """,
     "from_bf16": """\
-static __device__ __forceinline__ float from_bf16(unsigned short bits) { return __uint_as_float((unsigned int)bits << 16); }
+static __device__ __forceinline__ float from_bf16(unsigned short bits) {
+  return __uint_as_float((unsigned int)bits << 16);
+}
 """,
     "from_f16": """\
 static __device__ __forceinline__ float from_f16(unsigned short bits) {
