@@ -38,7 +38,7 @@ computes it: in the outermost loop that knows its variables.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Generic, TypeVar
 
@@ -48,7 +48,22 @@ from .. import dtypes
 from ..record import record
 from ..sizes.dims import Size, is_dim
 from ..walk import postorder
-from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands, statements
+from .ir import (
+    INFIX,
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    LoopKind,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    args_of,
+    extent,
+    operands,
+    statements,
+)
 
 __all__ = ["Block", "Blocks", "kernel_lines", "named_values", "parse_kernel", "print_kernel"]
 
@@ -244,7 +259,7 @@ class _Printer(Blocks[str]):
         outer = self.names, self.level, self.blocks, self.named
         inner = Block(indent)
         self.names, self.level, self.blocks = {}, {}, [inner]
-        self.named = _named(region.expressions, region.results)
+        self.named = named(region.expressions, region.results)
         starts = [f"{self.new('c', p)} = {value}" for p, value in zip(region.params, values, strict=True)]
         results = [self.expression(result) for result in region.results]
         inner.add(f"yield {', '.join(results)}")
@@ -288,12 +303,15 @@ class _Printer(Blocks[str]):
 def named_values(kernel: Kernel) -> set[Expr]:
     """Values that get a name: those used twice or more, loops, and parts of expressions that would be too long for a
     line."""
-    return _named(kernel.expressions, [expr for stmt in statements(kernel.body) for expr in operands(stmt)])
+    return named(kernel.expressions, [expr for stmt in statements(kernel.body) for expr in operands(stmt)])
 
 
-def _named(order: Sequence[Expr], roots: Sequence[Expr]) -> set[Expr]:
+def named(
+    order: Sequence[Expr], roots: Sequence[Expr], args: Callable[[Expr], tuple[Expr, ...]] = args_of
+) -> set[Expr]:
+    """Those of the expressions, operands first, that get a name."""
     uses: dict[Expr, int] = {}
-    for users in (*(expr.args for expr in order), roots):
+    for users in (*map(args, order), roots):
         for operand in users:
             uses[operand] = uses.get(operand, 0) + 1
     named: set[Expr] = set()
@@ -302,7 +320,7 @@ def _named(order: Sequence[Expr], roots: Sequence[Expr]) -> set[Expr]:
         if expr.op in _LEAVES:
             length[expr] = 0
             continue
-        length[expr] = 1 + sum(length[a] for a in expr.args)
+        length[expr] = 1 + sum(length[a] for a in args(expr))
         if uses[expr] > 1 or length[expr] > _LONG or expr.op == "while":
             named.add(expr)
             length[expr] = 0

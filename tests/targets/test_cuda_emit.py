@@ -127,7 +127,7 @@ def test_golden(name: str, text: str, golden: Callable[[str, str], None]) -> Non
         (WIDE.replace("b1[i1]", "b1[floordiv(i1, 2)]"), ["parallel"]),
         ("kernel(x: f32[65536] inout) { for i < 65536 { x[i] = x[i] * x[i] } }", ["parallel", "vector"]),
         # what is read down and written along passes through shared memory, square by square
-        (TURNED, ["block", "thread", "thread"]),
+        (TURNED, ["block", "thread", "vector", "thread", "vector"]),
         (TURNED.replace("1024", "1000").replace("1048576", "1000000"), ["parallel"]),
         ("kernel(x: f32[1048576] inout) { for i < 1024 { for j < 1024 { x[i*1024 + j] = x[j*1024 + i] } } }", []),
         # long scans of neighbours are shared by a block
@@ -146,7 +146,7 @@ def test_schedules(text: str, kinds: list[str]) -> None:
 
 def test_a_launch_has_blocks_for_its_iterations() -> None:
     rows, elements = emit(scheduled(SOFTMAX)), emit(scheduled(BROADCAST))
-    assert (rows.block, rows.grid(8, 1024), rows.grid(8, 3)) == (128, 8, 3)
+    assert (rows.block, rows.grid(8, 1024), rows.grid(8, 3)) == (32, 8, 3)
     assert (elements.block, elements.grid(768, 1024), elements.grid(1, 1024)) == (128, 6, 1)
 
 
@@ -218,10 +218,69 @@ def test_operands_that_begin_anywhere() -> None:
     assert narrow.alignment == 1 and "f32x2" not in narrow.text and "i1 < 2" in narrow.text
 
 
-@needs_nvrtc
+EXCHANGED = """
+kernel(b0: f32[768], b1: f32[768] out, row0: f32[96] scratch) {
+  for i0 < 8 {
+    s0 = reduce max over r0 < 96 of b0[i0 * 96 + r0]
+    for i1 < 96 { row0[i1] = b0[i0 * 96 + i1] - s0 }
+    for i2 < 96 { b1[i0 * 96 + i2] = row0[95:i64 - i2] }
+  }
+}"""
+
+
 def test_values_are_exchanged_with_a_barrier() -> None:
     """A row that is handed on in shared memory is whole before it is read, and read before it is written again."""
-    (source,) = sources(lambda x: hm.functional.softmax(x, -1), ROWS)
-    lines = [line.strip() for line in source.text.split("row0[96];")[1].splitlines()]
+    lines = [line.strip() for line in emit(scheduled(EXCHANGED)).text.split("row0[96];")[1].splitlines()]
     assert lines.count("__syncthreads();") == 2
     assert lines[lines.index("__syncthreads();") - 2].startswith("row0[i1] = ")
+
+
+@pytest.mark.parametrize("text", [SOFTMAX, SOFTMAX.replace("96", "1024").replace("768", "8192")])
+def test_rows_are_loaded_and_computed_once(text: str) -> None:
+    """What the threads that stored it read again is neither in shared memory nor loaded again."""
+    entry = emit(scheduled(text)).text.split('extern "C"')[1]
+    assert "row0" not in entry and "__syncthreads" not in entry
+    assert entry.count("b0[") == entry.count("exp_f32(") == 1
+
+
+KEPT = """
+kernel(b0: f32[768], b1: f32[768], b2: f32[768] inout) {
+  for i0 < 8 {
+    s0 = reduce add over r0 < 96 of b0[i0 * 96 + r0] * b1[i0 * 96 + r0]
+    for i1 < 96 { b2[i0 * 96 + i1] = b0[i0 * 96 + i1] - s0 }
+    s1 = reduce add over r1 < 96 of b2[i0 * 96 + r1]
+    for i2 < 96 { b2[i0 * 96 + i2] = b1[i0 * 96 + i2] / s1 }
+  }
+}"""
+
+
+def test_what_is_stored_is_read_again() -> None:
+    """A row in memory that a loop has changed is not in registers."""
+    assert emit(scheduled(KEPT)).text.count("b2[") == 3
+
+
+def test_no_thread_keeps_more_than_it_may() -> None:
+    """Longer rows have more threads, up to the most of a block; then they are loaded again."""
+    sizes = {96: 32, 1024: 32, 8192: 256, 32768: 1024, 65536: 256}
+    for size, threads in sizes.items():
+        text = SOFTMAX.replace("96", str(size)).replace("768", str(8 * size)).replace("row0[", "row0[0 * ")
+        rows = f"""
+kernel(b0: f32[{8 * size}], b1: f32[{8 * size}] out) {{
+  for i0 < 8 {{
+    s0 = reduce max over r0 < {size} of b0[i0 * {size} + r0]
+    for i1 < {size} {{ b1[i0 * {size} + i1] = b0[i0 * {size} + i1] - s0 }}
+  }}
+}}"""
+        source = emit(scheduled(rows))
+        assert source.block == threads, text
+        assert source.text.split('extern "C"')[1].count("b0[") == (1 if size < 65536 else 2)
+
+
+NARROW = """
+kernel(b0: bf16[65536], b1: bf16[65536] out, b2: f16[65536] out, b3: f32[65536] out) {
+  for i0 < 65536 {
+    b1[i0] = cast(cast(b0[i0], f32) * 1.5:f32, bf16)
+    b2[i0] = cast(cast(b0[i0], f32) * 1.5:f32, f16)
+    b3[i0] = cast(cast(cast(b0[i0], f32) * 1.5:f32, bf16), f32) + 1.0:f32
+  }
+}"""

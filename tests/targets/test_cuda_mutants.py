@@ -30,6 +30,12 @@ KERNELS = {
         s1 = reduce add over r1 < 100 of row0[r1]
         for i2 < 100 { b1[i0 * 100 + i2] = row0[i2] / s1 }
       } }""",
+    "kept": """kernel(b0: f32[1200], b1: f32[1200] out) {
+      for i0 < 3 {
+        s0 = reduce max over r0 < 400 of b0[i0 * 400 + r0]
+        s1 = reduce add over r1 < 400 of exp(b0[i0 * 400 + r1] - s0)
+        for i1 < 400 { b1[i0 * 400 + i1] = exp(b0[i0 * 400 + i1] - s0) / s1 }
+      } }""",
     "twice": """kernel(b0: f32[600], b1: f32[600] out, row0: f32[100] scratch) {
       for i0 < 6 {
         s0 = reduce add over r0 < 100 of b0[i0 * 100 + r0]
@@ -72,8 +78,8 @@ KERNELS = {
       for i0 < 2 { scan max over r0 < 301 reverse { b1[i0 * 301 + r0] = b0[i0 * 301 + r0] } } }""",
     "wide": """kernel(b0: f32[384], b1: f32[48], b2: f32[384] out) {
       for i0 < 8 { for i1 < 48 { b2[i0 * 48 + i1] = b0[i0 * 48 + i1] * 2.0:f32 + b1[i1] } } }""",
-    "squares": """kernel(b0: f32[4096], b1: f32[4096] out) {
-      for i0 < 64 { for i1 < 64 { b1[i0 * 64 + i1] = b0[i1 * 64 + i0] + 1.0:f32 } } }""",
+    "squares": """kernel(b0: f32[16384], b1: f32[16384] out) {
+      for i0 < 128 { for i1 < 128 { b1[i0 * 128 + i1] = b0[i1 * 128 + i0] + 1.0:f32 } } }""",
     "padded": """kernel(b0: f32[20], b1: f32[30] out) {
       for i0 < 30 { b1[i0] = b0[i0 - 5 if and_(i0 >= 5, i0 < 25)] } }""",
 }  # fmt: skip
@@ -136,9 +142,16 @@ def without(text: str, line: str, number: int) -> str:
 BARRIER = "__syncthreads();"
 MUTANTS: list[tuple[str, str, str]] = [
     # wrong indices
-    ("softmax", "row0[i2] / s1", "row0[i2 ^ 1] / s1"),
-    ("softmax", "b1[t0 + i2] =", "b1[t0 + i2 + 1] ="),
-    ("softmax", "r1 += blockDim.x", "r1 += 32"),
+    ("softmax", "h0[k3] / s1", "h0[k3 ^ 1] / s1"),
+    ("softmax", "b1[t3] =", "b1[t3 + 1] ="),
+    ("softmax", "k3 * 32", "k3 * 31"),
+    ("softmax", "if (r0 < 100)", ""),
+    ("softmax", "if (r3 < 100)", ""),
+    ("moments", "if (r2 < 100)", ""),
+    ("kept", "x0[k2].lane[v1]", "x0[k2].lane[v1 ^ 1]"),
+    ("kept", "k0 * 32", "k0 * 32 + 1"),
+    ("kept", "h0[k3][v2]", "h0[k3][0]"),
+    ("kept", "k3 < 4", "k3 < 3"),
     ("transpose", "b1[i0] =", "b1[i0 + 1] ="),
     ("transpose", "i0 % 13 * 11", "i0 % 13 * 10"),
     ("columns", "r0 * 20 + i0", "r0 * 20 + r0"),
@@ -151,10 +164,10 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("wide", "b1[i0 % 12 * 4]", "b1[i0 % 11 * 4]"),
     ("wide", "i1 < 4", "i1 < 3"),
     ("wide", "x1.lane[i1]", "x1.lane[0]"),
-    ("squares", "tile0[t5 * 33 + t4]", "tile0[t4 * 33 + t5]"),
-    ("squares", "i1 % 32", "i1 % 31"),
-    ("squares", "i1 < 1024", "i1 < 1000"),
-    ("squares", "tile0[1056]", "tile0[1000]"),
+    ("squares", "tile0[t4 * 65 + t5]", "tile0[t5 * 65 + t4]"),
+    ("squares", "i1 % 16", "i1 % 15"),
+    ("squares", "k0 < 4", "k0 < 3"),
+    ("squares", "tile0[4160]", "tile0[4000]"),
     # wrong ranges, and threads that do the same
     ("transpose", "i0 < hi", "i0 <= hi"),
     ("transpose", "first = lo + blockIdx.x * (long long)blockDim.x + threadIdx.x", "first = lo + threadIdx.x"),
@@ -164,7 +177,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     # wrong constants, operators and comparisons
     ("transpose", "* 2.0f + 1.0f", "* 2.0f + 1.0001f"),
     ("softmax", "0.49999994f", "0.49f"),
-    ("softmax", "t0 = x > y", "t0 = x < y"),
+    ("softmax", "max.NaN", "min.NaN"),
     ("softmax", "s1 = 0.0f", "s1 = 0.01f"),
     ("position", "v0 > best0", "v0 < best0"),
     ("position", "s0 = r0;", "s0 = r0 + 1;"),
@@ -178,7 +191,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("padded", "? b0", "|| true ? b0"),
     # wrong reductions of a block
     ("total", "step = 16", "step = 8"),
-    ("total", "warp < blockDim.x / 32", "warp < 1"),
+    ("total", "step = warps / 2", "step = warps / 4"),
+    ("total", "warps - 1", "warps / 2 - 1"),
     ("total", "parts[threadIdx.x / 32] = value", "parts[threadIdx.x % 32] = value"),
     ("total", "threadIdx.x % 32 == 0", "threadIdx.x % 16 == 0"),
     # wrong squares of threads

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from hybridml_compiler.targets.cuda.sim.ptx import DTYPES
@@ -143,6 +144,11 @@ def held(x: np.ndarray, bits: int) -> np.ndarray:
     return np.array([int(v) if least < v < most else most if v >= most else least for v in x.tolist()])
 
 
+def bits(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Those of the nearest narrow numbers; of a nan the hardware's."""
+    return np.where(np.isnan(x), np.uint16(0x7FFF), x.astype(dtype).view(np.uint16))
+
+
 CONVERSIONS = [
     ("cvt.rzi.s32.f32", "s32", "f32", lambda x: np.clip(np.nan_to_num(x.astype(np.float64)), -(2**31), 2**31 - 1)),
     ("cvt.rzi.s64.f32", "s64", "f32", lambda x: held(x, 64)),
@@ -160,6 +166,8 @@ CONVERSIONS = [
     ("cvt.s16.s8", "s16", "s8", lambda x: x.astype(np.int16)),
     ("cvt.u32.u64", "u32", "u64", lambda x: x.astype(np.uint32)),
     ("cvt.rn.f32.s64", "f32", "s64", lambda x: x.astype(np.float32)),
+    ("cvt.rn.f16.f32", "u16", "f32", lambda x: bits(x, np.dtype("f2"))),
+    ("cvt.rn.bf16.f32", "u16", "f32", lambda x: bits(x, dtypes.bfloat16)),
     ("not.b32", "u32", "u32", np.invert),
     ("popc.b32", "u32", "u32", lambda x: np.array([int(v).bit_count() for v in x], np.uint32)),
     ("clz.b64", "u32", "u64", lambda x: np.array([64 - int(v).bit_length() for v in x], np.uint32)),
@@ -173,6 +181,14 @@ def test_one_operand(name: str, to: str, kind: str, meaning: Callable[..., Any])
     with np.errstate(all="ignore"):
         expected = np.asarray(meaning(x)).astype(DTYPES[to])
         np.testing.assert_array_equal(apply(f"{name} {{0}}, {{1}}", to, [kind], x), expected)
+
+
+def test_two_roundings_fill_a_word() -> None:
+    x, y = pairs("f32")
+    with np.errstate(all="ignore"):
+        expected = bits(x, dtypes.bfloat16).astype(np.uint32) << 16 | bits(y, dtypes.bfloat16)
+    found = apply("cvt.rn.bf16x2.f32 {0}, {1}, {2}", "u32", ["f32", "f32"], x, y)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("shl.b32", "u32"), ("shr.s32", "s32"), ("shr.u64", "u64")])
@@ -287,7 +303,7 @@ def test_a_barrier_orders_threads_and_not_blocks() -> None:
 @pytest.mark.parametrize(
     "line",
     ["mma.sync.aligned.m16n8k8 %r1, %r2, %r3;", "ex2.approx.f32 %f1, %f2;", "add.ftz.f32 %f1, %f2, %f3;",
-     "div.full.f32 %f1, %f2, %f3;", "ld.u32 %r1, [%rd1];", "cvt.rn.bf16.f32 %rs1, %f1;",
+     "div.full.f32 %f1, %f2, %f3;", "ld.u32 %r1, [%rd1];", "cvt.rz.bf16.f32 %rs1, %f1;",
      "fma.rp.f32 %f1, %f2, %f3, %f4;"],
 )  # fmt: skip
 def test_what_is_not_simulated_is_an_error(line: str) -> None:

@@ -44,7 +44,7 @@ _EXPM1 = {
 }  # fmt: skip
 # Below and above, e^x is 0 and inf. The same for 2^x. Below, the last step is given a 0: a result that underflows takes
 # the processor ten times as long, and the scores that a mask leaves out are all there.
-_EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
+EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
 _EXP2_RANGE = {float32: (-151.0, 129.0), float64: (-1076.0, 1025.0)}
 # sinh(x) / x = 1 + z q(z), z = x^2, on |x| <= 1: relative error 2^-30 and 2^-62
 _SINH = {
@@ -78,7 +78,7 @@ def in_two_factors(p: Value, n: Value) -> Value:
 
 def exp(x: Value) -> Value:
     """e^x. float32: degree 6; float64: degree 11."""
-    low, high = _EXP_RANGE[x.dtype]
+    low, high = EXP_RANGE[x.dtype]
     n, r, _ = reduce(at_most(x, high))
     return ldexp(where(x < low, 0.0, polynomial(r, EXP[x.dtype])), n)
 
@@ -94,7 +94,7 @@ def exp2(x: Value) -> Value:
 def expm1(x: Value) -> Value:
     """e^x - 1, accurate near zero: 2 (2^(n-1) p + (2^(n-1) - 1/2)) with p = e^r - 1."""
     low = {float32: -18.0, float64: -40.0}[x.dtype]  # from here on the result is -1
-    n, r, shifted = reduce(at_most(at_least(x, low), _EXP_RANGE[x.dtype][1]), x.format.bias - 1)
+    n, r, shifted = reduce(at_most(at_least(x, low), EXP_RANGE[x.dtype][1]), x.format.bias - 1)
     p = fma(r * r, polynomial(r, _EXPM1[x.dtype]), r)
     half = power_of_two(shifted, x.dtype)
     y = fma(half, p, half - 0.5)
@@ -108,7 +108,7 @@ def sigmoid(x: Value) -> Value:
     float.
     """
     form, c = x.format, 2.0 ** -(x.format.bias // 2)
-    low = _EXP_RANGE[x.dtype][0]
+    low = EXP_RANGE[x.dtype][0]
     inside = at_most(at_least(x, low), {float32: 18.0, float64: 40.0}[x.dtype])
     _, r, shifted = reduce(-inside, form.bias - form.bias // 2)
     t = fma(r * r, polynomial(r, EXP[x.dtype][2:]), r)

@@ -23,7 +23,7 @@ from .emit.types import BYTES
 _MOST_OPERANDS = 480  # of a launch: 4 KB of arguments hold 8 bytes for each, and the range
 _LARGE = 1 << 18  # iterations of a kernel that shares a launch with its like alone, for it has its own registers
 _HEAD = re.compile(
-    rf'extern "C" __global__ void __launch_bounds__\(\d+, 1\)\n{ENTRY}\((.*), long long lo, long long hi\) '
+    rf'extern "C" __global__ void __launch_bounds__\(\d+, \d+\)\n{ENTRY}\((.*), long long lo, long long hi\) '
 )
 _SHARED = ("__shared__", "__syncthreads")
 _ARRAY = re.compile(r"__shared__ (?:__align__\(\d+\) )?([\w ]+) \w+\[(\d+)\];")

@@ -6,7 +6,7 @@
 -> for i < 64 block { s = reduce add over r < 96 thread ...; y[i] = s }    a block for each row
 
    for i < 64 { for j < 96 { y[i*96 + j] = x[j*64 + i] } }           of many elements:
--> for t < 6 block { for k < 1024 thread { tile0[...] = x[...] } for k < 1024 thread { y[...] = tile0[...] } }
+-> for t < 6 block { for k < 1024 thread { for v < 4 vector { tile0[...] = x[...] } } ... } }
    for i < 65536 { y[i] = x[i] + 1 }                                 of many more:
 -> for i < 16384 parallel { for j < 4 vector { y[i*4 + j] = x[i*4 + j] + 1 } }
 
@@ -47,8 +47,8 @@ from .vectors import VECTOR, inside_of, lanes_of, with_inside
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
 _LEAST_VECTORS = 1 << 12
-_SIDE = 32  # of a square that a block transposes
-_MOST_SQUARES = 4  # of them, in shared memory
+_SIDES = (64, 32)  # of a square that a block transposes: its rows are 128 bytes or more, of bfloat16, too
+_MOST_SQUARE_BYTES = 36 << 10  # of all squares, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024
@@ -107,33 +107,46 @@ def _transposed(s: LoopBuilder, kernel: Kernel) -> Kernel | None:
     down = next((x.var for x in loops[:-1] for e in read if _goes_down(e, along, x.var)), None)
     moved = [e for e in read if down is not None and _goes_down(e, along, down)]
     sizes = {loop.var: int(extent(loop.var)) for loop in loops}
-    if down is None or len(moved) > _MOST_SQUARES or math.prod(sizes.values()) < VECTOR * _LEAST_VECTORS // 4:
+    if down is None or math.prod(sizes.values()) < VECTOR * _LEAST_VECTORS // 4:
         return None
-    if sizes[along] % _SIDE or sizes[down] % _SIDE or any(coefficient(x.index, along) != 1 for x in stores):
+    nbytes = sum(e.dtype.itemsize for e in moved)
+    side = next((n for n in _SIDES if not (sizes[along] % n or sizes[down] % n) and fits(n, nbytes)), 0)
+    if side == 0 or any(coefficient(x.index, along) != 1 for x in stores):
         return None
     if not all(independent(loop, [x.var for x in loops[:k]]) for k, loop in enumerate(loops)):
         return None
-    squares = [Buffer(f"tile{k}", e.dtype, _SIDE * (_SIDE + 1), "scratch") for k, e in enumerate(moved)]
-    first = {var: s.mul(s.var("i", sizes[var] // _SIDE), _SIDE) for var in (down, along)}
+    squares = [Buffer(f"tile{k}", e.dtype, side * (side + 1), "scratch") for k, e in enumerate(moved)]
+    first = {var: s.mul(s.var("i", sizes[var] // side), side) for var in (down, along)}
+    lanes = VECTOR // max(*(e.dtype.itemsize for e in moved), *(x.buffer.dtype.itemsize for x in stores))
 
-    def place(var: Expr, *, turned: bool) -> tuple[dict[Expr, Expr], Expr]:
+    def place(vector: Expr, lane: Expr, *, turned: bool) -> tuple[dict[Expr, Expr], Expr]:
         """(the two variables of an element of the square, its place in shared memory)."""
-        line, at = s.floordiv(var, _SIDE), s.mod(var, _SIDE)
+        line = s.floordiv(vector, side // lanes)
+        at = s.add(s.mul(s.mod(vector, side // lanes), lanes), lane)
         line_of, at_of = (along, down) if turned else (down, along)
         row, column = (at, line) if turned else (line, at)
         where = {line_of: s.add(first[line_of], line), at_of: s.add(first[at_of], at)}
-        return where, s.add(s.mul(column, _SIDE + 1), row)  # one element more in a row: columns are in different banks
+        return where, s.add(s.mul(column, side + 1), row)  # one element more in a row: columns are in different banks
 
-    first_var, then_var = s.var("i", _SIDE * _SIDE), s.var("i", _SIDE * _SIDE)
-    where, at = place(first_var, turned=True)
+    def vectors(*, turned: bool) -> tuple[Expr, Expr, dict[Expr, Expr], Expr]:
+        vector, lane = s.var("i", side * side // lanes), s.var("i", lanes)
+        return vector, lane, *place(vector, lane, turned=turned)
+
+    vector, lane, where, at = vectors(turned=True)
     keep = [Store(square, at, s.substitute(load, where)) for square, load in zip(squares, moved, strict=True)]
-    where, at = place(then_var, turned=False)
+    reads = For(vector, (For(lane, tuple(keep), "vector"),), "thread")
+    vector, lane, where, at = vectors(turned=False)
     where |= {load: s.load(square, at) for square, load in zip(squares, moved, strict=True)}
     give = [Store(x.buffer, s.substitute(x.index, where), s.substitute(x.value, where)) for x in stores]
+    inside = [reads, For(vector, (For(lane, tuple(give), "vector"),), "thread")]
     outer = [x.var if x.var not in first else first[x.var].args[0] for x in loops]
-    inside = [For(first_var, tuple(keep), "thread"), For(then_var, tuple(give), "thread")]
     body = nested([For(var, (), "block") for var in outer], inside)
     return collapse(s, replace(kernel, buffers=(*kernel.buffers, *squares), body=body), len(outer))
+
+
+def fits(side: int, nbytes: int) -> bool:
+    """Whether squares of elements of so many bytes together fit shared memory."""
+    return side * (side + 1) * nbytes <= _MOST_SQUARE_BYTES
 
 
 def _goes_down(load: Expr, along: Expr, down: Expr) -> bool:

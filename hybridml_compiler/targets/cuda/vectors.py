@@ -15,6 +15,7 @@ from ...loops.index import affine_terms, coefficient
 from ...loops.ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, perfect_nest, steps
 from ...loops.transforms import split, vectorize
 from ...record import replace
+from .emit.narrow import Conversions
 
 VECTOR = 16  # bytes
 _MOST_VALUES = 60  # of the body of a loop over vectors, which is written once for each element
@@ -52,10 +53,15 @@ def _rows(inside: Sequence[Stmt]) -> Iterator[tuple[Expr, Sequence[Stmt]]]:
                 yield var, step
 
 
+def is_long(size: int) -> bool:
+    """Whether a row is long enough for vectors."""
+    return size >= _LEAST_ROW
+
+
 def _is_long(var: Expr, body: Sequence[Stmt]) -> bool:
     read = [e.attr.role for e in expressions(body) if e.op == "load" and var in e.depends]
     at_hand = int(extent(var)) <= _THREADS and isinstance(body[0], Reduce) and {*read} <= {"scratch"}
-    return int(extent(var)) >= _LEAST_ROW and not at_hand
+    return is_long(int(extent(var))) and not at_hand
 
 
 def lanes_of(kernel: Kernel, var: Expr, body: Sequence[Stmt]) -> int:
@@ -64,13 +70,13 @@ def lanes_of(kernel: Kernel, var: Expr, body: Sequence[Stmt]) -> int:
     moving = [(x.buffer, x.index) for x in body if isinstance(x, Store | Scan)]
     moving += [(e.attr, e.args[0]) for e in read]
     lanes = VECTOR // max((buffer.dtype.itemsize for buffer, _ in moving), default=VECTOR)
-    if int(extent(var)) % lanes or any(e.args[1:] for e in read) or len(kernel.expressions) > _MOST_VALUES:
+    if int(extent(var)) % lanes or any(e.args[1:] for e in read) or len(Conversions(kernel).values()) > _MOST_VALUES:
         return 1
-    aligned = all(coefficient(index, var) == 1 and _is_aligned(index, var, lanes) for _, index in moving)
+    aligned = all(coefficient(index, var) == 1 and is_aligned(index, var, lanes) for _, index in moving)
     return lanes if aligned else 1
 
 
-def _is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
+def is_aligned(index: Expr, var: Expr, lanes: int) -> bool:
     """Whether an index is a multiple of `lanes` where the variable is."""
     found, constant = affine_terms(index)
     return not constant % lanes and not any(n % lanes for part, n in found.items() if part is not var)

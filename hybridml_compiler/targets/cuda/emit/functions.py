@@ -17,6 +17,7 @@ from ....loops.ir import Expr
 from ....loops.regions import instruction
 from ....loops.scalar import COMBINE
 from ....loops.transcendental import TABLE
+from .narrow import HELPERS as _CONVERSIONS
 from .scalars import C, CBuilder, call
 from .types import c_type, literal
 
@@ -40,7 +41,18 @@ static __device__ __forceinline__ long long checked(long long index, bool counts
   return 0;
 }
 """,
-}
+    **{
+        # The extreme of all numbers, or nan: one instruction, where an order of zeros takes three.
+        f"{op}_or_nan": f"""\
+static __device__ __forceinline__ float {op}_or_nan(float x, float y) {{
+  float found;
+  asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+  return found;
+}}
+"""
+        for op in ("min", "max")
+    },
+} | _CONVERSIONS
 
 
 class Writer(CBuilder):
@@ -147,6 +159,30 @@ class DeviceFunctions:
         self._texts.setdefault(name, text)
         return name
 
+    def store(self, dtype: np.dtype, lanes: int) -> str:
+        """The name of the function that stores a vector at once. It is written as one instruction where that has 16
+        bytes: a copy of its struct becomes several, wherever the compiler does not see what else may be stored."""
+        kind, size = self.vector(dtype, lanes), dtype.itemsize
+        name, letter = f"store_{kind}", {2: "h", 4: "r", 8: "l"}.get(size, "")
+        letter = {(4, "f"): "f", (8, "f"): "d"}.get((size, dtype.kind), letter)
+        values = [f"value.lane[{k}]" for k in range(lanes)]
+        words, body = values, list[str]()
+        if size == 2:
+            words, letter = [f"word{k}" for k in range(lanes // 2)], "r"
+            for word, low, high in zip(words, values[::2], values[1::2], strict=True):
+                body.append(f"unsigned int {word};")
+                body.append(f'asm("mov.b32 %0, {{%1, %2}};" : "=r"({word}) : "h"({low}), "h"({high}));')
+        if lanes * size == 16 and size > 1 and dtype.kind != "c":
+            form = {"f": "v4.f32", "d": "v2.f64", "r": "v4.u32", "l": "v2.u64"}[letter]
+            places = ", ".join(f"%{k + 1}" for k in range(len(words)))
+            given = ", ".join(['"l"(to)', *(f'"{letter}"({word})' for word in words)])
+            body.append(f'asm volatile("st.global.{form} [%0], {{{places}}};" :: {given} : "memory");')
+        else:
+            body = [f"*({kind}*)to = value;"]
+        head = f"static __device__ __forceinline__ void {name}({c_type(dtype)}* to, const {kind}& value) {{"
+        self._texts.setdefault(name, "\n".join([head, *(f"  {line}" for line in body), "}", ""]))
+        return name
+
     def helper(self, name: str) -> str:
         """The name of a function that is written here as it stands."""
         self._texts.setdefault(name, _HELPERS[name])
@@ -154,24 +190,28 @@ class DeviceFunctions:
 
     def block_reduction(self, op: str, dtype: np.dtype) -> str:
         """The name of the function that combines a value of each thread of a block, for all of them: by halves in the
-        lanes of a warp, then warp by warp in order. The tree depends on the size of the block alone."""
+        lanes of a warp, then by halves of the warps. The tree depends on the size of the block alone."""
         full = f"block_{op}_{dtypes.short(dtype)}"
         if full not in self._texts:
             kind, combine = c_type(dtype), combination(CBuilder(self), op, dtype)
             below = _lane("down", "value", dtype, "step")  # of the lane so many places below
             combined = combine(C("value", dtype), C("below", dtype))
-            following = combine(C("value", dtype), C("parts[warp]", dtype))
             self._texts[full] = (
                 f"static __device__ __forceinline__ {kind} {full}({kind} value) {{\n"
                 f"  __shared__ {kind} parts[{WARP}];\n"
+                f"  const int warps = blockDim.x / {WARP};\n"
                 f"  for (int step = {WARP // 2}; step > 0; step /= 2) {{\n"
                 f"    const {kind} below = {below};  // in all lanes, whatever && and ?: need\n"
                 f"    value = {combined};\n"
                 "  }\n"
                 f"  if (threadIdx.x % {WARP} == 0) parts[threadIdx.x / {WARP}] = value;\n"
                 "  __syncthreads();\n"
-                "  value = parts[0];\n"
-                f"  for (int warp = 1; warp < blockDim.x / {WARP}; ++warp) value = {following};\n"
+                "  value = parts[threadIdx.x & (warps - 1)];  // as many as a power of two\n"
+                "  for (int step = warps / 2; step > 0; step /= 2) {\n"
+                f"    const {kind} below = {below};\n"
+                f"    value = {combined};\n"
+                "  }\n"
+                f"  value = {_lane('idx', 'value', dtype, '0')};\n"
                 "  __syncthreads();  // the parts are free for the next reduction\n"
                 "  return value;\n"
                 "}\n"
@@ -245,6 +285,8 @@ def combination(s: CBuilder, op: str, dtype: np.dtype) -> Callable[[C, C], C]:
     """The function of two values that a reduction or a scan repeats."""
     if dtype.kind == "c":
         return lambda a, b: BY_PARTS[op](s, a, b)
+    if op in ("min", "max") and dtype is dtypes.float32:
+        return lambda a, b: C(call(s.functions.helper(f"{op}_or_nan"), a, b), dtype)
     made: Callable[[C, C], C] = getattr(s, COMBINE[op])
     return made
 
@@ -256,13 +298,14 @@ def better(op: str, dtype: np.dtype, value: str, best: str) -> str:
 
 
 def _lane(where: str, value: str, dtype: np.dtype, distance: str) -> str:
-    """The value of the lane that is so many places down or up the warp."""
+    """The value of the lane that is so many places down or up the warp, or of a lane by its number."""
+    name = f"__shfl_{where}_sync".replace("_idx", "")
     if dtype.kind == "c":
         parts = ", ".join(_lane(where, f"{value}.{part}", dtypes.real_of(dtype), distance) for part in "xy")
         return f"make_{c_type(dtype)}({parts})"
     if dtype.itemsize >= 4:
-        return f"__shfl_{where}_sync(0xffffffffu, {value}, {distance})"
-    return f"({c_type(dtype)})__shfl_{where}_sync(0xffffffffu, (int){value}, {distance})"
+        return f"{name}(0xffffffffu, {value}, {distance})"
+    return f"({c_type(dtype)}){name}(0xffffffffu, (int){value}, {distance})"
 
 
 # ---- instructions as functions, over a builder
@@ -299,6 +342,20 @@ def _ldexp(s: Writer, x: C, y: C) -> C:
     return made
 
 
+def _exp(s: Writer, x: C) -> C:
+    """As on the CPU, which takes a choice and not an underflow where the result is 0."""
+    from ....loops.notation import Value, at_least, at_most, polynomial
+    from ....loops.transcendental.exp import EXP, EXP_RANGE, power_of_two, reduce
+
+    value = Value(s, x)
+    low, high = EXP_RANGE[x.dtype]
+    _, rest, shifted = reduce(at_least(at_most(value, high), low), 2 * value.format.bias)
+    half = shifted >> 1
+    p = polynomial(rest, EXP[x.dtype]) * power_of_two(half, x.dtype)
+    made: C = (p * power_of_two(shifted - half, x.dtype)).raw
+    return made
+
+
 def _floordiv(s: Writer, x: C, y: C) -> C:
     return (_float_divmod if x.dtype.kind == "f" else _int_divmod)(s, x, y)[0]
 
@@ -329,6 +386,7 @@ _BODIES: dict[str, Callable[..., C]] = {
     "shl": _shift("<<"),
     "shr": _shift(">>"),
     "ldexp": _ldexp,
+    "exp": _exp,
     "floordiv": _floordiv,
     "mod": _mod,
 }

@@ -28,6 +28,8 @@ from ....loops.text import Block
 from ....record import record
 from ..vectors import VECTOR, in_vectors
 from .functions import WARP, DeviceFunctions, better
+from .kept_rows import Rows, kept_rows
+from .rows import write_rows
 from .scalars import ATOM, C
 from .scans import scan_of_block
 from .types import c_type, literal
@@ -42,7 +44,10 @@ _BLOCK = 128  # threads of a block that run iterations of their own
 # Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
 # the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
 _TURNS, _TERMS = 4, 8
+_MOST_TURNS = 8  # of a thread in a loop that is written out, so that all loads are under way
 _ROW = 256  # threads of a block that share a row, at most
+REGISTERS = 1 << 16  # of a multiprocessor
+_KEPT_REGISTERS = 64  # of a thread, where it keeps a row
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
 
@@ -75,6 +80,9 @@ def unsupported(kernel: Kernel) -> str:
 
 def emit(kernel: Kernel, *, wide: bool = True) -> Source:
     """The kernel's source; unless it is `wide`, every access is of one element, wherever operands begin."""
+    kept = kept_rows(kernel)
+    if kept is not None:
+        return KernelWriter(kept[0], wide=wide, kept=kept[1]).source()
     return KernelWriter(in_vectors(kernel), wide=wide).source()
 
 
@@ -94,9 +102,17 @@ def _shared_of(stmt: Reduce) -> Expr:
 class KernelWriter(ValueWriter):
     """Writes a loop nest, or the body of one; what it calls is added to `functions`."""
 
-    def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        functions: DeviceFunctions | None = None,
+        *,
+        wide: bool = True,
+        kept: Rows | None = None,
+    ) -> None:
         super().__init__(kernel, functions, wide=wide)
-        self.rows = _shares_rows(kernel)
+        self.kept = kept
+        self.rows = kept is not None or _shares_rows(kernel)
         self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
 
     def source(self) -> Source:
@@ -107,12 +123,14 @@ class KernelWriter(ValueWriter):
         self.body(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
-        # registers, and spills, to have more blocks side by side.
+        # registers, and spills, to have more blocks side by side. Where rows are kept some have to load while others
+        # compute.
         threads = self.threads()
+        blocks = 1 if self.kept is None else max(REGISTERS // (threads * _KEPT_REGISTERS), 1)
         parameters = [f"{'const ' * (b.role == 'in')}{c_type(b.dtype)}* {b.name}" for b in kernel.operands]
         parameters += ["long long* status"] * kernel.checked
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
-        entry = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{head} {{'
+        entry = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks})\n{head} {{'
         text = "\n".join([entry, *block.lines, "}\n"])
         per_block = 1 if self.rows else threads
         return Source(f"{self.functions.text()}{text}", kernel.checked, threads, per_block, self.alignment)
@@ -135,6 +153,8 @@ class KernelWriter(ValueWriter):
 
     def threads(self) -> int:
         """Threads of a block: a power of two, as many as its longest loop has iterations, up to a limit."""
+        if self.kept is not None:
+            return self.kept.threads
         if not self.rows:
             return _BLOCK if self.kernel.range is not None else 1
         longest = 1
@@ -207,12 +227,22 @@ class KernelWriter(ValueWriter):
             self.barrier((stmt,))
         self.uniform = self.uniform and stmt.kind != "thread"
         inner = self.open((stmt.var,))
-        self.body(stmt.body)
+        if self.kept is not None and stmt.kind == "block":
+            write_rows(self, self.kept)
+        else:
+            self.body(stmt.body)
         self.close(inner)
         self.uniform = outer
-        if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
-            block.add("#pragma unroll 1")  # what is left over of several turns would store element by element
-        block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
+        turns = int(size) // self.threads() if stmt.kind == "thread" and self.rows else 0
+        if 0 < turns <= _MOST_TURNS and turns * self.threads() == size:
+            turn = self.number("k")
+            inner.lines.insert(0, f"{inner.indent}const long long {name} = threadIdx.x + {turn} * {self.threads()};")
+            block.add("#pragma unroll")
+            block.add(f"for (int {turn} = 0; {turn} < {turns}; ++{turn}) {{")
+        else:
+            if any(isinstance(x, For) and x.kind == "vector" for x in stmt.body):
+                block.add("#pragma unroll 1")  # what is left over of several turns would store element by element
+            block.add(f"for (long long {name} = {start}; {name} < {end}; {step}) {{")
         block.nest(inner)
         if stmt.kind == "thread":
             self.barrier((stmt,))
@@ -228,11 +258,17 @@ class KernelWriter(ValueWriter):
         self.neighbours(stmt.body, stmt.var, first[stmt.var], lanes, name)
         inner = self.open((stmt.var,))
         for store in stores:
+            if not self.is_wide(store.buffer, (store.index,), stmt.var, lanes):
+                inner.add(f"{store.buffer.name}[{self.index(store.index)}] = {self.expression(store.value)};")
+                continue
             kind, value = self.functions.vector(store.buffer.dtype, lanes), self.new("y", store.buffer.dtype)
             inner.add(f"{value}.lane[{name}] = {self.expression(store.value)};")
             at = self.index(s.substitute(store.index, first))
             block.add(f"{kind} {value};")
-            after.append(f"*({kind}*)&{store.buffer.name}[{at}] = {value};")
+            if store.buffer.role == "scratch":
+                after.append(f"*({kind}*)&{store.buffer.name}[{at}] = {value};")
+            else:
+                after.append(f"{self.functions.store(store.buffer.dtype, lanes)}(&{store.buffer.name}[{at}], {value});")
         self.close(inner)
         block.add("#pragma unroll")
         block.add(f"for (int {name} = 0; {name} < {lanes}; ++{name}) {{")

@@ -47,6 +47,9 @@ class Functions(Protocol):
     def table(self, values: Sequence[Any], dtype: np.dtype) -> str:
         """The name of an array of constants."""
 
+    def helper(self, name: str) -> str:
+        """The name of a function that is known by it."""
+
 
 Operand = C | int | float | bool
 _COMPARE = {"eq": ("==", EQUAL), "ne": ("!=", EQUAL), "lt": ("<", ORDER), "le": ("<=", ORDER), "gt": (">", ORDER),

@@ -11,11 +11,13 @@ import numpy as np
 
 from .... import dtypes
 from ....loops.builder import LoopBuilder
-from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, statements
-from ....loops.text import Blocks
+from ....loops.index import coefficient
+from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, loads, statements
+from ....loops.text import Blocks, named
 from ....walk import postorder
-from ..vectors import VECTOR
+from ..vectors import is_aligned
 from .functions import DeviceFunctions, combination
+from .narrow import Conversions
 from .scalars import PRODUCT, SUM, C, CBuilder, call
 from .types import c_type
 
@@ -30,17 +32,25 @@ class ValueWriter(Blocks[C]):
         self.wide, self.alignment = wide, 1
         self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
+        self.conversions = Conversions(kernel)
+        if self.conversions.found:
+            self.named = named(self.conversions.values(), self.conversions.roots(), self.conversions.args)
         self.changing = changing(kernel.body)
         stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | Scan)}
         loaded = {e.attr.name for e in expressions(kernel.body) if e.op == "load"}
         self.exchanged = stored & loaded  # buffers by which iterations may hand on values
+        self.named |= {expr for expr in self.conversions.shared() if not self._is_exchanged(expr)}
+
+    def _is_exchanged(self, expr: Expr) -> bool:
+        """Whether a value may be another one after the next barrier."""
+        return any(load.attr.name in self.exchanged for load in loads(expr))
 
     def new(self, kind: str, dtype: np.dtype) -> C:
         return C(self.number(kind), dtype)
 
     def expression(self, expr: Expr) -> C:
         """An operand of a statement; parts that have a name and are not yet defined are defined first."""
-        for part in postorder([expr], lambda part: () if part in self.names else part.args):
+        for part in postorder([expr], lambda part: () if part in self.names else self.conversions.args(part)):
             if part in self.named and part not in self.names:
                 depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
                 if part in self.changing:
@@ -55,6 +65,8 @@ class ValueWriter(Blocks[C]):
     def show(self, expr: Expr) -> C:
         if expr in self.names:
             return self.names[expr]
+        if expr in self.conversions.found:
+            return self.conversion(expr)
         match expr.op:
             case "const":
                 return self.s.const(expr.attr, expr.dtype)
@@ -80,6 +92,18 @@ class ValueWriter(Blocks[C]):
             return plain
         found: C = getattr(self.s, expr.op)(*map(self.show, expr.args))
         return found
+
+    def conversion(self, expr: Expr) -> C:
+        """A narrow type's number as a float32, or a float32 rounded to one."""
+        source, name = self.conversions.found[expr], ""
+        rounded = self.conversions.rounded(expr)
+        if rounded is not None and source not in self.names and rounded[1] is dtypes.bfloat16:
+            source, name = rounded[0], "as_bf16"
+        elif dtypes.is_narrow(expr.dtype):
+            name = f"to_{dtypes.short(expr.dtype)}"
+        else:
+            name = f"from_{dtypes.short(source.dtype)}"
+        return C(call(self.functions.helper(name), self.show(source)), expr.dtype)
 
     def plain(self, expr: Expr) -> C | None:
         """Index arithmetic, which does not wrap; None for other instructions."""
@@ -109,12 +133,20 @@ class ValueWriter(Blocks[C]):
     def index(self, expr: Expr) -> str:
         return str(expr.attr) if expr.op == "const" else str(self.expression(expr))
 
+    def is_wide(self, buffer: Buffer, args: Sequence[Expr], var: Expr, lanes: int) -> bool:
+        """Whether so many neighbours along a variable are neighbours in memory, which begin where an access may."""
+        if not self.wide or args[1:] or coefficient(args[0], var) != 1 or not is_aligned(args[0], var, lanes):
+            return False
+        if buffer.role != "scratch":
+            self.alignment = max(self.alignment, lanes * buffer.dtype.itemsize)
+        return True
+
     def neighbours(self, body: Sequence[Stmt], var: Expr, first: Expr, lanes: int, name: C) -> None:
         """Loads so many neighbours along a variable, from `first` on, before a loop over them whose counter has this
         name."""
-        s, self.alignment = LoopBuilder(), VECTOR
+        s = LoopBuilder()
         for load in expressions(body):
-            if load.op == "load" and var in load.depends:
+            if load.op == "load" and self.is_wide(load.attr, load.args, var, lanes):
                 kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
                 at = self.index(s.substitute(load.args[0], {var: first}))
                 self.blocks[-1].add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")

@@ -241,6 +241,9 @@ def _cvt(t: Threads, i: Instruction, lanes: Lanes) -> None:
     if i.parts[1:] in (("f32", "f16"), ("rna", "tf32", "f32")):
         _cvt_of_tensor_cores(t, i, lanes)
         return
+    if i.parts[1] == "rn" and i.parts[2] in ("f16", "bf16", "bf16x2"):
+        _cvt_to_narrow(t, i, lanes)
+        return
     to = DTYPES.get(i.parts[-2])
     if to is None or (to.kind == "f" and i.dtype == np.float64 and to == np.float32 and "rn" not in i.parts):
         raise CompileError(f"cuda:sim: {i.text}: this conversion is not simulated")
@@ -257,6 +260,14 @@ def _cvt_of_tensor_cores(t: Threads, i: Instruction, lanes: Lanes) -> None:
     nearest = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
     is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
     t.write(i.operands[0], np.where(is_nan, np.uint32(0x7FFFFFFF), nearest), lanes)
+
+
+def _cvt_to_narrow(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """float32 as the nearest float16 or bfloat16; two of these fill a word, the second the lower half of it."""
+    found = [arithmetic.narrowed(t.read(x, np.dtype("f4"), lanes), i.parts[2]) for x in i.operands[1:]]
+    if len(found) == 2:
+        found = [(found[0].astype(np.uint32) << np.uint32(16)) | found[1]]
+    t.write(i.operands[0], found[0], lanes)
 
 
 # ---- bits
