@@ -21,6 +21,7 @@ from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
 from . import user_kernels
+from .code import CudaRegion
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Gemm, Operand, Pointer, Stream
@@ -83,7 +84,10 @@ class DeviceMachine:
                 return code.run(buffers, lo, hi)
 
             return self.on_host(interpret, given, sizes, kernel.written(len(operands)))
-        self._launch(code, given, lo, hi)
+        if isinstance(code, CudaRegion):
+            self._region(code, given)
+        else:
+            self._launch(code, given, lo, hi)
         return True
 
     def loaded(self, source: str, entry: str) -> Any:
@@ -114,11 +118,18 @@ class DeviceMachine:
         if code is None:
             return False
         if isinstance(spec, HorizontalFusion):
-            for kernel, numbers in code.parts:
-                self._call(kernel, [memories[k] for k in numbers], 0, 1)
+            self._region(code, memories)
         else:
             self._call(code, memories, part, parts)
         return True
+
+    def _region(self, code: CudaRegion, memories: Sequence[Pointer]) -> None:
+        """Launches the kernels of a region, with memory of their own where they need some."""
+        if code.nbytes:
+            memories = [*memories, self.new(code.nbytes)]
+            self.zero(memories[-1], code.zeroed)
+        for kernel, numbers in code.parts:
+            self._call(kernel, [memories[k] for k in numbers], 0, 1)
 
     def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source

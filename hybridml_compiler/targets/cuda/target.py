@@ -29,6 +29,7 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
+from .code import CudaKernel, CudaRegion, RegionSource
 from .contraction.kernel import emit_call, is_left_to_library
 from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
@@ -38,6 +39,8 @@ from .executable import CudaExecutable
 from .fallback import Interpreted
 from .machine import multiplies
 from .reductions import part_of, worth_rows
+from .scatter import Memory, launches_of
+from .scatter_form import Scatter, scattered
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 
@@ -54,32 +57,9 @@ def has_kernel(call: Call) -> bool:
 
 def can_merge(kernels: Sequence[Kernel]) -> bool:
     """Whether kernels that do not need each other are launched as one, which is a gain whatever they do."""
-    return len(kernels) > 1 and not any(map(unsupported, kernels)) and all(region.can_join(emit(k)) for k in kernels)
-
-
-@record(eq=False)
-class CudaKernel:
-    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
-    that needs it."""
-
-    source: Source
-    function: Any
-    anywhere: Callable[[], CudaKernel]
-
-    @property
-    def text(self) -> str:
-        return self.source.text
-
-
-@record(eq=False)
-class CudaRegion:
-    """The launches of a region: kernels, and the numbers of their operands among the region's."""
-
-    parts: tuple[tuple[CudaKernel, list[int]], ...]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(kernel.text for kernel, _ in self.parts)
+    if len(kernels) < 2 or any(unsupported(kernel) or scattered(kernel) for kernel in kernels):
+        return False
+    return all(region.can_join(emit(kernel)) for kernel in kernels)
 
 
 class CudaTarget(KernelTarget):
@@ -116,9 +96,21 @@ class CudaTarget(KernelTarget):
             merged_bytes=_MERGED_BYTES,
         )
 
-    def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
+    def compile(self, kernel: Kernel) -> CudaKernel | CudaRegion | Interpreted:
+        found = scattered(kernel)
+        if found is not None:
+            return self._scatter(kernel, found)
         reason = unsupported(kernel)
         return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
+
+    def _scatter(self, kernel: Kernel, found: Scatter) -> CudaRegion:
+        """The launches of a scatter."""
+        memory, launches = Memory.of(found), launches_of(found)
+        parts = [
+            (self._kernel(partial(_scatter_source, kernel, k), source), numbers)
+            for k, (source, numbers) in enumerate(launches)
+        ]
+        return CudaRegion(tuple(parts), memory.nbytes, memory.zeroed)
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, TileFusion):
@@ -187,10 +179,10 @@ class CudaTarget(KernelTarget):
         """The code of a spec, of its sources."""
         if isinstance(kept, Source):
             return self._kernel(partial(_source, spec), kept)
-        if isinstance(kept, tuple):
-            assert isinstance(spec, HorizontalFusion)
-            parts = [(partial(self._region_source, spec, k), *part) for k, part in enumerate(kept)]
-            return CudaRegion(tuple((self._kernel(emitted, source), order) for emitted, source, order in parts))
+        if isinstance(kept, RegionSource):
+            made = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
+            parts = [(self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)]
+            return CudaRegion(tuple(parts), kept.nbytes, kept.zeroed)
         return kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
@@ -222,7 +214,8 @@ class CudaCode(KernelCode):
 def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
     if isinstance(code, CudaRegion):
-        return tuple((kernel.source, order) for kernel, order in code.parts)
+        parts = tuple((kernel.source, order) for kernel, order in code.parts)
+        return RegionSource(parts, code.nbytes, code.zeroed)
     return code.source if isinstance(code, CudaKernel) else code
 
 
@@ -233,6 +226,13 @@ def _source(spec: KernelSpec, wide: bool) -> Source:
     found = emit_tiles(spec, wide=wide) if isinstance(spec, TileFusion) else emit_call(spec, wide=wide)
     assert found is not None
     return found
+
+
+def _scatter_source(kernel: Kernel, part: int, wide: bool) -> Source:
+    """The source of a launch of a scatter."""
+    found = scattered(kernel)
+    assert found is not None
+    return launches_of(found, wide=wide)[part][0]
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)

@@ -1,0 +1,46 @@
+"""The code of a launch of a plan: a kernel that the driver has loaded, or several, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...record import record
+from .emit.kernel import Source
+
+
+@record(eq=False)
+class CudaKernel:
+    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
+    that needs it."""
+
+    source: Source
+    function: Any
+    anywhere: Callable[[], CudaKernel]
+
+    @property
+    def text(self) -> str:
+        return self.source.text
+
+
+@record(eq=False)
+class CudaRegion:
+    """Kernels, and the numbers of their operands among those of the launch; after these comes memory of so many bytes,
+    the first of which are zero at the start."""
+
+    parts: tuple[tuple[CudaKernel, list[int]], ...]
+    nbytes: int = 0
+    zeroed: int = 0
+
+    @property
+    def text(self) -> str:
+        return "\n".join(kernel.text for kernel, _ in self.parts)
+
+
+@record
+class RegionSource:
+    """The same as sources, for the disk."""
+
+    parts: tuple[tuple[Source, list[int]], ...]
+    nbytes: int
+    zeroed: int
