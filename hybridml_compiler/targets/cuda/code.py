@@ -25,12 +25,11 @@ class CudaKernel:
 
 @record(eq=False)
 class CudaRegion:
-    """Kernels, and the numbers of their operands among those of the launch; after these comes memory of so many bytes,
-    the first of which are zero at the start."""
+    """Kernels, and the numbers of their operands among those of the launch; after these come arrays of so many bytes,
+    to work in, of which the first is zero at the start."""
 
     parts: tuple[tuple[CudaKernel, list[int]], ...]
-    nbytes: int = 0
-    zeroed: int = 0
+    scratch: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -42,5 +41,4 @@ class RegionSource:
     """The same as sources, for the disk."""
 
     parts: tuple[tuple[Source, list[int]], ...]
-    nbytes: int
-    zeroed: int
+    scratch: tuple[int, ...]

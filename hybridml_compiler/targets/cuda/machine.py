@@ -124,12 +124,13 @@ class DeviceMachine:
         return True
 
     def _region(self, code: CudaRegion, memories: Sequence[Pointer]) -> None:
-        """Launches the kernels of a region, with memory of their own where they need some."""
-        if code.nbytes:
-            memories = [*memories, self.new(code.nbytes)]
-            self.zero(memories[-1], code.zeroed)
+        """Launches the kernels of a region."""
+        scratch = [self.new(nbytes) for nbytes in code.scratch]
+        for memory, nbytes in zip(scratch[:1], code.scratch, strict=False):
+            self.zero(memory, nbytes)
+        everything = [*memories, *scratch]
         for kernel, numbers in code.parts:
-            self._call(kernel, [memories[k] for k in numbers], 0, 1)
+            self._call(kernel, [everything[k] for k in numbers], 0, 1)
 
     def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source

@@ -16,6 +16,7 @@ is all that stays: the greatest number of an update is kept for each row, and a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ... import dtypes
@@ -35,130 +36,105 @@ LONG = 2048  # updates of a row from which on a block looks for them among all
 _WARPS = 32  # of such a block
 _AT_ONCE, _REST = 16, 4  # updates that a thread has under way at the same time, and when fewer are left
 _MOST_VALUES = 24  # of the expression of an update, for so many
-_WORDS = 4  # counters of its own in front of those of the rows: of places taken, of long rows
-_ARRAYS = ("keys", "slots", "starts", "lengths", "members", "runs", "long_rows")  # one word an update
+_WORDS = 4  # counters in front of those of the rows: of places taken, of long rows
 
 
-@record
-class Memory:
-    """Memory that the launches of a scatter work in: counters, the first of which are zero, then arrays."""
-
-    rows: int
-    count: int
-
-    @classmethod
-    def of(cls, found: Scatter) -> Memory:
-        return cls(0, 0) if found.atomic else cls(found.rows, found.count)
-
-    @property
-    def zeroed(self) -> int:
-        return 4 * (_WORDS + self.rows)
-
-    @property
-    def nbytes(self) -> int:
-        return self.zeroed + 4 * len(_ARRAYS) * self.count
-
-    @property
-    def buffer(self) -> Buffer:
-        return Buffer("work", dtypes.int32, self.nbytes // 4, "inout")
-
-    @property
-    def names(self) -> list[str]:
-        """The lines that name its parts. Once rows have places their counters are the numbers of the updates that have
-        taken them."""
-        lines = ["int* const taken = work;", "int* const long_count = work + 1;", f"int* const counts = work + {_WORDS};"]
-        first = _WORDS + self.rows
-        lines += [f"int* const {name} = work + {first + k * self.count}LL;" for k, name in enumerate(_ARRAYS)]
-        return [*lines, "int* const order = slots;  // which nobody needs any more when members are put in order"]
+def scratch_of(found: Scatter) -> tuple[Buffer, ...]:
+    """The arrays that the launches work in, of which the first is zero at the start."""
+    if found.atomic:
+        return ()
+    names = ("keys",) if found.sets else ("keys", "slots", "starts", "lengths", "members", "runs", "long_rows")
+    counters = Buffer("counters", dtypes.int32, _WORDS + found.rows, "inout")
+    return (counters, *(Buffer(name, dtypes.int32, found.count, "inout") for name in names))
 
 
 def launches_of(found: Scatter, *, wide: bool = True) -> list[tuple[CallSource, list[int]]]:
-    """The sources of the launches, in order, and the numbers of their operands: the memory comes after the nest's."""
-    sources = _sources(found, Memory.of(found), wide)
-    last = len(found.kernel.operands)
-    return [(x, [last] if len(x.operands) == 1 else [*range(len(x.operands))]) for x in sources]
+    """The sources of the launches, in order, and the numbers of their operands, where the arrays of `scratch_of` follow
+    those of the loop nest."""
+    number = {x.name: k for k, x in enumerate((*found.kernel.operands, *scratch_of(found)))}
+    return [(source, [number[x.name] for x in source.operands]) for source in _sources(found, wide)]
 
 
-def _sources(found: Scatter, memory: Memory, wide: bool) -> list[CallSource]:
+def _sources(found: Scatter, wide: bool) -> list[CallSource]:
     if found.atomic:
         return [_atomic(found)]
     if found.sets:
-        return [_keys(found, memory, "atomicMax(counts + key, i + 1);"), _last(found, memory, wide=wide)]
-    sources = [_keys(found, memory, "slots[i] = atomicAdd(counts + key, 1);")]
-    sources += [_plain(memory, _each(lines)) for lines in (_PLACES, _MEMBERS, _RANKS)]
+        return [_keys(found, "atomicMax(counts + key, i + 1);", ()), _last(found, wide=wide)]
+    sources = [_keys(found, "slots[i] = atomicAdd(counts + key, 1);", ("slots",))]
+    sources += [_plain(found, lines) for lines in (_PLACES, _MEMBERS, _RANKS)]
     if found.count > LONG:
-        sources.append(_long_rows(memory))
-    return [*sources, _walk(found, memory, wide=wide)]
+        sources.append(_plain(found, _LONG_ROWS, threads=32 * _WARPS, per_block=LONG))
+    return [*sources, _walk(found, wide=wide)]
 
 
-# ---- launches that know nothing of the values
+# ---- launches that know nothing of the values: their text is the same for all
 
-_PLACES = """\
-if (slots[i] == 0) {
+_COUNTS = f"int* const counts = counters + {_WORDS};"
+_EACH = f"for (long long at = lo + blockIdx.x * {THREADS}LL + threadIdx.x; at < hi; at += gridDim.x * {THREADS}LL) {{"
+_PLACES = f"""\
+{_COUNTS}
+{_EACH}
+  const int i = (int)at;
+  if (slots[i] != 0) continue;
   int* const counter = counts + keys[i];
   const int length = *counter;
-  starts[i] = atomicAdd(taken, length);
+  starts[i] = atomicAdd(counters, length);
   lengths[i] = length;
-  *counter = i;
-  if (length > LONG) long_rows[atomicAdd(long_count, 1)] = i;
-}"""
-_MEMBERS = """\
-const int first = counts[keys[i]], at = starts[first] + slots[i];
-members[at] = i;
-runs[at] = i == first ? lengths[i] : 0;"""
-_RANKS = """\
-const int first = counts[keys[i]], start = starts[first], length = lengths[first];
-if (length <= LONG) {
+  *counter = i;  // which the other updates of the row find it by
+  if (length > LONG) long_rows[atomicAdd(counters + 1, 1)] = i;
+}}"""
+_MEMBERS = f"""\
+{_COUNTS}
+{_EACH}
+  const int i = (int)at, first = counts[keys[i]], place = starts[first] + slots[i];
+  members[place] = i;
+  runs[place] = i == first ? lengths[i] : 0;
+}}"""
+_RANKS = f"""\
+{_COUNTS}
+int* const order = slots;  // which nobody needs any more
+{_EACH}
+  const int i = (int)at, first = counts[keys[i]], start = starts[first], length = lengths[first];
+  if (length > LONG) continue;
   int before = 0;
   #pragma unroll 4
   for (int k = 0; k < length; ++k) before += members[start + k] < i;
   order[start + before] = i;
-}"""
+}}"""
 # Each warp has a part of all updates: it counts those of the row, then it writes them behind those of the warps before.
-_LONG_ROWS = """\
-__shared__ int found[WARPS];
-const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-const int from = warp * EACH, to = min(from + EACH, COUNT);
-for (long long row = lo + blockIdx.x; row < min(hi, (long long)*long_count); row += gridDim.x) {
+_LONG_ROWS = f"""\
+__shared__ int found[{_WARPS}];
+int* const order = slots;
+const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, count = (int)hi;
+const int part = (count + {32 * _WARPS - 1}) / {32 * _WARPS} * 32, from = warp * part, to = min(from + part, count);
+for (int row = blockIdx.x; row < counters[1]; row += gridDim.x) {{
   const int first = long_rows[row], key = keys[first];
   int total = 0;
   for (int i = from + lane; i < to; i += 32) total += keys[i] == key;
   for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
   if (lane == 0) found[warp] = total;
   __syncthreads();
-  int at = starts[first];
-  for (int other = 0; other < warp; ++other) at += found[other];
-  for (int base = from; base < to; base += 32) {
+  int place = starts[first];
+  for (int other = 0; other < warp; ++other) place += found[other];
+  for (int base = from; base < to; base += 32) {{
     const bool is_own = base + lane < to && keys[base + lane] == key;
     const unsigned int all = __ballot_sync(0xffffffffu, is_own);
-    if (is_own) order[at + __popc(all & ((1u << lane) - 1))] = base + lane;
-    at += __popc(all);
-  }
+    if (is_own) order[place + __popc(all & ((1u << lane) - 1))] = base + lane;
+    place += __popc(all);
+  }}
   __syncthreads();
-}"""
+}}"""
 
 
-def _each(lines: str) -> list[str]:
-    """The loop in which a thread takes an update."""
-    head = f"for (long long at_ = lo + blockIdx.x * {THREADS}LL + threadIdx.x; at_ < hi; at_ += gridDim.x * {THREADS}LL) {{"
-    return [head, "  const int i = (int)at_;", *(f"  {line}" for line in lines.splitlines()), "}"]
-
-
-def _plain(memory: Memory, lines: Sequence[str]) -> CallSource:
-    body = [line.replace("LONG", str(LONG)) for line in [*memory.names, *lines]]
-    return _source("", (memory.buffer,), False, body, memory.count)
-
-
-def _long_rows(memory: Memory) -> CallSource:
-    each = -(-memory.count // (32 * _WARPS)) * 32
-    text = _LONG_ROWS.replace("WARPS", str(_WARPS)).replace("EACH", str(each)).replace("COUNT", str(memory.count))
-    lines = [*memory.names, *text.splitlines()]
-    return _source("", (memory.buffer,), False, lines, memory.count // LONG, threads=32 * _WARPS, per_block=1)
+def _plain(found: Scatter, text: str, *, threads: int = THREADS, per_block: int = THREADS) -> CallSource:
+    arrays = [x for x in scratch_of(found) if re.search(rf"\b{x.name}\b", text)]
+    lines = text.replace("LONG", str(LONG)).splitlines()
+    return _source("", arrays, False, lines, found.count, threads=threads, per_block=per_block)
 
 
 def _source(
     functions: str,
-    operands: tuple[Buffer, ...],
+    operands: Sequence[Buffer],
     checked: bool,
     body: Sequence[str],
     total: int,
@@ -171,7 +147,7 @@ def _source(
     parameters += ["long long* status"] * checked + ["long long lo", "long long hi"]
     head = f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n{ENTRY}({", ".join(parameters)}) {{'
     text = "\n".join([head, *(f"  {line}" for line in body), "}\n"])
-    return CallSource(f"{functions}{text}", checked, threads, per_block, alignment, operands, total)
+    return CallSource(f"{functions}{text}", checked, threads, per_block, alignment, tuple(operands), total)
 
 
 # ---- launches with the loop nest's values
@@ -196,19 +172,28 @@ def _names(variables: Sequence[Expr]) -> dict[Expr, C]:
     return {var: C(_name(var), dtypes.int64) for var in variables}
 
 
-def _keys(found: Scatter, memory: Memory, counted: str) -> CallSource:
+def _with(found: Scatter, *names: str) -> list[Buffer]:
+    """The operands of the loop nest and these arrays."""
+    return [*found.kernel.operands, *(x for x in scratch_of(found) if x.name in names)]
+
+
+def _keys(found: Scatter, counted: str, arrays: Sequence[str]) -> CallSource:
+    """The launch that finds the row of each update."""
     writer = KernelWriter(found.kernel)
     lines, key = writer.value(_names(found.updates), found.key)
     body = [
-        *_numbers(found.updates, "i", found.count),
-        *(line.strip() for line in lines),
-        f"const int key = (int)({key});",
-        "keys[i] = key;",
-        counted,
+        _COUNTS,
+        _EACH,
+        "  const int i = (int)at;",
+        *(f"  {line}" for line in _numbers(found.updates, "i", found.count)),
+        *lines,
+        f"  const int key = (int)({key});",
+        "  keys[i] = key;",
+        f"  {counted}",
+        "}",
     ]
-    operands = (*found.kernel.operands, memory.buffer)
-    lines = [*memory.names, *_each("\n".join(body))]
-    return _source(writer.functions.text(), operands, found.kernel.checked, lines, memory.count)
+    operands = _with(found, "counters", "keys", *arrays)
+    return _source(writer.functions.text(), operands, found.kernel.checked, body, found.count)
 
 
 def _atomic(found: Scatter) -> CallSource:
@@ -217,16 +202,16 @@ def _atomic(found: Scatter) -> CallSource:
     total = found.count * found.width
     block = writer.open(variables)
     writer.names.update(_names(variables))
-    at, value = writer.index(store.index), writer.expression(found.update)
+    place, value = writer.index(store.index), writer.expression(found.update)
     writer.close(block)
     kind = c_type(store.buffer.dtype)
     if kind == "long long" and found.atomic == "atomicAdd":  # there is one of unsigned numbers, which wrap the same
         kind = "unsigned long long"
     lines = [
-        f"for (long long i = lo + blockIdx.x * {THREADS}LL + threadIdx.x; i < hi; i += gridDim.x * {THREADS}LL) {{",
-        *(f"  {line}" for line in _numbers(variables, "i", total)),
+        _EACH,
+        *(f"  {line}" for line in _numbers(variables, "at", total)),
         *block.lines,
-        f"  {found.atomic}(({kind}*){store.buffer.name} + {at}, ({kind})({value}));",
+        f"  {found.atomic}(({kind}*){store.buffer.name} + {place}, ({kind})({value}));",
         "}",
     ]
     return _source(writer.functions.text(), found.kernel.operands, found.kernel.checked, lines, total)
@@ -257,19 +242,12 @@ class _Writing:
         dtype = self.found.store.buffer.dtype
         return c_type(dtype) if self.inner is None else self.writer.functions.vector(dtype, self.lanes)
 
-    def source(self, memory: Memory, lines: Sequence[str]) -> CallSource:
-        """The source of a launch that these lines do for each thread `at` of each update."""
-        kernel = self.found.kernel
-        operands = (*kernel.operands, memory.buffer)
-        total = memory.count * self.width
-        body = [
-            *memory.names,
-            f"for (long long at = lo + blockIdx.x * {THREADS}LL + threadIdx.x; at < hi; at += gridDim.x * {THREADS}LL) {{",
-            *(f"  {line}" for line in lines),
-            "}",
-        ]
-        texts, alignment = self.writer.functions.text(), self.writer.alignment
-        return _source(texts, operands, kernel.checked, body, total, alignment=alignment)
+    def source(self, lines: Sequence[str], *arrays: str) -> CallSource:
+        """The source of a launch with these arrays that does the lines for each thread `at` of each update."""
+        found, texts, alignment = self.found, self.writer.functions.text(), self.writer.alignment
+        body = [_EACH, *(f"  {line}" for line in lines), "}"]
+        total, checked = found.count * self.width, found.kernel.checked
+        return _source(texts, _with(found, *arrays), checked, body, total, alignment=alignment)
 
     def place(self, key: str) -> list[str]:
         """The lines that find the thread's element of the row with this key."""
@@ -295,23 +273,23 @@ def _writing(found: Scatter, *, wide: bool) -> _Writing:
     return _Writing(again, KernelWriter(kernel), inner, lanes)
 
 
-def _last(found: Scatter, memory: Memory, *, wide: bool) -> CallSource:
+def _last(found: Scatter, *, wide: bool) -> CallSource:
     """The launch that makes the last update of each element."""
     w = _writing(found, wide=wide)
     step = _step(w)
     over = f" / {w.width}" * (w.width > 1)
     lines = [
         f"const int i = (int)(at{over}), key = keys[i];",
-        "if (counts[key] != i + 1) continue;  // there is a later one",
+        f"if (counters[{_WORDS} + key] != i + 1) continue;  // there is a later one",
         *w.place("key"),
         f"{w.kind} total;",
         *step,
         "*element = total;",
     ]
-    return w.source(memory, lines)
+    return w.source(lines, "counters", "keys")
 
 
-def _walk(found: Scatter, memory: Memory, *, wide: bool) -> CallSource:
+def _walk(found: Scatter, *, wide: bool) -> CallSource:
     """The launch that makes the updates of each element one after the other."""
     w = _writing(found, wide=wide)
     step = _step(w)
@@ -320,13 +298,13 @@ def _walk(found: Scatter, memory: Memory, *, wide: bool) -> CallSource:
     lines = [
         f"const int p = (int)(at{over}), run = runs[p];",
         "if (run == 0) continue;  // not the first update of a row",
-        *w.place("keys[order[p]]"),
+        *w.place("keys[slots[p]]"),
         f"{w.kind} total = *element;",
         "int k = 0;",
         f"for (; k + {at_once} <= run; k += {at_once}) {{",
         "  #pragma unroll",
         f"  for (int u = 0; u < {at_once}; ++u) {{",
-        "    const int i = order[p + k + u];",
+        "    const int i = slots[p + k + u];",
         *(f"    {line}" for line in step),
         "  }",
         "}",
@@ -334,14 +312,14 @@ def _walk(found: Scatter, memory: Memory, *, wide: bool) -> CallSource:
         "  #pragma unroll",
         f"  for (int u = 0; u < {_REST}; ++u) {{  // the last one again, rather than one load after the other",
         f"    const {w.kind} before = total;",
-        "    const int i = order[p + min(k + u, run - 1)];",
+        "    const int i = slots[p + min(k + u, run - 1)];",
         *(f"    {line}" for line in step),
         "    if (k + u >= run) total = before;",
         "  }",
         "}",
         "*element = total;",
     ]
-    return w.source(memory, lines)
+    return w.source(lines, "keys", "slots", "runs")
 
 
 def _step(w: _Writing) -> list[str]:

@@ -39,7 +39,7 @@ from .executable import CudaExecutable
 from .fallback import Interpreted
 from .machine import multiplies
 from .reductions import part_of, worth_rows
-from .scatter import Memory, launches_of
+from .scatter import launches_of, scratch_of
 from .scatter_form import Scatter, scattered
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
@@ -105,12 +105,11 @@ class CudaTarget(KernelTarget):
 
     def _scatter(self, kernel: Kernel, found: Scatter) -> CudaRegion:
         """The launches of a scatter."""
-        memory, launches = Memory.of(found), launches_of(found)
         parts = [
             (self._kernel(partial(_scatter_source, kernel, k), source), numbers)
-            for k, (source, numbers) in enumerate(launches)
+            for k, (source, numbers) in enumerate(launches_of(found))
         ]
-        return CudaRegion(tuple(parts), memory.nbytes, memory.zeroed)
+        return CudaRegion(tuple(parts), tuple(int(x.nbytes) for x in scratch_of(found)))
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, TileFusion):
@@ -182,7 +181,7 @@ class CudaTarget(KernelTarget):
         if isinstance(kept, RegionSource):
             made = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
             parts = [(self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)]
-            return CudaRegion(tuple(parts), kept.nbytes, kept.zeroed)
+            return CudaRegion(tuple(parts), kept.scratch)
         return kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
@@ -215,7 +214,7 @@ def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
     if isinstance(code, CudaRegion):
         parts = tuple((kernel.source, order) for kernel, order in code.parts)
-        return RegionSource(parts, code.nbytes, code.zeroed)
+        return RegionSource(parts, code.scratch)
     return code.source if isinstance(code, CudaKernel) else code
 
 
