@@ -79,16 +79,16 @@ def _apart(one: Affine, other: Affine, var: Expr, moving: Collection[Expr]) -> b
             if not is_dim(factor) and factor == 0:
                 continue
             if part.low is None or part.high is None or not (at_most(0, factor) or at_most(factor, 0)):
-                return one is other and _counts_up(one[0], moving)
+                return one is other and counts_up(one[0], moving)
             ends = (part.low * factor, part.high * factor)
             low, high = (low + ends[0], high + ends[1]) if at_most(0, factor) else (low + ends[1], high + ends[0])
     most = step * (extent(var) - 1)  # the distance of the first iteration and the last
     if at_most(1 - step, low) and at_most(high + 1, step):
         return True
-    return at_most(most + 1, low) or at_most(high + 1, -most) or (one is other and _counts_up(one[0], moving))
+    return at_most(most + 1, low) or at_most(high + 1, -most) or (one is other and counts_up(one[0], moving))
 
 
-def _counts_up(terms: dict[Expr, Size], moving: Collection[Expr]) -> bool:
+def counts_up(terms: dict[Expr, Size], moving: Collection[Expr]) -> bool:
     """Whether the moving parts are the digits of a number: other digits are another number."""
     digits = [(part, factor) for part, factor in terms.items() if not part.depends.isdisjoint(moving)]
     if any(is_dim(factor) or factor < 0 for _, factor in digits):

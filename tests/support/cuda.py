@@ -13,9 +13,9 @@ import hybridml as hm
 from hybridml_compiler.loops.ir import Kernel, KernelSpec
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cuda import nvrtc, stored, target
+from hybridml_compiler.targets.cuda.code import CudaKernel, CudaRegion
 from hybridml_compiler.targets.cuda.contraction.library import multiplies
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
-from hybridml_compiler.targets.cuda.loaded import CudaKernel, CudaRegion
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 from hybridml_compiler.targets.cuda.target import TARGET, CudaTarget
 from tests.support import examples

@@ -12,11 +12,11 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cuda import nvrtc, target
+from hybridml_compiler.targets.cuda.code import CudaKernel
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
 from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
 from hybridml_compiler.targets.cuda.contraction.library import is_left_to_library, library_call
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
-from hybridml_compiler.targets.cuda.loaded import CudaKernel
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, check_registers, compiled, left_to_library, needs_nvrtc, planned_anew, sources
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase

@@ -21,11 +21,11 @@ from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
 from . import user_kernels
+from .code import CudaProduct, CudaRegion
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
-from .loaded import CudaProduct
 
 if TYPE_CHECKING:
     from ..kernel_target import KernelCode
@@ -84,7 +84,10 @@ class DeviceMachine:
                 return code.run(buffers, lo, hi)
 
             return self.on_host(interpret, given, sizes, kernel.written(len(operands)))
-        self._launch(code, given, lo, hi)
+        if isinstance(code, CudaRegion):
+            self._region(code, given)
+        else:
+            self._launch(code, given, lo, hi)
         return True
 
     def loaded(self, source: str, entry: str) -> Any:
@@ -117,11 +120,19 @@ class DeviceMachine:
         if isinstance(code, CudaProduct):
             self._product(code, memories)
         elif isinstance(spec, HorizontalFusion):
-            for kernel, numbers in code.parts:
-                self._call(kernel, [memories[k] for k in numbers], 0, 1)
+            self._region(code, memories)
         else:
             self._call(code, memories, part, parts)
         return True
+
+    def _region(self, code: CudaRegion, memories: Sequence[Pointer]) -> None:
+        """Launches the kernels of a region."""
+        scratch = [self.new(nbytes) for nbytes in code.scratch]
+        for memory, nbytes in zip(scratch[:1], code.scratch, strict=False):
+            self.zero(memory, nbytes)
+        everything = [*memories, *scratch]
+        for kernel, numbers in code.parts:
+            self._call(kernel, [everything[k] for k in numbers], 0, 1)
 
     def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source

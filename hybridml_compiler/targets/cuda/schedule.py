@@ -43,6 +43,7 @@ from ...loops.merge import join_reductions, merge_loops
 from ...loops.transforms import bind, collapse, renamed, split, vectorize
 from ...record import replace
 from .reductions import is_contiguous, tiled
+from .scatter_form import rows_first, scatter_of
 from .vectors import VECTOR, inside_of, lanes_of, with_inside
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
@@ -57,10 +58,13 @@ _LEAST_SCAN = 256  # elements; shorter ones are one thread's
 
 def schedule(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """The kernel with its loops, which are serial, as a grid runs them."""
-    kernel = join_reductions(s, merge_loops(s, kernel))
-    found = tiled(s, kernel)
-    if found is not None:
-        return found
+    found = scatter_of(kernel)
+    if found is not None and not found.is_short:
+        return kernel  # its launches are written as a whole (scatter.py)
+    kernel = rows_first(found) if found is not None else join_reductions(s, merge_loops(s, kernel))
+    squares = tiled(s, kernel)
+    if squares is not None:
+        return squares
     if _has_rows(kernel):
         try:
             return _blocks(s, kernel)

@@ -19,24 +19,14 @@ from ...loops.ir import KernelSpec
 from ...record import fields, record, replace
 from ...runtime import cache
 from ...schedule.launch import Buffer, Launch, Plan
-from .contraction.library import LibraryCall
+from .code import ProductSource, RegionSource
 from .emit.kernel import Source
 from .fallback import Interpreted
 
 LARGEST = 64 << 20  # bytes of constants; a program with larger ones is planned again
 _UNPICKLED = (pickle.PicklingError, AttributeError, RecursionError, TypeError)  # of what has no pickle
 
-
-@record(eq=False)
-class StoredProduct:
-    """A product by the library, and the source of the kernel after it."""
-
-    call: LibraryCall
-    source: Source | None
-
-
-# of a region, the sources of its launches and the order of their operands
-Code = Source | tuple[tuple[Source, list[int]], ...] | StoredProduct | Interpreted | None
+Code = Source | RegionSource | ProductSource | Interpreted | None
 
 
 @record(eq=False)

@@ -29,6 +29,7 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
+from .code import CudaKernel, CudaProduct, CudaRegion, ProductSource, RegionSource
 from .contraction.kernel import emit_call
 from .contraction.library import LibraryCall, is_left_to_library, library_call
 from .contraction.tile_fusion import emit_tiles
@@ -37,8 +38,9 @@ from .driver import Driver
 from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
-from .loaded import CudaKernel, CudaProduct, CudaRegion
 from .reductions import part_of, worth_rows
+from .scatter import launches_of, scratch_of
+from .scatter_form import Scatter, scattered
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 
@@ -55,7 +57,9 @@ def has_kernel(call: Call) -> bool:
 
 def can_merge(kernels: Sequence[Kernel]) -> bool:
     """Whether kernels that do not need each other are launched as one, which is a gain whatever they do."""
-    return len(kernels) > 1 and not any(map(unsupported, kernels)) and all(region.can_join(emit(k)) for k in kernels)
+    if len(kernels) < 2 or any(unsupported(kernel) or scattered(kernel) for kernel in kernels):
+        return False
+    return all(region.can_join(emit(kernel)) for kernel in kernels)
 
 
 class CudaTarget(KernelTarget):
@@ -92,9 +96,20 @@ class CudaTarget(KernelTarget):
             merged_bytes=_MERGED_BYTES,
         )
 
-    def compile(self, kernel: Kernel) -> CudaKernel | Interpreted:
+    def compile(self, kernel: Kernel) -> CudaKernel | CudaRegion | Interpreted:
+        found = scattered(kernel)
+        if found is not None:
+            return self._scatter(kernel, found)
         reason = unsupported(kernel)
         return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
+
+    def _scatter(self, kernel: Kernel, found: Scatter) -> CudaRegion:
+        """The launches of a scatter."""
+        parts = [
+            (self._kernel(partial(_scatter_source, kernel, k), source), numbers)
+            for k, (source, numbers) in enumerate(launches_of(found))
+        ]
+        return CudaRegion(tuple(parts), tuple(int(x.nbytes) for x in scratch_of(found)))
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | CudaProduct | None:
         if isinstance(spec, TileFusion):
@@ -168,12 +183,14 @@ class CudaTarget(KernelTarget):
         """The code of a spec, of its sources."""
         if isinstance(kept, Source):
             return self._kernel(partial(_source, spec), kept)
-        if isinstance(kept, tuple):
-            assert isinstance(spec, HorizontalFusion)
-            parts = [(partial(self._region_source, spec, k), *part) for k, part in enumerate(kept)]
-            return CudaRegion(tuple((self._kernel(emitted, source), order) for emitted, source, order in parts))
-        if isinstance(kept, stored.StoredProduct):
+        if isinstance(kept, ProductSource):
             return self._product(kept.call, kept.source)
+        if isinstance(kept, RegionSource):
+            made = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
+            parts = [
+                (self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)
+            ]
+            return CudaRegion(tuple(parts), kept.scratch)
         return kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
@@ -205,9 +222,10 @@ class CudaCode(KernelCode):
 def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
     if isinstance(code, CudaRegion):
-        return tuple((kernel.source, order) for kernel, order in code.parts)
+        parts = tuple((kernel.source, order) for kernel, order in code.parts)
+        return RegionSource(parts, code.scratch)
     if isinstance(code, CudaProduct):
-        return stored.StoredProduct(code.call, None if code.kernel is None else code.kernel.source)
+        return ProductSource(code.call, None if code.kernel is None else code.kernel.source)
     return code.source if isinstance(code, CudaKernel) else code
 
 
@@ -218,6 +236,13 @@ def _source(spec: KernelSpec, wide: bool) -> Source:
     found = emit_tiles(spec, wide=wide) if isinstance(spec, TileFusion) else emit_call(spec, wide=wide)
     assert found is not None
     return found
+
+
+def _scatter_source(kernel: Kernel, part: int, wide: bool) -> Source:
+    """The source of a launch of a scatter."""
+    found = scattered(kernel)
+    assert found is not None
+    return launches_of(found, wide=wide)[part][0]
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)

@@ -77,7 +77,7 @@ def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, 
     ]
     body = [
         f"// {form.text}, in tiles of {tile.rows}x{tile.columns}x{tile.depth}",
-        f'extern "C" __global__ void __launch_bounds__({tile.threads}, 1)',
+        f'extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.at_once})',
         f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
         *(f"  {line}" for line in lines),
         "}\n",
@@ -174,7 +174,7 @@ def _results(parts: _Parts) -> list[str]:
     rows, kind, each = tile.rows // count, c_type(form.dtype), multiply.fragments // count
     guards = [f"i < {form.m}"] * (form.m % tile.rows != 0) + [f"j < {form.n}"] * (form.n % tile.columns != 0)
     where = f"if ({' && '.join(guards)}) " if guards else ""
-    lines = [f"{kind} (*sums_tile)[{pitch}] = ({kind} (*)[{pitch}])shared;"]
+    lines = [*multiply.gather, f"{kind} (*sums_tile)[{pitch}] = ({kind} (*)[{pitch}])shared;"]
     for part in range(count):
         first, last = str(part * each), str((part + 1) * each)
         lines += [

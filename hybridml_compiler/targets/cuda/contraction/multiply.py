@@ -18,6 +18,7 @@ from .operands import Operand
 from .tiles import Tile
 
 _GROUP = 4  # neighbours in memory that are one thread's
+_BESIDE = 8  # threads of a warp side by side: with four below each other they read the least of both operands
 _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instruction
 
 
@@ -32,6 +33,7 @@ class Multiplication:
     step: Sequence[str]
     scale: Sequence[str]
     keep: Sequence[str]
+    gather: Sequence[str]  # adds the sums of all slices to those of the first
     fragments: int  # groups of rows of the sums of a thread or warp
     pad: int  # columns between rows of sums in shared memory that spread them over its banks
 
@@ -44,18 +46,22 @@ def multiplication(dtype: np.dtype, tile: Tile, a: Operand, b: Operand) -> Multi
 def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     (rows, columns), kind = tile.own, c_type(dtype)
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
+    beside, each = min(_BESIDE, tile.across), tile.depth // tile.slices
+    own = tile.down * tile.across
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
     else:
         product = "(int)((unsigned int)sums[i][j] + (unsigned int)x[i] * (unsigned int)y[j])"  # wraps
     return Multiplication(
         [],
-        [f"const int thread_row = threadIdx.x / {tile.across} * {high}, "
-         f"thread_column = threadIdx.x % {tile.across} * {wide};"],
+        [f"const int slice = threadIdx.x / {own}, thread = threadIdx.x % {own}, "
+         f"thread_row = thread / {beside} % {tile.down} * {high}, "
+         f"thread_column = (thread % {beside} + thread / {beside * tile.down} * {beside}) * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
         [
             "#pragma unroll 8",
-            f"for (int k = 0; k < {tile.depth}; ++k) {{",
+            f"for (int at = 0; at < {each}; ++at) {{",
+            f"  const int k = {f'slice * {each} + ' if tile.slices > 1 else ''}at;",
             f"  {kind} x[{rows}], y[{columns}];",
             "  #pragma unroll",
             f"  for (int i = 0; i < {rows}; ++i) "
@@ -77,6 +83,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
             f"    sums[i][j] *= factors[i / {high} * {high * tile.down} + thread_row + i % {high}];",
         ],
         [
+            *(["if (slice == 0)"] if tile.slices > 1 else []),
             "#pragma unroll",
             f"for (int i = FIRST * {high}; i < LAST * {high}; ++i)",
             "  #pragma unroll",
@@ -84,9 +91,34 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
             f"    sums_tile[(i / {high} - FIRST) * {high * tile.down} + thread_row + i % {high}]"
             f"[j / {wide} * {wide * tile.across} + thread_column + j % {wide}] = sums[i][j];",
         ],
+        _gathered(kind, tile) if tile.slices > 1 else [],
         rows // high,
         _GROUP if dtype.itemsize == 4 else _GROUP // 2,
     )  # fmt: skip
+
+
+def _gathered(kind: str, tile: Tile) -> list[str]:
+    """The lines that add the sums of one slice after the other, through shared memory, to those of the first."""
+    (rows, columns), own = tile.own, tile.down * tile.across
+    where = f"shared_sums[(i * {columns} + j) * {own} + thread]"
+    loops = [
+        "#pragma unroll",
+        f"for (int i = 0; i < {rows}; ++i)",
+        "  #pragma unroll",
+        f"  for (int j = 0; j < {columns}; ++j)",
+    ]
+    return [
+        f"{kind}* const shared_sums = ({kind}*)shared;",
+        "#pragma unroll 1",
+        f"for (int other = 1; other < {tile.slices}; ++other) {{",
+        "  __syncthreads();",
+        "  if (slice == other)",
+        *(f"    {line}" for line in [*loops, f"    {where} = sums[i][j];"]),
+        "  __syncthreads();",
+        "  if (slice == 0)",
+        *(f"    {line}" for line in [*loops, f"    sums[i][j] += {where};"]),
+        "}",
+    ]
 
 
 _LOAD = """\
@@ -160,6 +192,7 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
             f"      sums_tile[(i - FIRST) * {16 * tile.down} + warp_row + lane / 4 + c / 2 * 8]"
             "[warp_column + j * 8 + lane % 4 * 2 + c % 2] = sums[i][j][c];",
         ],
+        [],
         rows,
         8,
     )

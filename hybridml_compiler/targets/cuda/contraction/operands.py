@@ -83,30 +83,42 @@ def load_function(side: Operand, threads: int) -> str:
     line, at = ("row", "step") if side.is_deep else ("step", "row")
     inner = (side.steps if side.is_deep else side.rows) // side.width
     count = side.rows * side.steps // side.width
-    to = f"tile[{'step' if side.by_depth else 'row'}][{'row' if side.by_depth else 'step'}]"
-    guards = [f"i < {where.size}"] * (where.size % side.rows != 0) + [f"k < {where.depth}"] * (
+    turns = -(-count // threads)
+    lines_of = where.rows if side.is_deep else where.steps
+    # Turns an even number of lines apart: one address and constants, rather than an address of each in registers.
+    apart = threads // inner if threads % inner == 0 and len(lines_of) == 1 and not where.inside else 0
+    further = f" + turn * {apart}" if apart and turns > 1 else ""
+    row, step = ("row" + further, "step") if side.is_deep else ("row", "step" + further)
+    i, k = (f"i{further}", "k") if side.is_deep else ("i", f"k{further}")
+    guards = [f"{i} < {where.size}"] * (where.size % side.rows != 0) + [f"{k} < {where.depth}"] * (
         where.depth % side.steps != 0
     )
     guards += [_inside(where, condition) for condition in where.inside]
     exists = " && ".join(guards) or "true"
-    element = " + ".join(filter(None, (offset("i", where.rows), offset("k", where.steps)))) or "0"
-    if side.is_asynchronous:
-        copy = f"copy_{side.width * side.stored.itemsize}(&{to}, from + {element}, {exists});"
-    else:
-        value = _converted(f"from[{element}]", side.stored, side.value)
-        copy = f"{to} = {value};" if exists == "true" else f"{to} = {exists} ? {value} : 0;"
-    lines = [
+    element = "from + " + (" + ".join(filter(None, (offset("i", where.rows), offset("k", where.steps)))) or "0")
+    place = f"threadIdx.x{f' + turn * {threads}' if turns > 1 and not apart else ''}"
+    where_lines = [
+        f"const int place = {place};",
         f"const int {line} = place / {inner}, {at} = place % {inner}{f' * {side.width}' if side.width > 1 else ''};",
         "const int i = first_row + row, k = first_step + step;",
-        copy,
     ]
+    if apart:
+        where_lines.append(f"const {c_type(side.stored)}* const first = {element};")
+        element = f"first{f' + turn * {apart * lines_of[0].stride}LL' if further else ''}"
+    to = f"tile[{step if side.by_depth else row}][{row if side.by_depth else step}]"
+    if side.is_asynchronous:
+        copy = f"copy_{side.width * side.stored.itemsize}(&{to}, {element}, {exists});"
+    else:
+        value = _converted(f"*({element})", side.stored, side.value)
+        copy = f"{to} = {value};" if exists == "true" else f"{to} = {exists} ? {value} : 0;"
+    turn = [copy] if apart else [*where_lines, copy]
     if count % threads:
-        lines = [f"if (place < {count}) {{", *(f"  {text}" for text in lines), "}"]
-    turns = -(-count // threads)
-    body = [f"const int place = threadIdx.x{f' + turn * {threads}' if turns > 1 else ''};", *lines]
+        last = f"place{f' + turn * {threads}' if apart and turns > 1 else ''}"
+        turn = [*turn[:-1], f"if ({last} < {count}) {copy}"]
     if turns > 1:
         unrolled = "#pragma unroll" if turns <= _TURNS else f"#pragma unroll {_TURNS}"
-        body = [unrolled, f"for (int turn = 0; turn < {turns}; ++turn) {{", *(f"  {b}" for b in body), "}"]
+        turn = [unrolled, f"for (int turn = 0; turn < {turns}; ++turn) {{", *(f"  {x}" for x in turn), "}"]
+    body = [*where_lines, *turn] if apart else turn
     given = f"{side.array}, const {c_type(side.stored)}* from, int first_row, int first_step"
     head = f"static __device__ __forceinline__ void load_{side.name}({given}) {{"
     return "\n".join([head, *(f"  {text}" for text in body), "}\n"])

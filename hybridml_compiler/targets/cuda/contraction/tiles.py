@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from .... import dtypes
-from ....record import record
+from ....record import record, replace
 from .contraction import Contraction
 
 WARP = 32
@@ -12,13 +14,16 @@ MOST_FEATURES = 128  # of operands of which a block has all, in kernels of sever
 _MOST_STAGES = 3
 # Blocks that fill the multiprocessors of a large GPU: a larger tile than leaves so many would leave some without work.
 _BLOCKS = 128
+_RESIDENT = 512  # threads of a multiprocessor with 128 registers each
+_MOST_WIDE = 16  # sums of a thread in 8 bytes: 8x8 would not fit its registers
+_LEAST_STEPS = 4  # of k, of a tile in slices: each begins with waiting for its operands
 _MOST_PADDING = 1.5  # elements that are computed, to those of the result
 
 
 @record
 class Tile:
     """Rows and columns of the result, and how deep into k its operands are loaded at a time. It is shared by so many
-    threads down and across, or, on tensor cores, warps."""
+    threads down and across, or, on tensor cores, warps; and of those each of some slices of the depth has so many."""
 
     rows: int
     columns: int
@@ -26,10 +31,17 @@ class Tile:
     down: int
     across: int
     tensor: str = ""  # the type of the tensor cores' operands in PTX: f16, bf16 or tf32
+    slices: int = 1
 
     @property
     def threads(self) -> int:
-        return self.down * self.across * (WARP if self.tensor else 1)
+        return self.down * self.across * self.slices * (WARP if self.tensor else 1)
+
+    @property
+    def at_once(self) -> int:
+        """Blocks that a multiprocessor has registers for, 128 a thread: of too few warps none hides what others wait
+        for."""
+        return 1 if self.tensor else max(1, _RESIDENT // self.threads)
 
     @property
     def own(self) -> tuple[int, int]:
@@ -44,13 +56,17 @@ class Tile:
         """Whether enough blocks have work, and little of it is for nothing."""
         blocks = self.blocks(call)
         padding = blocks * self.rows * self.columns / (call.m * call.n)
-        return call.matrices * blocks >= _BLOCKS and padding <= _MOST_PADDING
+        enough = self.slices == 1 or call.k >= _LEAST_STEPS * self.depth
+        return call.matrices * blocks >= _BLOCKS and padding <= _MOST_PADDING and enough
 
 
-# The largest first. A thread has 8x8 sums at most, a warp 64x32: more would not fit its registers.
+# The largest first. A thread has 8x8 sums at most, a warp 64x32: more would not fit its registers. Where there is about
+# one block for each multiprocessor, slices give it more warps.
 _THREADS: tuple[Tile, ...] = (
     Tile(128, 128, 16, 16, 16),
+    Tile(64, 64, 32, 8, 8, slices=4),
     Tile(64, 64, 16, 16, 16),
+    Tile(32, 32, 64, 8, 8, slices=8),
     Tile(32, 32, 16, 8, 8),
     Tile(16, 16, 16, 8, 8),
 )
@@ -78,13 +94,13 @@ def tile_for(call: Contraction, *, tf32: bool = False) -> Tile:
     """The tile for a product: the largest that fits it, or the one of the least padding and the most blocks."""
     tensor = tensor_type(call, tf32=tf32)
     table = _WARPS if tensor else _THREADS
-    if call.dtype.itemsize > 4:  # sums of 8x8 doubles would not fit a thread's registers
-        table = table[1:]
+    if call.dtype.itemsize > 4:
+        table = tuple(tile for tile in table if math.prod(tile.own) <= _MOST_WIDE)
     found = next((tile for tile in table if tile.fits(call)), None)
     if found is None:
-        found = min(table, key=lambda tile: (tile.blocks(call) * tile.rows * tile.columns, tile.rows))
-    depth = 16 if tensor == "tf32" else found.depth
-    return Tile(found.rows, found.columns, depth, found.down, found.across, tensor)
+        alone = [tile for tile in table if tile.slices == 1]
+        found = min(alone, key=lambda tile: (tile.blocks(call) * tile.rows * tile.columns, tile.rows))
+    return replace(found, depth=16 if tensor == "tf32" else found.depth, tensor=tensor)
 
 
 def stages(bytes_of_one: int, steps: int) -> int:

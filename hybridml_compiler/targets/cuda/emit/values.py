@@ -143,10 +143,10 @@ class ValueWriter(Blocks[C]):
 
     def neighbours(self, body: Sequence[Stmt], var: Expr, first: Expr, lanes: int, name: C) -> None:
         """Loads so many neighbours along a variable, from `first` on, before a loop over them whose counter has this
-        name."""
+        name. What is named already is not loaded."""
         s = LoopBuilder()
         for load in expressions(body):
-            if load.op == "load" and self.is_wide(load.attr, load.args, var, lanes):
+            if load.op == "load" and load not in self.names and self.is_wide(load.attr, load.args, var, lanes):
                 kind, value = self.functions.vector(load.dtype, lanes), self.new("x", load.dtype)
                 at = self.index(s.substitute(load.args[0], {var: first}))
                 self.blocks[-1].add(f"const {kind} {value} = *(const {kind}*)&{load.attr.name}[{at}];")

@@ -382,3 +382,20 @@ def _shfl(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(to, held[warp, np.where(valid, at, lane) & 31], lanes)
     if inside:
         t.write(inside, valid, lanes)
+
+
+@names("vote")
+def _vote(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """The lanes of a warp in which a condition holds, one bit each."""
+    if i.parts[1:] != ("sync", "ballot", "b32"):
+        raise CompileError(f"cuda:sim: {i.text}: this vote is not simulated")
+    to, condition, mask = i.operands
+    holds = np.broadcast_to(t.read(condition, _PRED, lanes), (t.number(lanes),))
+    named = (np.broadcast_to(t.read(mask, _U32, lanes), holds.shape)[:, None] >> np.arange(WARP, dtype=_U32)) & 1 != 0
+    warp, lane = t.warp[lanes], t.lane[lanes]
+    here, bits = np.zeros((t.warps, WARP), np.bool_), np.zeros((t.warps, WARP), np.uint32)
+    here[warp, lane] = True
+    if (named & ~here[warp]).any():
+        raise SimulatorError(f"cuda:sim: {i.text}: lanes that its mask names are not at this instruction")
+    bits[warp, lane] = holds.astype(np.uint32) << lane.astype(np.uint32)
+    t.write(to, bits.sum(-1, dtype=np.uint32)[warp], lanes)

@@ -1,4 +1,4 @@
-"""The code of launches, with the functions that the driver has loaded."""
+"""The code of a launch of a plan: a kernel that the driver has loaded, or several, one after the other."""
 
 from __future__ import annotations
 
@@ -26,13 +26,23 @@ class CudaKernel:
 
 @record(eq=False)
 class CudaRegion:
-    """The launches of a region: kernels, and the numbers of their operands among the region's."""
+    """Kernels, and the numbers of their operands among those of the launch; after these come arrays of so many bytes,
+    to work in, of which the first is zero at the start."""
 
     parts: tuple[tuple[CudaKernel, list[int]], ...]
+    scratch: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
         return "\n".join(kernel.text for kernel, _ in self.parts)
+
+
+@record
+class RegionSource:
+    """The same as sources, for the disk."""
+
+    parts: tuple[tuple[Source, list[int]], ...]
+    scratch: tuple[int, ...]
 
 
 @record(eq=False)
@@ -46,3 +56,11 @@ class CudaProduct:
     def text(self) -> str:
         after = "" if self.kernel is None else self.kernel.text
         return f"// {self.call.call} -> {self.call.dtype} by cuBLAS\n{after}"
+
+
+@record(eq=False)
+class ProductSource:
+    """The same with the kernel's source, for the disk."""
+
+    call: LibraryCall
+    source: Source | None
