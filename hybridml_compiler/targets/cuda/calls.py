@@ -86,7 +86,7 @@ class CallList:
             else:
                 for call in part:
                     call(memories, stream, stream)
-        return self.status is None or not self.driver.read(filled(self.status, memories), stream).any()
+        return self.status is None or not self.driver.read(filled(self.status, memories)[:8], stream).any()
 
     def captured(self, memories: Sequence[Memory], stream: Stream) -> list[Part]:
         """The parts for these memories and this stream, those without the host as graphs."""

@@ -53,7 +53,7 @@ class Cublas:
         """A product of matrices, in the working memory of the stream that it is done on."""
         double = call.dtype is dtypes.float64
         number = ctypes.c_double if double else ctypes.c_float
-        compute = _FLOAT64 if double else _TF32 if config.read().tf32 and call.a.dtype is dtypes.float32 else _FLOAT32
+        compute, chooses = _FLOAT64 if double else _FLOAT32, call.a.dtype is dtypes.float32
         sides = [(call.b, b), (call.a, a)]
         # Where each begins, and what stands behind its address.
         starts = [_start(p, side.offset, side.dtype) for side, p in sides]
@@ -61,16 +61,17 @@ class Cublas:
         behind = [(_TYPES[side.dtype], side.leading, ctypes.c_longlong(side.step)) for side, _ in sides]
         head = (int(call.b.transposed), int(call.a.transposed), call.n, call.m, call.k, ctypes.byref(number(1)))
         zero = ctypes.byref(number(0))
-        tail = (_TYPES[call.dtype], call.n, ctypes.c_longlong(call.m * call.n), call.count, compute, _DEFAULT)
+        tail = (_TYPES[call.dtype], call.n, ctypes.c_longlong(call.m * call.n), call.count)
         gemm, handle = self.library.cublasGemmStridedBatchedEx, self._handle
 
         def multiply(memories: Sequence[Memory], stream: Any, home: Any) -> None:
             left, right, result = [
                 ctypes.c_void_p(at if number is None else memories[number].raw + at) for number, at in starts
             ]
+            how = _TF32 if chooses and config.field("tf32") else compute
             with self._lock:
                 self._enter(stream, home)
-                status = gemm(handle, *head, left, *behind[0], right, *behind[1], zero, result, *tail)
+                status = gemm(handle, *head, left, *behind[0], right, *behind[1], zero, result, *tail, how, _DEFAULT)
             if status:
                 raise _failed("cublasGemmStridedBatchedEx", status)
 

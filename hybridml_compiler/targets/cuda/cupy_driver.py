@@ -56,14 +56,13 @@ class CupyDriver:
         self.runtime = cupy.cuda.runtime
         self._threads = threading.local()  # of those that have entered, where there is one GPU
         self._is_only = self.runtime.getDeviceCount() == 1
-        self._calls = Libcuda(cuda, self.name)
         self.enter()
         if self.properties.capability < nvrtc.VIRTUAL:
             raise DeviceError(
                 f'device "{self.name}" is not available: {self.properties.name} is of architecture '
                 f"sm_{self.properties.capability}, and kernels are for sm_{nvrtc.VIRTUAL} and newer"
             )
-        self._blas = blas or library()
+        self._calls, self._blas = Libcuda(cuda, self.name), blas or library()
         self.has_gemm = self._blas is not None
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
 

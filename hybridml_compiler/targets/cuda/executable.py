@@ -110,23 +110,22 @@ class CudaExecutable(KernelExecutable):
         self.device.copy(copy, memory, stream)
         return copy
 
-    def timed(
-        self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]
-    ) -> tuple[bool, list[tuple[float, float]]]:
-        """A call without graphs, and the milliseconds after its beginning in which the device was at each launch."""
-        stream = self.device.stream
-        self.device.join([array.memory for array in arrays], stream)
+    def timed(self, arrays: Sequence[DeviceArray]) -> tuple[list[DeviceArray] | None, list[tuple[float, float]]]:
+        """`run` without graphs, and the milliseconds after its beginning in which the device was at each launch."""
+        device, stream = self.device, self.device.stream
+        device.join([array.memory for array in arrays], stream)
+        results = self.results()
         given, made = ([array.memory.pointer for array in group] for group in (arrays, results))
-        machine = DeviceMachine(self.code, self.device, stream)
+        machine = DeviceMachine(self.code, device, stream)
         machine.begin(self.checked)
-        walk, marks = Walk(memory_of(self.plan, given, made, machine), machine), [self.device.mark(stream, timed=True)]
+        walk, marks = Walk(memory_of(self.plan, given, made, machine), machine), [device.mark(stream, timed=True)]
         done = True
         for launch in self.plan.launches:
             done = done and walk.run([launch])
-            marks.append(self.device.mark(stream, timed=True))
-        self.device.driver.synchronize(stream)
-        times = [self.device.driver.elapsed(marks[0], mark) for mark in marks]
-        return done and not machine.failed, list(pairwise(times))
+            marks.append(device.mark(stream, timed=True))
+        device.driver.synchronize(stream)
+        times = [device.driver.elapsed(marks[0], mark) for mark in marks]
+        return results if done and not machine.failed else None, list(pairwise(times))
 
     def computed_by(self, spec: KernelSpec) -> str:
         match spec:
