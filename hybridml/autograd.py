@@ -34,6 +34,7 @@ from .core.autodiff.tape import (  # fmt: skip
     run,
     run_hooks,
 )
+from .core.constants import constant
 from .core.context import (
     _no_grad,
     clock,
@@ -46,7 +47,6 @@ from .core.context import (
     switches,
 )
 from .core.device_tensor import transfer
-from .core.dispatch import constant
 from .core.nested import Nested
 from .core.shared import accumulating
 from .core.spellings import advise

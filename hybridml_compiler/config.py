@@ -183,6 +183,7 @@ class Config:
 
 
 _reported: set[tuple[str, str]] = set()
+_FLAGS = {flag.field: flag for flag in FLAGS}
 _changed: dict[str, Any] = {}  # changes by the program itself
 
 
@@ -206,6 +207,14 @@ def read(environment: Mapping[str, str] = os.environ) -> Config:
                 message = f"hybridml: {flag.variable}={text!r} is ignored; it takes {flag.takes}"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
     return Config(**found)
+
+
+def field(name: str) -> Any:
+    """One of the settings of this moment, in a fifth of the time where it is as usual."""
+    flag = _FLAGS[name]
+    if name not in _changed and not os.environ.get(flag.variable):
+        return flag.default
+    return getattr(read(), name)
 
 
 def use_deterministic(mode: bool = True) -> None:

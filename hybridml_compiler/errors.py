@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 
 import numpy as np
 
@@ -48,6 +48,15 @@ def user_location() -> str:
     """`file.py:12: y = x @ w` of the user's innermost line; empty when there is none."""
     frame = user_frame()
     return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_number(code: CodeType, instruction: int) -> int:
+    """The line of an instruction, as a frame's `f_lasti` counts them."""
+    number = code.co_firstlineno
+    for start, end, line in code.co_lines():
+        if start <= instruction < end and line is not None:
+            number = line
+    return number
 
 
 def describe_line(filename: str, lineno: int) -> str:

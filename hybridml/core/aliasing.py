@@ -209,12 +209,16 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     stamp(x)
 
 
-def exchange(x: Tensor, value: Tensor) -> None:
-    """Gives a tensor of a device another value, unrecorded; views follow. Stamps are the caller's."""
-    if type(x._version) is list:
-        beside((x,), lambda: _rewrite(x, value, "update", False))
-    else:
-        x._array = value._array
+def exchange(x: Tensor, array: Any) -> None:
+    """Gives a tensor of a device another array, unrecorded; views follow. Stamps are the caller's."""
+    cell = x._version
+    if type(cell) is list:
+        forget(cell)
+        if len(cell) > 1 or getattr(x, "_view", None) is not None:
+            home: Any = type(x).home
+            beside((x,), lambda: _rewrite(x, home.wrap(array), "update", False))
+            return
+    x._array = array
 
 
 def _read_only(name: str) -> ShapeError:

@@ -38,11 +38,11 @@ from .dispatch import (
     is_plain_elementwise,
     libraries,
     of_list,
-    record,
     slow,
     slow_operator,
 )
 from .eager import recover
+from .history import record
 from .interpreter import interpreter_stack
 from .library import MISS
 from .source_location import outer, users

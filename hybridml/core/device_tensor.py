@@ -7,12 +7,13 @@ there: an update in place gives its tensor another value, and views of it follow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from hybridml_compiler.aval import Aval, mixed
 from hybridml_compiler.graph import ir
+from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets import device as devices
@@ -23,6 +24,9 @@ from .context import at_place, current_interpreter, grad_is_off, homes, watch_va
 from .eager import CONVERSIONS
 from .interpreter import Reading
 from .tensor import CPU, Device, StandIn, Tensor, adopt, array_of, aval_of, leaked, wrap
+
+if TYPE_CHECKING:
+    from .device_calls import DeviceCalls
 
 R = TypeVar("R")
 _transfer = OPS["transfer"]
@@ -77,19 +81,35 @@ class OnDevice:
             known = self._constants[id(t)] = t, self.wrap(devices.upload(self.device, array_of(t)))
         return known[1]
 
+    @lazy
+    def calls(self) -> DeviceCalls:
+        """Calls of rows whose like has come before."""
+        from .device_calls import DeviceCalls
+
+        return DeviceCalls(self)
+
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
         arrays = [t._array for t in operands]
-        inputs = [self._input(k, array.aval) for k, array in enumerate(arrays)]
-        if op.results:
-            nodes = [ir.apply(op, inputs, {**params, "result": k}) for k in range(len(op.results))]
-        else:
-            nodes = [ir.apply(op, inputs, params, device=self.device.name)]
-        found = self._program(op.name, inputs, nodes)(arrays)
+        found = self.program(op, arrays, params)(arrays)
         watching = watch_var.get()
         if watching is not None:
             for array in found:
                 watching.check(op, list(map(devices.download, arrays)), devices.download(array))
         return tuple(map(self.wrap, found))
+
+    def program(
+        self, op: Op, arrays: Sequence[devices.DeviceArray], params: Mapping[str, Any]
+    ) -> Callable[[Sequence[devices.DeviceArray]], list[devices.DeviceArray]]:
+        """The program of an operation on arrays of these types."""
+        inputs = [self._input(k, array.aval) for k, array in enumerate(arrays)]
+        if op.results:
+            nodes = [ir.apply(op, inputs, {**params, "result": k}) for k in range(len(op.results))]
+        else:
+            nodes = [ir.apply(op, inputs, params, device=self.device.name)]
+        if op.is_view and op.element_map == "flat":  # values never change: the same memory, seen in another shape
+            kind = devices.kind_of(self.device, nodes[0].shape, nodes[0].dtype)
+            return lambda arrays: [devices.DeviceArray(kind, arrays[0].memory)]
+        return self._program(op.name, inputs, nodes)
 
     def _input(self, k: int, aval: Aval) -> ir.Node:
         found = self._inputs.get((k, aval))

@@ -17,7 +17,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CREATED
 from hybridml_compiler.eager.large import compute, created, is_small
-from hybridml_compiler.errors import ArgumentError, DTypeError
+from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
@@ -26,11 +26,12 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
-from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
-from .autodiff.tape import Mark, make_node, part
+from .constants import constant
 from .context import current_interpreter, grad_is_off
-from .device_tensor import home_of
+from .device_calls import on_device
+from .device_tensor import OnDevice, home_of
 from .eager import EAGER, active_interpreter
+from .history import record
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
 from .nested import Nesting
@@ -38,7 +39,6 @@ from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
-from .source_location import here
 from .tensor import StandIn, Tensor, aval_of, place_var, wrap
 
 _ndarray, _ascontiguous = np.ndarray, np.ascontiguousarray
@@ -57,26 +57,6 @@ checked: dict[Op, dict[Any, Any]] = {}
 
 
 # -- operands
-
-
-_constants: dict[tuple[Any, np.dtype], Tensor] = {}
-
-
-def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
-    """A cached 0-d tensor: `x + 2.0` converts its scalar once."""
-    key = value or str(value), dtype  # 0.0 and -0.0 are equal
-    found = _constants.get(key)
-    if found is not None and type(value) is not complex:  # -0.0 may be a part of one
-        return found
-    if len(_constants) > 1000:
-        _constants.clear()
-    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value.real <= np.iinfo(dtype).max:
-        raise ArgumentError(f"the Python number {value} does not fit {dtype.name}; cast the tensor with astype first")
-    with np.errstate(all="ignore"):
-        array = np.array(value, dtype)
-    array.flags.writeable = False
-    t = _constants[key] = wrap(array)
-    return t
 
 
 def _operand(op: Op, position: int, value: Any, interp: Interpreter[Tensor]) -> Any:
@@ -153,7 +133,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
                 outs = level.interpreter.apply(op, nested, params)
                 record(op, outs, nested, params)
                 return outs if op.results else outs[0]
-    return general(op, args, params, arithmetic)
+    out = on_device(op, args, params)
+    return general(op, args, params, arithmetic) if out is MISS else out
 
 
 def _is_square(x: Any, y: Any) -> bool:
@@ -284,11 +265,14 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
     eager = interp is EAGER
     tensors, avals = operands(op, values, interp, arithmetic)
     plain_params(op, params)
+    given = params
     if eager:
         params = _canonical(op, avals, values, tensors, params)
     else:  # sizes may be symbols
         params = ir.canonical_params(op, avals, {**params, "result": 0} if op.results else params)
     outs = interp.apply(op, tensors, params)
+    if type(interp) is OnDevice and values:
+        interp.calls.keep(op, values, tensors, given, params)
     if type(interp) is Autocast:
         return outs if op.results else outs[0]
     record(op, outs, tensors, params)
@@ -495,55 +479,3 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
     if recorded and not grad_is_off():
         record(op, (out,), list(xs), known_params)
     return out
-
-
-# -- recording
-
-
-def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
-    """Gives results their history, if an input has one (the general form; generated functions inline it)."""
-    if not op.differentiable or grad_is_off() or not (op.results or dtypes.is_inexact(outs[0]._array.dtype)):
-        return
-    rules = op.vjp * len(tensors) if op.variadic else op.vjp
-    wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None and rules[k] is not None)
-    if not wanting:
-        return
-    parents = [tensors[k]._node for k in wanting]
-    if type(parents[0]) is Mark and all([type(p) is Mark for p in parents]):
-        for out in outs:
-            out._node = Mark(out._array.shape) if dtypes.is_inexact(out._array.dtype) else None
-        return
-    if op.results:
-        results = [_result(out) for out in outs]
-        joint = make_node(pull_results, None, parents, op, wanting, list(tensors), params, results, here())
-        for k, out in enumerate(outs):
-            if out._array.dtype.kind in dtypes.INEXACT:
-                out._node = part(joint, k, out._array.shape)
-        return
-    (out,) = outs
-    if op.variadic:
-        out._node = make_node(pull_variadic, out._array.shape, parents, op, wanting, list(tensors), params)
-        return
-    names = kept_names(op, wanting)
-    kept: list[Any] = []
-    for name in names:
-        if name == "out":
-            kept.append(_result(out))
-        elif name in op.params:
-            kept.append(params[name])
-        elif name in op.inputs:
-            kept.append(tensors[op.inputs.index(name)])
-        else:
-            source, _, what = name.rpartition("_")
-            array = tensors[op.inputs.index(source)]._array
-            kept.append(array.shape if what == "shape" else array.dtype)
-    if may_be_stale(op, names):
-        kept += here()
-    out._node = make_node(pull_of(op, wanting), out._array.shape, parents, *kept)
-
-
-def _result(out: Tensor) -> tuple[Any, list[Any]]:
-    """The array and version that a node keeps of its own result: the tensor itself would be a cycle."""
-    if type(out._version) is int:
-        out._version = [out._version]
-    return out._array, out._version

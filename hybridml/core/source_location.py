@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from hybridml_compiler.errors import describe_line, is_internal
+from hybridml_compiler.errors import describe_line, is_internal, line_number
 
 from .context import clock
 
@@ -65,11 +65,7 @@ def overwritten_at(stamp: int) -> str:
 
 def line_of(place: Sequence[Any]) -> str:
     code, instruction = place
-    number = code.co_firstlineno
-    for start, end, line in code.co_lines():
-        if start <= instruction < end and line is not None:
-            number = line
-    return describe_line(code.co_filename, number)
+    return describe_line(code.co_filename, line_number(code, instruction))
 
 
 def split_line(where: str) -> tuple[str, int, str]:

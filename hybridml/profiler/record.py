@@ -114,7 +114,7 @@ class Recording:
         self._watch.add(dispatch.slow, self._general)  # type: ignore[arg-type]
         self._watch.add(TracedFunction.__call__, self._traced)  # type: ignore[arg-type]
         self._watch.add(CpuExecutable.run, self._executable)  # type: ignore[arg-type]
-        self._watch.add(CudaExecutable.launch, self._on_gpu)  # type: ignore[arg-type]
+        self._watch.add(CudaExecutable.run, self._on_gpu)  # type: ignore[arg-type]
         self._watch.add(entry.build_entry, self._entry)  # type: ignore[arg-type]
         watchers.value += 1
         self.start = _now()
@@ -229,15 +229,15 @@ class Recording:
         return run
 
     def _on_gpu(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def launch(executable: CudaExecutable, arrays: Any, results: Any) -> bool:
+        def run(executable: CudaExecutable, arrays: Any) -> Any:
             start, thread = _now(), threading.get_ident()
-            done, times = executable.timed(arrays, results)
+            results, times = executable.timed(arrays)
             spans = self._gpu.setdefault(executable, [])
             for k, (first, last) in enumerate(times):
                 spans.append(Span(k, thread, start + int(first * 1e6), start + int(last * 1e6), False))
-            return done
+            return results
 
-        return launch
+        return run
 
     def _entry(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def build(spec: Any) -> Any:

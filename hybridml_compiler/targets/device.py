@@ -71,13 +71,41 @@ def is_page_locked(array: Any) -> bool:
     return isinstance(array, PageLocked)
 
 
+class Kind:
+    """The type of arrays of a device. There is one object for each, by whose identity calls know a type; a second one
+    where more types have been met than are kept."""
+
+    __slots__ = ("aval", "device", "dtype", "nbytes", "shape")
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.device, self.shape, self.dtype = device, shape, dtype
+        self.aval = Aval(shape, dtype, device=device.name)
+        self.nbytes = prod(shape) * dtype.itemsize
+
+
+_kinds: dict[tuple[Device, tuple[int, ...], np.dtype], Kind] = {}
+_MOST_KINDS = 1 << 14
+
+
+def kind_of(device: Device, shape: tuple[int, ...], dtype: np.dtype) -> Kind:
+    """The type of arrays of this device, shape and dtype."""
+    key = device, shape, dtype
+    found = _kinds.get(key)
+    if found is None:
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        found = _kinds.setdefault(key, Kind(*key))
+    return found
+
+
 class DeviceArray:
     """A dense array of a device, in C order."""
 
-    __slots__ = ("__weakref__", "device", "dtype", "memory", "shape")
+    __slots__ = ("__weakref__", "device", "dtype", "kind", "memory", "shape")
 
-    def __init__(self, device: Device, memory: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self.device, self.memory, self.shape, self.dtype = device, memory, shape, dtype
+    def __init__(self, kind: Kind, memory: Any) -> None:
+        self.kind, self.memory = kind, memory
+        self.device, self.shape, self.dtype = kind.device, kind.shape, kind.dtype
 
     @property
     def ndim(self) -> int:
@@ -89,11 +117,11 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
+        return self.kind.nbytes
 
     @property
     def aval(self) -> Aval:
-        return Aval(self.shape, self.dtype, device=self.device.name)
+        return self.kind.aval
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TypeError(f"the array is in the memory of {self.device.name!r}: download it first")
@@ -109,7 +137,8 @@ def out_of_reach(device: str, what: str) -> DeviceError:
 
 def empty(device: Device, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:
     """An array whose elements may be anything."""
-    return DeviceArray(device, device.allocate(prod(shape) * dtype.itemsize), shape, dtype)
+    kind = kind_of(device, shape, dtype)
+    return DeviceArray(kind, device.allocate(kind.nbytes))
 
 
 def upload(device: Device, array: np.ndarray, later: bool = False) -> DeviceArray:

@@ -7,7 +7,7 @@ All of schedule/ is known here: fusions, loops and choices are taken apart into 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,18 +80,24 @@ def run_plan(
 
     Donated inputs are overwritten. With several `parts` one part of each launch is run.
     """
-    return Walk(plan, inputs, results, machine).run(plan.launches, part, parts)
+    return Walk(memory_of(plan, inputs, results, machine), machine).run(plan.launches, part, parts)
+
+
+def memory_of(
+    plan: Plan, inputs: Sequence[Memory], results: Sequence[Memory], machine: Machine
+) -> dict[str, Sequence[Memory]]:
+    """The memory of a call's operands, by their bases."""
+    constants = [machine.memory(data) for data in plan.constants]
+    in_arena = any(p.base == "arena" for launch in plan.launches for p in launch.operands)  # maybe of no bytes
+    arena = [machine.new(plan.arena_bytes)] if in_arena or plan.checked else []
+    return {"input": inputs, "output": results, "constant": constants, "arena": arena}
 
 
 class Walk:
-    """A call of a plan: the memory of its operands."""
+    """A call of a plan, on the memory of its operands."""
 
-    def __init__(self, plan: Plan, inputs: Sequence[Memory], results: Sequence[Memory], machine: Machine) -> None:
-        constants = [machine.memory(data) for data in plan.constants]
-        in_arena = any(p.base == "arena" for launch in plan.launches for p in launch.operands)  # maybe of no bytes
-        arena = [machine.new(plan.arena_bytes)] if in_arena or plan.checked else []
-        self.memory = {"input": inputs, "output": results, "constant": constants, "arena": arena}
-        self.steps = _Run(machine)
+    def __init__(self, memory: Mapping[str, Sequence[Memory]], machine: Machine) -> None:
+        self.memory, self.steps = memory, _Run(machine)
 
     def run(self, launches: Sequence[Launch], part: int = 0, parts: int = 1) -> bool:
         """Runs some launches of the plan."""

@@ -37,6 +37,8 @@ class Runtime:
         self.memory, self.calls, self.capability = memory, list[str](), (8, 0)
         self.allocated: dict[int, np.ndarray] = {}
         self.streams: dict[int, Stream] = {}
+        self.functions: dict[int, tuple[Simulator, str]] = {}
+        self.graphs: dict[int, Sequence[Callable[[], Any]]] = {}
         self.pinned: dict[int, int] = {}  # bytes by addresses, of memory of the host that is copied late
         self.allocator: Any = None  # of CuPy's own arrays
         self.current: Any = None  # the stream of this thread
@@ -46,6 +48,9 @@ class Runtime:
     def setDevice(self, index: int) -> None:
         if index:
             raise CUDARuntimeError(101)
+
+    def getDeviceCount(self) -> int:
+        return 1
 
     def getDeviceProperties(self, index: int) -> dict[str, Any]:
         major, minor = self.capability
@@ -154,7 +159,9 @@ class Stream:
     def end_capture(self) -> Graph:
         recorded, self.recorded = self.recorded, None
         assert recorded is not None
-        return Graph(recorded)
+        number = len(self.runtime.graphs) + 1
+        self.runtime.graphs[number] = recorded
+        return Graph(number)
 
     def __enter__(self) -> Stream:
         self.before, self.runtime.current = self.runtime.current, self
@@ -165,13 +172,10 @@ class Stream:
 
 
 class Graph:
-    def __init__(self, recorded: Sequence[Callable[[], Any]]) -> None:
-        self.recorded = recorded
+    graphExec = property(lambda self: self.number)
 
-    def launch(self, stream: Stream) -> None:
-        stream.runtime.calls.append("graph")
-        for work in self.recorded:
-            stream.do(work)
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 class Event:
@@ -214,14 +218,40 @@ class Module:
     def load(self, code: bytes) -> None:
         self.simulator = Simulator(code.decode())
 
-    def get_function(self, name: str) -> Callable[..., None]:
-        def launch(grid: tuple[int], block: tuple[int], args: tuple[int, ...], shared_mem: int, stream: Stream) -> None:
-            self.runtime.calls.append("launch")
-            lowest = min(self.runtime.allocated)
-            given = [self.runtime.view(x) if type(x) is int and x >= lowest else x for x in args]
-            stream.do(lambda: self.simulator.launch(name, grid, block, given))
+    def get_function(self, name: str) -> Any:
+        address = len(self.runtime.functions) + 1
+        self.runtime.functions[address] = self.simulator, name
+        return SimpleNamespace(ptr=address)
 
-        return launch
+
+class FakeCuda:
+    """libcuda by the functions that libcuda.py calls, on addresses."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def cuLaunchKernel(self, function: Any, *given: Any) -> int:
+        *sizes, shared, stream, table, extra = given
+        assert shared.value == 0 and extra is None
+        simulator, name = self.runtime.functions[function.value]
+        lowest = min(self.runtime.allocated)
+        types = [dtype for _, dtype in simulator.module.entries[name].parameters]
+        arguments = [self._argument(dtype, at, lowest) for dtype, at in zip(types, table, strict=True)]
+        grid, block = (tuple(n.value for n in part) for part in (sizes[:3], sizes[3:]))
+        self.runtime.calls.append("launch")
+        self.runtime.streams[stream.value].do(lambda: simulator.launch(name, grid, block, arguments))
+        return 0
+
+    def _argument(self, dtype: np.dtype, at: int, lowest: int) -> Any:
+        value = np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(at), dtype).copy()[0]
+        is_address = dtype.itemsize == 8 and dtype.kind in "iu" and value >= lowest
+        return self.runtime.view(int(value)) if is_address else value
+
+    def cuGraphLaunch(self, graph: Any, stream: Any) -> int:
+        self.runtime.calls.append("graph")
+        for work in self.runtime.graphs[graph.value]:
+            self.runtime.streams[stream.value].do(work)
+        return 0
 
 
 class FakeArray(np.ndarray):

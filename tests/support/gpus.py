@@ -15,7 +15,7 @@ from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import CudaTarget
-from tests.support.fake_cupy import FakeBlas, fake_cupy
+from tests.support.fake_cupy import FakeBlas, FakeCuda, fake_cupy
 
 
 @dataclass
@@ -40,7 +40,8 @@ def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
         blas = FakeBlas(runtime)
-        driver = CupyDriver(0, cupy, blas, form=lambda architecture: ("ptx", architecture), load=cupy.libraries.load)
+        form: Any = lambda architecture: ("ptx", architecture)  # noqa: E731
+        driver = CupyDriver(0, cupy, blas, form, cupy.libraries.load, FakeCuda(runtime))
     else:
         driver = SimulatedDriver("cuda:other", memory)
     target = CudaTarget(driver.name, lambda: driver)

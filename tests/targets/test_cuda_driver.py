@@ -68,7 +68,7 @@ def test_a_training_step_is_replayed(there: Gpu, monkeypatch: pytest.MonkeyPatch
     assert plain[0] == replayed[0]
     for a, b in zip(plain[1], replayed[1], strict=True):
         np.testing.assert_array_equal(a, b)
-    (step,) = [exe.replay for exe in made if exe.replay.calls > 2]
+    (step,) = [exe.replay for exe in made if exe.replay is not None and exe.replay.calls > 2]
     assert step.calls >= 5 and 0 < step.misses < step.calls  # addresses came again
     losses, weights = trained("cpu", trace=True)
     np.testing.assert_allclose(losses, replayed[0], rtol=1e-4)
@@ -99,7 +99,7 @@ def test_a_loop_comes_by_the_same_addresses_again(monkeypatch: pytest.MonkeyPatc
     losses, misses = [], []
     for k in range(50):  # after some steps, how many depends on where the host's memory is, no address is new
         losses.append(step(array(8, 8, seed=k).to(there.name)))
-        misses.append(sum(exe.replay.misses for exe in made if exe.replay.calls > 2))
+        misses.append(sum(exe.replay.misses for exe in made if exe.replay is not None))
     assert len({loss.item() for loss in losses}) == 50
     assert 0 < misses[30] == misses[-1] < 25
 
@@ -137,8 +137,9 @@ def test_memory_of_a_capture_is_that_of_the_stream_of_its_call(there: Gpu, monke
     x = array(4, 4).to(there.name)
     for _ in range(3):
         f(x)
-    machines = [m for exe in made for m in exe.replay._machines.values()]
-    assert {p.block.stream for m in machines for p in m._blocks} == {there.device.default_stream}
+    (replay,) = [exe.replay for exe in made if exe.replay is not None]
+    ((stream, blocks),) = replay._temporaries.values()
+    assert {block.stream for block in blocks} == {stream} == {there.device.default_stream}
 
 
 def test_a_library_and_the_host_have_a_part_in_a_replay(there: Gpu) -> None:
@@ -237,8 +238,8 @@ def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pyte
         for _ in range(2):
             f(x)
     first, second = there.blas.used.values()
-    assert streams[0].ptr in first and streams[1].ptr in second and not first & second
-    assert len(first) == len(second) == 2  # and that of a capture
+    assert streams[0].ptr in first - second and streams[1].ptr in second - first
+    assert len(first) == len(second) == 2  # and that of captures
 
 
 # ---- errors
@@ -379,7 +380,7 @@ def test_constants_outlive_a_program_until_streams_have_read_them(there: Gpu) ->
     device, numbers = there.device, np.ones(8)
     code: Any = SimpleNamespace()
     other = device.driver.stream()
-    assert DeviceMachine(code, device, device.default_stream).memory(numbers).block.users == set()
+    assert DeviceMachine(code, device, device.default_stream).memory(numbers).block.users == frozenset()
     assert DeviceMachine(code, device, other).memory(numbers).block.users == {other}
 
 

@@ -19,7 +19,7 @@ from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc
-from tests.support.fake_cupy import fake_cupy
+from tests.support.fake_cupy import FakeCuda, fake_cupy
 from tests.support.on_devices import results
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
@@ -30,7 +30,7 @@ OPAQUE = [op for op in OPS.values() if op.kind == "opaque"]
 def cupy() -> Iterator[Any]:
     """The stand-in, whose device "cuda" is there for the test."""
     made = fake_cupy()
-    driver: Any = CupyDriver(0, made, form=lambda architecture: ("ptx", architecture), load=made.libraries.load)
+    driver: Any = CupyDriver(0, made, form=lambda architecture: ("ptx", architecture), load=made.libraries.load, cuda=FakeCuda(made.cuda.runtime))
     target = CudaTarget("cuda", lambda: driver)
     registry.register("cuda", lambda: target.device)
     yield made

@@ -20,8 +20,8 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float
+from ...core.constants import constant
 from ...core.context import lift, literal, placed
-from ...core.dispatch import constant
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor
 from ..creation import asarray

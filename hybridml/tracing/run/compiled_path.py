@@ -260,7 +260,7 @@ class CompiledPath(PathEnd):
         for k, _ in self.writes:
             i = self.program.donate[k]
             if type(given[i]) is not _ndarray:
-                aliasing.exchange(reals[i], wrapped(outputs[k]))
+                aliasing.exchange(reals[i], outputs[k])
             elif outputs[k] is not given[i]:
                 np.copyto(given[i], outputs[k])
         aliasing.stamp(*(r for k, _ in self.writes if isinstance(r := reals[self.program.donate[k]], Tensor)))

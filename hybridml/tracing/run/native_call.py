@@ -24,7 +24,9 @@ from hybridml_compiler.record import record
 
 from ...core.autodiff import replay
 from ...core.context import _no_grad, grad_is_off, stance_var, switches, watch_var
+from ...core.device_tensor import DeviceTensor
 from ...core.interpreter import interpreter_var
+from ...core.library import MISS
 from ...core.proxies.integer import LARGEST
 from ...core.tensor import Tensor, place_var, wrap
 from ..capture.memory_order import in_memory
@@ -33,14 +35,15 @@ from ..python_state.guard_types import hold
 from ..python_state.mutation_epoch import epoch
 from ..specialize.entry import Entry
 from ..specialize.path_tree import Segment, ValueBranch, key
-from .compiled_path import CompiledPath, real_of
+from .compiled_path import CompiledPath, in_host_memory, real_of
+from .device_entry import PlacedStep
 from .epilogue import finisher
 from .grad_donation import GradDonation
 from .native_guards import split
+from .placed import PlacedExecutable
 from .program import compile_graph, is_native
 from .random_draws import Draw
 
-MISS = object()  # a guard did not hold
 _WORTH_LENDING = 64 << 10  # bytes of a gradient; each one that is offered takes 0.3 us
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
 _AT_ONCE = (False,)  # a lock is taken, or not, without waiting
@@ -96,7 +99,8 @@ class NativeCall:
         self.specs: tuple[Any, ...] = tuple(
             Constant(leaf) if k not in taken
             else FloatCell() if type(leaf) in (float, int)
-            else ArraySpec(leaf.dtype, leaf.shape)
+            else ArraySpec(leaf.dtype, leaf.shape) if type(leaf) is Tensor
+            else leaf._array.kind
             for k, leaf in enumerate(leaves)
         )  # fmt: skip
         self.places, self.rest = split(entry.watch.free)
@@ -290,10 +294,16 @@ class NativeCall:
     def _end(self, path: CompiledPath) -> End | None:
         executable = path.program.executable
         captured = [i for i in path.inputs if i.kind != "argument"]
-        if not is_native(executable) or not are_plain(captured) or not _is_plain(path):
+        if type(executable) is PlacedExecutable and not path.program.reads:
+            executable = PlacedStep(executable, path)
+        elif not is_native(executable):
+            return None
+        if not are_plain(captured) or not _is_plain(path):
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= _WORTH_LENDING}
+        if type(executable) is PlacedStep:
+            large = {}
         donation = GradDonation([(source, large[k]) for source, k in path.grads if k in large], len(place))
         states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in path.draws}
         native = self._native(executable, path.program.reads, captured, donation, states)
@@ -311,32 +321,44 @@ class NativeCall:
         from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, EntrySpec
 
         donation = GradDonation([], len(executable.fresh)) if donation is None else donation
+        tensors = tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured])
+        if type(executable) is PlacedStep:
+            arguments = [_argument(spec) for spec in self.specs]
+            guard = build_entry(EntrySpec(0, args=(), outputs=(), on_status=_miss, **self._guards))
+            return executable.entry(guard, arguments, tensors)
         return build_entry(
             EntrySpec(
                 step=executable.step,
-                tensor_type=Tensor,
-                array_slot="_array",
                 args=(*self.specs, *(ArraySpec(n.aval.dtype, n.aval.shape) for n in extra)),
                 outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
-                fallback=_miss,
                 on_status=partial(_failed, donation),
                 slot_defaults={"_node": None, "_version": 0},
                 require_none_slots=("_node",),
-                captured=tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured]),
+                captured=tensors,
                 arena=executable.shared_arena(executable.arena_bytes) if executable.arena_bytes else None,
-                epochs=self.epochs,
-                contexts=(
-                    (_no_grad, grad_is_off()),
-                    (place_var, place_var.get()),
-                    *((variable, None) for variable in (interpreter_var, watch_var)),
-                    *(() if self.entry.silent else ((stance_var, None),)),
-                ),
-                places=self.places,
                 lent=donation.lent,
                 release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
                 keep=(executable,),
+                **self._guards,
             )
         )
+
+    @property
+    def _guards(self) -> dict[str, Any]:
+        """The checks of an entry that are none of its arguments."""
+        return {
+            "tensor_type": Tensor,
+            "array_slot": "_array",
+            "fallback": _miss,
+            "epochs": self.epochs,
+            "contexts": (
+                (_no_grad, grad_is_off()),
+                (place_var, place_var.get()),
+                *((variable, None) for variable in (interpreter_var, watch_var)),
+                *(() if self.entry.silent else ((stance_var, None),)),
+            ),
+            "places": self.places,
+        }
 
     def _tensor(self, i: Input) -> Tensor:
         if i.scalar is not None:
@@ -378,12 +400,24 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
         return False
     for k, leaf in enumerate(leaves):
         if k in taken and not (
-            type(leaf) is float or k in entry.integers or (type(leaf) is Tensor and leaf._node is None)
+            type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)
         ):
             return False
         if k not in taken and issubclass(type(leaf), (Tensor, np.ndarray, float)):
             return False  # the second of two equal arguments
     return True
+
+
+def _is_held(leaf: Any) -> bool:
+    """Whether a leaf is a tensor in memory, of the host or a device."""
+    return type(leaf) is Tensor or issubclass(type(leaf), DeviceTensor)
+
+
+def _argument(spec: Any) -> Any:
+    """An argument as the entry of a device has it."""
+    from hybridml_compiler.targets.cpu.python_entry.spec import Constant, FloatCell
+
+    return (spec.value,) if type(spec) is Constant else float if type(spec) is FloatCell else spec
 
 
 def are_plain(captured: Sequence[Input]) -> bool:
@@ -393,7 +427,7 @@ def are_plain(captured: Sequence[Input]) -> bool:
     arrays = [
         in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
         for i in captured
-        if i.kind != "scalar"
+        if i.kind != "scalar" and in_host_memory(i.real)
     ]
     return all(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative for array in arrays)
 

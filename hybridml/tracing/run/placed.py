@@ -31,6 +31,10 @@ class PlacedExecutable(Executable):
     def computed_by(self, spec: KernelSpec) -> str:
         return self.executable.computed_by(spec)
 
+    def is_here(self, k: int) -> bool:
+        """Whether an output is on the CPU."""
+        return self._here[k]
+
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         there = [upload(self.device, a) if isinstance(a, np.ndarray) else a for a in arrays]
         found = self.executable(there)

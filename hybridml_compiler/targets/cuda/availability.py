@@ -95,7 +95,7 @@ def checked_driver(index: int) -> Any:
         raise DeviceError(
             f'device "cuda:{index}" is not available: the driver finds {found.devices} GPUs, from "cuda:0" on'
         )
-    return CupyDriver(index, import_module("cupy"))
+    return CupyDriver(index, import_module("cupy"), cuda=_libcuda())
 
 
 def _driver() -> tuple[tuple[int, int] | None, int]:

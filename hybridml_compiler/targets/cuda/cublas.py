@@ -7,14 +7,16 @@ as out' = b' @ a'. Source: the cuBLAS documentation, https://docs.nvidia.com/cud
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from ... import config, dtypes
 from ...errors import CompileError, OutOfMemoryError
 from ...locks import rlock
-from .driver import Gemm
+from .driver import Gemm, Memory, Place, Pointer, Prepared
 from .libraries import libraries, loaded
 
 # Bytes for each stream, as PyTorch gives it on an H100. Its own would be allocated in the middle of a capture.
@@ -44,27 +46,46 @@ class Cublas:
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetPointerMode_v2", self._handle, _HOST)
         self._size = min(_WORKSPACE, memory >> 6)
+        self._entered: tuple[Any, Any] | None = None  # the streams that it works for now, which are kept
         self._workspaces: dict[Any, ctypes.c_void_p] = {}  # streams, which are kept: their numbers are never another's
 
-    def gemm(self, call: Gemm, a: int, b: int, out: int, stream: Any, home: Any) -> None:
-        """Computes a product of matrices at these addresses, in the working memory of the stream `home`."""
+    def prepared(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
+        """A product of matrices, in the working memory of the stream that it is done on."""
         double = call.dtype is dtypes.float64
         number = ctypes.c_double if double else ctypes.c_float
-        compute = _FLOAT64 if double else _TF32 if config.read().tf32 and call.a.dtype is dtypes.float32 else _FLOAT32
-        sides: list[Any] = []
-        for side, at in ((call.b, b), (call.a, a)):
-            address = ctypes.c_void_p(at + side.offset * side.dtype.itemsize)
-            sides.append([address, _TYPES[side.dtype], side.leading, ctypes.c_longlong(side.step)])
-        result = ctypes.c_void_p(out + call.offset * call.result.itemsize)
-        with self._lock:
-            workspace = self._workspace(home)
-            self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream.ptr))  # which forgets the workspace
-            self._call("cublasSetWorkspace_v2", self._handle, workspace, ctypes.c_size_t(self._size))
-            self._call(
-                "cublasGemmStridedBatchedEx", self._handle, int(call.b.transposed), int(call.a.transposed),
-                call.n, call.m, call.k, ctypes.byref(number(1)), *sides[0], *sides[1], ctypes.byref(number(0)),
-                result, _TYPES[call.result], call.n, ctypes.c_longlong(call.m * call.n), call.count, compute, _DEFAULT,
-            )  # fmt: skip
+        compute, chooses = _FLOAT64 if double else _FLOAT32, call.a.dtype is dtypes.float32
+        sides = [(call.b, b), (call.a, a)]
+        # Where each begins, and what stands behind its address.
+        starts = [_start(p, side.offset, side.dtype) for side, p in sides]
+        starts.append(_start(out, call.offset, call.result))
+        behind = [(_TYPES[side.dtype], side.leading, ctypes.c_longlong(side.step)) for side, _ in sides]
+        head = (int(call.b.transposed), int(call.a.transposed), call.n, call.m, call.k, ctypes.byref(number(1)))
+        zero = ctypes.byref(number(0))
+        tail = (_TYPES[call.result], call.n, ctypes.c_longlong(call.m * call.n), call.count)
+        gemm, handle = self.library.cublasGemmStridedBatchedEx, self._handle
+
+        def multiply(memories: Sequence[Memory], stream: Any, home: Any) -> None:
+            left, right, result = [
+                ctypes.c_void_p(at if number is None else memories[number].raw + at) for number, at in starts
+            ]
+            how = _TF32 if chooses and config.field("tf32") else compute
+            with self._lock:
+                self._enter(stream, home)
+                status = gemm(handle, *head, left, *behind[0], right, *behind[1], zero, result, *tail, how, _DEFAULT)
+            if status:
+                raise _failed("cublasGemmStridedBatchedEx", status)
+
+        return multiply
+
+    def _enter(self, stream: Any, home: Any) -> None:
+        """Lets the library work for a stream, in the memory of another."""
+        if self._entered is not None and self._entered[0] is stream and self._entered[1] is home:
+            return
+        self._entered = None
+        workspace = self._workspace(home)
+        self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream.ptr))  # which forgets the workspace
+        self._call("cublasSetWorkspace_v2", self._handle, workspace, ctypes.c_size_t(self._size))
+        self._entered = stream, home
 
     def _workspace(self, stream: Any) -> ctypes.c_void_p:
         if stream not in self._workspaces:
@@ -77,4 +98,15 @@ class Cublas:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)
         if status:
-            raise CompileError(f"cuda: {name} failed with status {status}")
+            raise _failed(name, status)
+
+
+def _failed(name: str, status: int) -> CompileError:
+    return CompileError(f"cuda: {name} failed with status {status}")
+
+
+def _start(pointer: Pointer, offset: int, dtype: np.dtype) -> tuple[int | None, int]:
+    """Where a matrix begins: the number of the memory that comes with a call, if it does, and bytes from there on."""
+    at = pointer.offset + offset * dtype.itemsize
+    block = pointer.block
+    return (block.number, at) if isinstance(block, Place) else (None, block.raw + at)

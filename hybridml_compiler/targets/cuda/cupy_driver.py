@@ -7,6 +7,7 @@ sources, and run in the tests on a stand-in for CuPy: `benchmarks/gpu_check.py` 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -21,8 +22,9 @@ from ..device import PageLocked
 from . import cupy_rows, nvrtc
 from .cublas import Cublas, library
 from .cupy_rows import CuPy
-from .driver import Argument, Extent, Gemm, Pointer, Properties
+from .driver import Argument, Extent, Gemm, Pointer, Prepared, Properties
 from .emit.kernel import ENTRY
+from .libcuda import Libcuda
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
 _PINNED = 1  # cudaMemoryTypeHost
@@ -33,8 +35,10 @@ _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
 class CupyDriver:
-    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; `form` tells what to compile kernels to
-    for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
+    """GPU number `index` (see driver.py). `cupy`, `blas` and `cuda` are the libraries; `form` tells what to compile
+    kernels to for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
+
+    scribble = None
 
     def __init__(
         self,
@@ -43,19 +47,22 @@ class CupyDriver:
         blas: Any = None,
         form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for,
         load: Callable[[str], Any] = import_module,
+        cuda: Any = None,
     ) -> None:
         self.name = "cuda" if index == 0 else f"cuda:{index}"
         self.index, self.cupy, self.form = index, cupy, form
         self._modules = CuPy(cupy, load)
         self.lacks = once(self._lack)
         self.runtime = cupy.cuda.runtime
-        self._enter()
+        self._threads = threading.local()  # of those that have entered, where there is one GPU
+        self._is_only = self.runtime.getDeviceCount() == 1
+        self.enter()
         if self.properties.capability < nvrtc.VIRTUAL:
             raise DeviceError(
                 f'device "{self.name}" is not available: {self.properties.name} is of architecture '
                 f"sm_{self.properties.capability}, and kernels are for sm_{nvrtc.VIRTUAL} and newer"
             )
-        self._blas = blas or library()
+        self._calls, self._blas = Libcuda(cuda, self.name), blas or library()
         self.has_gemm = self._blas is not None
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
 
@@ -69,14 +76,18 @@ class CupyDriver:
         memory, multiprocessors = found["totalGlobalMem"], found["multiProcessorCount"]
         return Properties(name, capability, memory, multiprocessors, 1000 * clock, bandwidth)
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
         """Makes the GPU that of this thread, as CUDA's calls have none of their own."""
-        self.runtime.setDevice(self.index)
+        if not self._is_only:  # others may have made another that of the thread
+            self.runtime.setDevice(self.index)
+        elif not hasattr(self._threads, "entered"):
+            self.runtime.setDevice(self.index)
+            self._threads.entered = True
 
     # ---- memory
 
     def alloc(self, nbytes: int) -> int:
-        self._enter()
+        self.enter()
         try:
             return int(self.runtime.malloc(nbytes))
         except self.runtime.CUDARuntimeError as error:
@@ -85,11 +96,8 @@ class CupyDriver:
             raise MemoryError from None
 
     def free(self, raw: int) -> None:
-        self._enter()
+        self.enter()
         self.runtime.free(raw)
-
-    def scribble(self, raw: int) -> None:
-        """Leaves it: nobody checks."""
 
     def address(self, raw: int) -> int:
         return raw
@@ -107,7 +115,7 @@ class CupyDriver:
         return bool(self.runtime.deviceGetAttribute(_SHARES_PAGES, self.index))
 
     def page_locked(self, nbytes: int) -> PageLocked:
-        self._enter()
+        self.enter()
         memory = self.cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
         return PageLocked(memory, int(memory.ptr), nbytes)
 
@@ -124,11 +132,11 @@ class CupyDriver:
         self._copy(_at(target), _at(source), nbytes, _ON_DEVICE, stream)
 
     def _copy(self, target: int, source: int, nbytes: int, kind: int, stream: Any) -> None:
-        self._enter()
+        self.enter()
         self.runtime.memcpyAsync(target, source, nbytes, kind, stream.ptr)
 
     def zero(self, target: Pointer, nbytes: int, stream: Any) -> None:
-        self._enter()
+        self.enter()
         self.runtime.memsetAsync(_at(target), 0, nbytes, stream.ptr)
 
     # ---- launches
@@ -138,32 +146,36 @@ class CupyDriver:
         form, architecture = self.form(self.properties.capability)
         fast = config.read().fast_math
         code = source.encode() if is_ptx else nvrtc.compile(source, form, architecture, fast=fast).code
-        self._enter()
+        self.enter()
         module = self.cupy.cuda.Module()
         module.load(code)
         return module.get_function(entry)
 
     def launch(self, function: Any, grid: Extent, block: Extent, arguments: Sequence[Argument], stream: Any) -> None:
-        self._enter()
-        grid, block = (size if isinstance(size, tuple) else (size,) for size in (grid, block))
-        numbers = tuple([_at(x) if isinstance(x, Pointer) else x for x in arguments])  # 64 bits each
-        function(grid, block, numbers, 0, stream)
+        self.enter()
+        self.prepared(function, grid, block, arguments)((), stream, stream)
+
+    def prepared(self, function: Any, grid: Extent, block: Extent, arguments: Sequence[Argument]) -> Prepared:
+        return self._calls.prepared(function.ptr, grid, block, arguments)
 
     @lazy
     def _products(self) -> Cublas:
-        self._enter()
+        self.enter()
         return Cublas(self._blas, self.alloc, self.properties.memory)
 
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any, home: Any) -> None:
-        self._enter()
-        self._products.gemm(call, _at(a), _at(b), _at(out), stream, home)
+        self.enter()
+        self.prepared_gemm(call, a, b, out)((), stream, home)
+
+    def prepared_gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
+        return self._products.prepared(call, a, b, out)
 
     def _lack(self, needs: str) -> str:
-        self._enter()
+        self.enter()
         return cupy_rows.lack(self._modules, needs)
 
     def operation(self, graph: Graph, memories: Sequence[Pointer], stream: Any, take: Callable[[int], Pointer]) -> bool:
-        self._enter()
+        self.enter()
         nodes = (*graph.inputs, *graph.outputs)
         arrays = [self.export(p, n.shape, n.dtype, stream) for p, n in zip(memories, nodes, strict=True)]
         lacking: list[MemoryError] = []
@@ -196,15 +208,15 @@ class CupyDriver:
     # ---- order
 
     def stream(self) -> Any:
-        self._enter()
+        self.enter()
         return self.cupy.cuda.Stream(non_blocking=True)
 
     def others(self) -> Any:
-        self._enter()
+        self.enter()
         return self.cupy.cuda.get_current_stream()
 
     def event(self, timed: bool) -> Any:
-        self._enter()
+        self.enter()
         return self.cupy.cuda.Event(disable_timing=not timed)
 
     def record(self, event: Any, stream: Any) -> None:
@@ -220,7 +232,7 @@ class CupyDriver:
         if work is not None:
             work.synchronize()
             return
-        self._enter()
+        self.enter()
         self.runtime.deviceSynchronize()
 
     def elapsed(self, start: Any, end: Any) -> float:
@@ -235,7 +247,7 @@ class CupyDriver:
         return stream.end_capture()
 
     def replay(self, graph: Any, stream: Any) -> None:
-        graph.launch(stream)
+        self._calls.replay(graph.graphExec, stream)
 
     # ---- other libraries
 
@@ -248,7 +260,7 @@ class CupyDriver:
         return cuda.MemoryPointer(cuda.UnownedMemory(_at(pointer), pointer.nbytes, pointer.block, self.index), 0)
 
     def adopt(self, array: Any, stream: Any) -> tuple[int, Any]:
-        self._enter()
+        self.enter()
         with stream:  # CuPy lets it wait for the stream of the array
             given = self.cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else self.cupy.asarray(array)
             owner = self.cupy.ascontiguousarray(given)

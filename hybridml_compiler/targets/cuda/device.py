@@ -13,8 +13,8 @@ import numpy as np
 from ...locks import rlock
 from ...once import lazy
 from ..base import Target
-from ..device import DeviceArray
-from .driver import Driver, Event, Stream
+from ..device import DeviceArray, kind_of
+from .driver import Driver, Event, Memory, Pointer, Stream
 from .pool import Adopted, Block, Pool
 
 
@@ -28,6 +28,7 @@ class CudaDevice:
         self.pool = Pool(driver)
         self._lock = rlock()
         self._sources: list[tuple[Event, np.ndarray]] = []  # arrays that are copied later
+        self._spare: list[Stream] = []
         self._current: ContextVar[Stream | None] = ContextVar(f"stream of {driver.name}", default=None)
 
     @lazy
@@ -93,7 +94,24 @@ class CudaDevice:
             if id(memory.stream) not in waited:
                 waited.add(id(memory.stream))
                 self.driver.wait(stream, self.mark(memory.stream))
-            memory.users.add(stream)
+            memory.users |= {stream}
+
+    def copy(self, target: Memory, source: Memory, stream: Stream) -> None:
+        """Copies all of a memory."""
+        n = source.nbytes
+        self.driver.copy(Pointer(target, 0, n), Pointer(source, 0, n), n, stream)
+
+    @contextmanager
+    def spare_stream(self) -> Iterator[Stream]:
+        """A stream that nobody else has in the meantime."""
+        try:
+            stream = self._spare.pop()
+        except IndexError:
+            stream = self.driver.stream()
+        try:
+            yield stream
+        finally:
+            self._spare.append(stream)
 
     def mark(self, stream: Stream, timed: bool = False) -> Event:
         """A new event behind all that a stream was asked for."""
@@ -122,4 +140,4 @@ class CudaDevice:
         """An array over memory of another library that is on this device."""
         raw, owner = self.driver.adopt(other, self.stream)
         memory = Adopted(self.driver.address(raw), raw, owner.nbytes, owner, self.stream, self._part)
-        return DeviceArray(self, memory, tuple(owner.shape), np.dtype(owner.dtype))
+        return DeviceArray(kind_of(self, tuple(owner.shape), np.dtype(owner.dtype)), memory)

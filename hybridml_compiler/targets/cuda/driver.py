@@ -45,7 +45,7 @@ class Memory(Protocol):
     address: int  # the driver's number of `raw`
     nbytes: int
     stream: Stream
-    users: set[Stream]  # other streams that have used it
+    users: frozenset[Stream]  # other streams that have used it
 
 
 class Pointer:
@@ -62,7 +62,34 @@ class Pointer:
         return Pointer(self.block, self.offset + first, max(last - first, 0))
 
 
+class Place:
+    """Stands for memory that comes with a call: number `number` of those that it is given (see Prepared)."""
+
+    __slots__ = ("nbytes", "number")
+    raw, address, stream = None, 0, None
+    users: frozenset[Stream] = frozenset()
+
+    def __init__(self, number: int, nbytes: int) -> None:
+        self.number, self.nbytes = number, nbytes
+
+    @property
+    def pointer(self) -> Pointer:
+        return Pointer(self, 0, self.nbytes)
+
+
 Argument = Pointer | int | np.generic
+
+
+def filled(argument: Any, memories: Sequence[Memory]) -> Any:
+    """An argument of a call that is given these memories: pointers to a `Place` are to them."""
+    if isinstance(argument, Pointer) and isinstance(argument.block, Place):
+        return Pointer(memories[argument.block.number], argument.offset, argument.nbytes)
+    return argument
+
+
+# Work whose arguments are ready but for memory that comes with a call: it is given that, the stream that it goes to,
+# and the one on which it is done in the end, where that only records it.
+Prepared = Callable[[Sequence[Memory], Stream, Stream], None]
 
 
 @record
@@ -112,8 +139,8 @@ class Driver(Protocol):
     def free(self, raw: Raw) -> None:
         """Gives memory back, which nothing uses any more."""
 
-    def scribble(self, raw: Raw) -> None:
-        """Overwrites memory whose contents nobody may read, where that is checked."""
+    scribble: Callable[[Raw], None] | None
+    """Overwrites memory whose contents nobody may read; None where nobody checks."""
 
     def address(self, raw: Raw) -> int:
         """A number that no other memory has as long as this is there."""
@@ -147,9 +174,18 @@ class Driver(Protocol):
         """Launches so many blocks of so many threads, along one axis or up to three. Python's integers are passed in
         64 bits, numbers of NumPy in their own."""
 
+    def prepared(self, function: Function, grid: Extent, block: Extent, arguments: Sequence[Argument]) -> Prepared:
+        """`launch` for many calls, whose pointers may be to a `Place`. `enter` comes before it."""
+
+    def enter(self) -> None:
+        """Makes the GPU that of this thread."""
+
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream, home: Stream) -> None:
         """A matrix product by the library, which works in memory of the stream `home`: that on which it is done in the
         end, where `stream` only records it."""
+
+    def prepared_gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
+        """`gemm` for many calls."""
 
     def lacks(self, needs: str) -> str:
         """The reason why operations that need a library (cupy_rows.py) are left to the host; "" where it is there."""

@@ -1,4 +1,4 @@
-"""Programs of a GPU: their launches one by one, or recorded once and replayed as a graph.
+"""Programs of a GPU: their calls one by one (calls.py), or recorded once and replayed as a graph.
 
 A launch costs the host some microseconds, more than many kernels take. So the launches of a program that is called
 often are captured as a graph, which is launched as one. Addresses are part of what is captured: a graph is that of a
@@ -12,38 +12,38 @@ What the host has a part in (calls of NumPy, loops that look at a value), and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 
+from ...errors import CompileError
 from ...locks import rlock
 from ...loops.ir import KernelSpec
 from ...once import lazy
 from ...schedule.control import Choice, Loop
 from ...schedule.host_call import HostCall
 from ...schedule.kernels.transform import Transform
-from ...schedule.launch import Launch
 from ..base import Interface
-from ..device import DeviceArray
+from ..device import DeviceArray, kind_of
 from ..kernel_target import KernelExecutable, KernelProgram
 from ..numpy_call import graph_of
-from ..run_plan import Walk
+from ..run_plan import Walk, memory_of
+from .calls import CallList, Part
 from .cupy_rows import reason
 from .device import CudaDevice
-from .driver import Pointer, Stream
+from .driver import Memory, Stream
 from .fallback import Interpreted
-from .machine import DeviceMachine, RecordingMachine, sets_status
-from .pool import NUMBER
+from .machine import DeviceMachine, sets_status
+from .pool import NUMBER, Block, rounded
 from .user_kernels import has_kernel
 
 # Sets of addresses of a program: training steps come by 3 to 14, depending on what the loop keeps.
 _MOST_GRAPHS = 64
 _MOST_MISSES = 128  # calls at new addresses until a program gets memory of its own
+_ALIGNMENT = 16  # bytes: that of the widest access
 
 # What computes a launch, for people.
 HOST = "computed on the host: its operands are copied there, its results back"
 LIBRARY = "computed on the device by CuPy, between two graphs"
-
-Step = Callable[[Walk], bool]
 
 
 class CudaExecutable(KernelExecutable):
@@ -53,52 +53,79 @@ class CudaExecutable(KernelExecutable):
         super().__init__(program, interface)
         self.device = device
         self.replay: Replay | None = None
+        self._taken = [kind_of(device, aval.shape, aval.dtype) for aval in self.plan.inputs]
+        self._made = [kind_of(device, aval.shape, aval.dtype) for aval in self.plan.outputs]
+        self._sizes = [(max(kind.nbytes, NUMBER), rounded(kind.nbytes)) for kind in self._made]
 
     @lazy
     def checked(self) -> bool:
         """Whether a kernel may find an index out of range, so that a call is waited for."""
         return any(sets_status(launch.spec) for launch in self.plan.launches)
 
+    @lazy
+    def calls(self) -> CallList:
+        return CallList(self.plan, self.code, self.device, self.needs_host, self.checked)
+
+    @lazy
+    def _needs(self) -> list[tuple[int, int]]:
+        """Memory of a call without graphs: results and temporaries."""
+        return [*self._sizes, *self.calls.temporaries]
+
     def replayed(self) -> CudaExecutable:
-        self.replay = Replay(self)
+        if len(self.plan.launches) > 1:
+            self.replay = Replay(self)
         return self
 
-    def results(self) -> list[DeviceArray]:
-        device, avals = self.device, self.plan.outputs
-        blocks = device.pool.take_all([int(aval.nbytes) for aval in avals], device.stream)
-        return [DeviceArray(device, b, a.shape, a.dtype) for b, a in zip(blocks, avals, strict=True)]
+    def run(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray] | None:
+        if [array.kind for array in arrays] != self._taken:
+            self._check(arrays)
+        device = self.device
+        stream = device.stream
+        memories = [array.memory for array in arrays]
+        for memory in memories:
+            if memory.stream is not stream or memory.address % _ALIGNMENT:
+                device.join(memories, stream)
+                memories = [self._aligned(memory, stream) for memory in memories]
+                break
+        if self.replay is None:
+            made = device.pool.take_all(self._needs, stream)
+            done = self.calls.run(memories + made, stream)
+        else:
+            made = device.pool.take_all(self._sizes, stream)
+            done = self.replay.launch(memories, made, stream)
+        return [DeviceArray(kind, block) for kind, block in zip(self._made, made, strict=False)] if done else None
 
-    def launch(self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
-        stream, given, made = self._call(arrays, results)
-        if self.replay is not None:
-            return self.replay.launch(given, made, stream)
-        machine = DeviceMachine(self.code, self.device, stream)
-        machine.begin(self.checked)
-        return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
+    def _check(self, arrays: Sequence[DeviceArray]) -> None:
+        """Raises where the arrays are not those that the program takes."""
+        if [(a.device, a.shape, a.dtype) for a in arrays] != [(k.device, k.shape, k.dtype) for k in self._taken]:
+            raise CompileError(
+                f"{self.name}: takes {[*map(str, self.inputs)]} on {self.device.name}, got {list(arrays)}"
+            )
 
-    def timed(
-        self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]
-    ) -> tuple[bool, list[tuple[float, float]]]:
-        """`launch` without graphs, and the milliseconds after its beginning in which the device was at each launch."""
-        stream, given, made = self._call(arrays, results)
-        machine = DeviceMachine(self.code, self.device, stream)
+    def _aligned(self, memory: Memory, stream: Stream) -> Memory:
+        """Memory of another library that begins where kernels cannot read it, as a copy."""
+        if memory.address % _ALIGNMENT == 0:
+            return memory
+        copy = self.device.pool.take(memory.nbytes, stream)
+        self.device.copy(copy, memory, stream)
+        return copy
+
+    def timed(self, arrays: Sequence[DeviceArray]) -> tuple[list[DeviceArray] | None, list[tuple[float, float]]]:
+        """`run` without graphs, and the milliseconds after its beginning in which the device was at each launch."""
+        device, stream = self.device, self.device.stream
+        device.join([array.memory for array in arrays], stream)
+        results = self.results()
+        given, made = ([array.memory.pointer for array in group] for group in (arrays, results))
+        machine = DeviceMachine(self.code, device, stream)
         machine.begin(self.checked)
-        walk, marks = Walk(self.plan, given, made, machine), [self.device.mark(stream, timed=True)]
+        walk, marks = Walk(memory_of(self.plan, given, made, machine), machine), [device.mark(stream, timed=True)]
         done = True
         for launch in self.plan.launches:
             done = done and walk.run([launch])
-            marks.append(self.device.mark(stream, timed=True))
-        self.device.driver.synchronize(stream)
-        times = [self.device.driver.elapsed(marks[0], mark) for mark in marks]
-        return done and not machine.failed, list(pairwise(times))
-
-    def _call(
-        self, arrays: Sequence[DeviceArray], results: Sequence[DeviceArray]
-    ) -> tuple[Stream, list[Pointer], list[Pointer]]:
-        """The stream in force, which waits for those that have made the arrays, and the memory of a call."""
-        stream = self.device.stream
-        self.device.join([array.memory for array in arrays], stream)
-        return stream, [array.memory.pointer for array in arrays], [array.memory.pointer for array in results]
+            marks.append(device.mark(stream, timed=True))
+        device.driver.synchronize(stream)
+        times = [device.driver.elapsed(marks[0], mark) for mark in marks]
+        return results if done and not machine.failed else None, list(pairwise(times))
 
     def computed_by(self, spec: KernelSpec) -> str:
         match spec:
@@ -127,95 +154,56 @@ class Replay:
     """The recordings of a program, each for the addresses of its arrays. One call at a time: they share memory."""
 
     def __init__(self, executable: CudaExecutable) -> None:
-        self.executable, self.device, self.plan = executable, executable.device, executable.plan
+        self.executable, self.device = executable, executable.device
         self._lock = rlock()
-        self._machines: dict[Stream, RecordingMachine] = {}
-        self._recordings: dict[tuple[object, ...], list[Step]] = {}
-        self._own: dict[tuple[Stream, int], Pointer] = {}  # memory for array number k
+        self._recordings: dict[tuple[int, ...], list[Part]] = {}
+        self._temporaries: dict[int, tuple[Stream, list[Block]]] = {}  # by the id of a stream that is kept
+        self._own: dict[tuple[int, int], Block] = {}  # memory for array number k, by that and the stream
         self.calls = self.misses = 0
 
-    def launch(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
+    def launch(self, given: Sequence[Memory], made: Sequence[Memory], stream: Stream) -> bool:
+        calls = self.executable.calls
         with self._lock:
             self.calls += 1
-            if self.calls == 1 or len(self.plan.launches) < 2:  # what is loaded late must be there before a capture
-                machine = DeviceMachine(self.executable.code, self.device, stream)
-                machine.begin(self.executable.checked)
-                return Walk(self.plan, given, made, machine).run(self.plan.launches) and not machine.failed
+            temporaries = self._temporaries.get(id(stream))
+            if temporaries is None:
+                temporaries = self._temporaries[id(stream)] = (
+                    stream, self.device.pool.take_all(calls.temporaries, stream),
+                )  # fmt: skip
+            if self.calls == 1:  # what is loaded late must be there before a capture
+                return calls.run([*given, *made, *temporaries[1]], stream)
             # A number may be kept by the caller, such as the loss of each step: its memory is always another.
             moves = self.misses > _MOST_MISSES
-            inputs = [self._own_memory(stream, k, p) if moves else p for k, p in enumerate(given)]
-            outputs = [
-                self._own_memory(stream, k, p) if moves or p.nbytes <= NUMBER else p
-                for k, p in enumerate(made, len(given))
+            memories = [*given, *made]
+            moved = [
+                (k, p) for k, p in enumerate(memories) if moves or (k >= len(given) and p.nbytes <= NUMBER)
             ]
-            copy = self.device.driver.copy
-            for own, pointer in zip(inputs, given, strict=True):
-                if own is not pointer:
-                    copy(own, pointer, pointer.nbytes, stream)
-            done = self._run(inputs, outputs, stream)
-            for own, pointer in zip(outputs, made, strict=True):
-                if own is not pointer:
-                    copy(pointer, own, pointer.nbytes, stream)
+            for k, memory in moved:
+                memories[k] = own = self._own_memory(stream, k, memory)
+                if k < len(given):
+                    self.device.copy(own, memory, stream)
+            done = self._run(memories, temporaries[1], stream)
+            for k, memory in moved:
+                if k >= len(given):
+                    self.device.copy(memory, memories[k], stream)
             return done
 
-    def _own_memory(self, stream: Stream, k: int, like: Pointer) -> Pointer:
+    def _own_memory(self, stream: Stream, k: int, like: Memory) -> Block:
         """Memory of the program's own for one of its arrays."""
-        found = self._own.get((stream, k))
+        found = self._own.get((id(stream), k))
         if found is None:
-            found = self._own[stream, k] = self.device.pool.take(like.nbytes, stream).pointer
+            found = self._own[id(stream), k] = self.device.pool.take(like.nbytes, stream)
         return found
 
-    def _run(self, given: Sequence[Pointer], made: Sequence[Pointer], stream: Stream) -> bool:
+    def _run(self, memories: list[Memory], temporaries: Sequence[Memory], stream: Stream) -> bool:
         """Replays what was recorded for these addresses, or records it now."""
-        machine = self._machines.get(stream)
-        if machine is None:
-            machine = self._machines[stream] = RecordingMachine(self.executable.code, self.device, stream)
-        machine.restart()
-        machine.begin(self.executable.checked)
-        walk = Walk(self.plan, given, made, machine)
-        key = (stream, *[p.block.address for p in given], *[p.block.address for p in made])
-        steps = self._recordings.pop(key, None)
-        if steps is None:
+        calls, key = self.executable.calls, (id(stream), *[memory.address for memory in memories])
+        memories += temporaries
+        parts = self._recordings.pop(key, None)
+        if parts is None:
             self.misses += 1
             while len(self._recordings) >= _MOST_GRAPHS:
                 self._recordings.pop(next(iter(self._recordings)))
-            steps = self._recorded(walk, machine)
-        self._recordings[key] = steps  # the last to go
-        return all(step(walk) for step in steps) and not machine.failed
-
-    def _recorded(self, walk: Walk, machine: RecordingMachine) -> list[Step]:
-        """The launches as graphs, and what stands between them as it is."""
-        steps: list[Step] = []
-        for needs_host, launches in groupby(self.plan.launches, lambda launch: self.executable.needs_host(launch.spec)):
-            group = list(launches)
-            steps.append(_aside(group, machine) if needs_host else self._captured(walk, group, machine))
-        return steps
-
-    def _captured(self, walk: Walk, launches: Sequence[Launch], machine: RecordingMachine) -> Step:
-        driver, stream = self.device.driver, machine.stream
-        # On a stream of its own, as other threads may ask that of the call for something in the meantime.
-        machine.stream = driver.stream()
-        try:
-            driver.begin_capture(machine.stream)
-            try:
-                walk.run(launches)
-            finally:
-                graph = driver.end_capture(machine.stream)
-        finally:
-            machine.stream = stream
-
-        def replay(walk: Walk) -> bool:
-            driver.replay(graph, stream)
-            return True
-
-        return replay
-
-
-def _aside(launches: Sequence[Launch], machine: RecordingMachine) -> Step:
-    """The launches of each call, in which the host has a part."""
-
-    def run(walk: Walk) -> bool:
-        with machine.aside():
-            return walk.run(launches)
-
-    return run
+            parts = calls.captured(memories, stream)
+        self._recordings[key] = parts  # the last to go
+        return calls.run(memories, stream, parts)

@@ -6,8 +6,7 @@ that cannot be emitted, the host computes: operands are copied down, results up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +53,7 @@ class DeviceMachine:
     def memory(self, array: np.ndarray) -> Pointer:
         found = constant_of(self.code, self.device, array)
         if found.block.stream is not self.home:
-            found.block.users.add(self.home)  # which may read it yet when the program is dropped
+            found.block.users |= {self.home}  # which may read it yet when the program is dropped
         return found
 
     def new(self, nbytes: int) -> Pointer:
@@ -180,38 +179,6 @@ class DeviceMachine:
             if changed and found.size:
                 self.driver.write(memory[: found.size], found, self.stream)
         return True
-
-
-class RecordingMachine(DeviceMachine):
-    """A machine whose memory is asked for in the same order by each recording of a plan, and is the same for all:
-    they run one after the other."""
-
-    def __init__(self, code: KernelCode, device: CudaDevice, stream: Stream) -> None:
-        super().__init__(code, device, stream)
-        self._blocks: list[Pointer] = []
-        self._next = 0
-        self._is_recorded = True
-
-    def restart(self) -> None:
-        """Begins with the memory of another recording."""
-        self._next, self.status = 0, None
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Inside, launches are of one call alone, and memory is new."""
-        self._is_recorded = False
-        try:
-            yield
-        finally:
-            self._is_recorded = True
-
-    def new(self, nbytes: int) -> Pointer:
-        if not self._is_recorded:
-            return super().new(nbytes)
-        if self._next == len(self._blocks):
-            self._blocks.append(super().new(nbytes))
-        self._next += 1
-        return self._blocks[self._next - 1]
 
 
 def sets_status(spec: KernelSpec) -> bool:

@@ -8,11 +8,13 @@ differ a little share their blocks; 12 % are lost at most.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from types import CodeType
 
-from ...errors import OutOfMemoryError, describe_line, user_frame
+from ...errors import OutOfMemoryError, describe_line, is_internal, line_number
 from ...locks import rlock
 from .driver import Driver, Pointer, Raw, Stream
 
@@ -21,20 +23,19 @@ _LEAST = 2 * _ALIGNMENT
 NUMBER = 16  # bytes of the largest one: a buffer has one element, if the array has none
 _LINES = 8  # of a summary
 
-Place = tuple[str, int]  # file and line of the user
+Place = tuple[CodeType, int]  # code of the user, and an instruction in it: its line is looked up when it is shown
+_NOBODY: frozenset[Stream] = frozenset()
 
 
 class Block:
     """Memory of a device. It goes back to the pool when nobody refers to it."""
 
-    __slots__ = ("__weakref__", "address", "nbytes", "place", "pool", "raw", "size", "stream", "users")
+    __slots__ = ("address", "nbytes", "pool", "raw", "size", "stream", "users")
 
-    def __init__(
-        self, pool: Pool, address: int, raw: Raw, nbytes: int, size: int, stream: Stream, place: Place | None
-    ) -> None:
+    def __init__(self, pool: Pool, address: int, raw: Raw, nbytes: int, size: int, stream: Stream) -> None:
         self.pool, self.address, self.raw, self.nbytes, self.size = pool, address, raw, nbytes, size
-        self.stream, self.place = stream, place
-        self.users: set[Stream] = set()  # other streams that have used it
+        self.stream = stream
+        self.users = _NOBODY  # other streams that have used it
 
     @property
     def pointer(self) -> Pointer:
@@ -55,7 +56,7 @@ class Adopted:
     ) -> None:
         self.address, self.raw, self.nbytes, self.part = address, raw, nbytes, part
         self.owner, self.stream = owner, stream
-        self.users: set[Stream] = set()
+        self.users = _NOBODY
 
     @property
     def pointer(self) -> Pointer:
@@ -83,105 +84,148 @@ class Pool:
 
     def __init__(self, driver: Driver) -> None:
         self.driver, self.limit = driver, driver.properties.memory
-        self.counts: Counter[str] = Counter()
-        self.peaks: Counter[str] = Counter()
-        self._kept: dict[tuple[Stream, int], list[tuple[int, Raw]]] = {}  # heaps of addresses, by stream and size
-        self._live: Counter[Place | None] = Counter()  # bytes in use, by the user's line
+        self.reserved, self.most_reserved, self.in_use, self.most_in_use = 0, 0, 0, 0  # bytes
+        self.most_blocks, self.retries, self.failures = 0, 0, 0
+        # Heaps of addresses, by stream and size; by the id of the stream, which is kept, as CuPy's hash is slow.
+        self._kept: dict[int, tuple[Stream, dict[int, list[tuple[int, Raw]]]]] = {}
+        self._live: dict[int, tuple[int, Place | None]] = {}  # of each address in use, its size and the user's line
         self._lock = rlock()
 
     def take(self, nbytes: int, stream: Stream) -> Block:
         """A block for work on a stream. OutOfMemoryError, with a summary, where there is none left."""
-        return self.take_all([nbytes], stream)[0]
+        return self.take_all([(max(nbytes, NUMBER), rounded(nbytes))], stream)[0]
 
-    def take_all(self, sizes: Iterable[int], stream: Stream) -> list[Block]:
-        """A block for each number of bytes: all of them or none."""
-        frame = user_frame()
-        place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    def take_all(self, sizes: Iterable[tuple[int, int]], stream: Stream) -> list[Block]:
+        """A block for each number of bytes and what it is `rounded` to: all of them or none."""
+        place, scribble, live, found = _place(), self.driver.scribble, self._live, []
         with self._lock:
-            return [self._take(max(nbytes, NUMBER), stream, place) for nbytes in sizes]
-
-    def _take(self, nbytes: int, stream: Stream, place: Place | None) -> Block:
-        size = rounded(nbytes)
-        kept = self._kept.get((stream, size))
-        # That with the lowest address: what a loop gets follows from what is free, and not from the order in which that
-        # became free, so that its calls come by the same addresses again (see executable.py).
-        address, raw = heappop(kept) if kept else self._allocate(size, nbytes)
-        self._count("allocated_bytes", size)
-        self._count("allocations", 1)
-        self._live[place] += size
-        self.driver.scribble(raw)
-        return Block(self, address, raw, nbytes, size, stream, place)
+            kept = self._kept.get(id(stream))
+            if kept is None:
+                kept = self._kept[id(stream)] = stream, {}
+            for nbytes, size in sizes:
+                free = kept[1].get(size)
+                # That with the lowest address: what a loop gets follows from what is free, and not from the order in
+                # which that became free, so that its calls come by the same addresses again (see executable.py).
+                address, raw = heappop(free) if free else self._allocate(size, nbytes)
+                live[address] = size, place
+                self.in_use += size
+                if scribble is not None:
+                    scribble(raw)
+                found.append(Block(self, address, raw, nbytes, size, stream))
+            if self.in_use > self.most_in_use:
+                self.most_in_use = self.in_use
+            if len(live) > self.most_blocks:
+                self.most_blocks = len(live)
+        return found
 
     def give(self, block: Block) -> None:
         """Takes a block back that nobody refers to."""
-        size = block.size
-        self.driver.scribble(block.raw)
+        size, address, driver = block.size, block.address, self.driver
+        if driver.scribble is not None:
+            driver.scribble(block.raw)
         for other in block.users:  # what they were asked for comes first
-            event = self.driver.event(False)
-            self.driver.record(event, other)
-            self.driver.wait(block.stream, event)
+            event = driver.event(False)
+            driver.record(event, other)
+            driver.wait(block.stream, event)
         with self._lock:
-            heappush(self._kept.setdefault((block.stream, size), []), (block.address, block.raw))
-            self.counts["allocated_bytes"] -= size
-            self.counts["allocations"] -= 1
-            self._live[block.place] -= size
-            if not self._live[block.place]:
-                del self._live[block.place]
+            kept = self._kept.get(id(block.stream))
+            if kept is None:
+                kept = self._kept[id(block.stream)] = block.stream, {}
+            free = kept[1].get(size)
+            if free is None:
+                free = kept[1][size] = []
+            heappush(free, (address, block.raw))
+            self.in_use -= size
+            del self._live[address]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The present numbers, by PyTorch's names."""
+        return _counter(self.reserved, self.in_use, len(self._live), self.retries, self.failures)
+
+    @property
+    def peaks(self) -> Counter[str]:
+        """The largest numbers that there have been."""
+        return _counter(self.most_reserved, self.most_in_use, self.most_blocks, self.retries, self.failures)
 
     def empty_cache(self) -> None:
         """Gives all that is kept and not in use back to the driver."""
         with self._lock:
             kept, self._kept = self._kept, {}  # a collection of garbage may give blocks back in the middle of this
-            for (_, size), raws in kept.items():
-                for _, raw in raws:
-                    self.driver.free(raw)
-                    self.counts["reserved_bytes"] -= size
+            for _, sizes in kept.values():
+                for size, raws in sizes.items():
+                    while raws:  # whoever is taking some has this list
+                        self.driver.free(raws.pop()[1])
+                        self.reserved -= size
 
     def reset_peaks(self) -> None:
         with self._lock:
-            self.peaks = self.counts.copy()
+            self.most_reserved, self.most_in_use, self.most_blocks = self.reserved, self.in_use, len(self._live)
 
     def _allocate(self, size: int, wanted: int) -> tuple[int, Raw]:
         try:
             raw = self._from_driver(size)
         except MemoryError:
-            self.counts["num_alloc_retries"] += 1
+            self.retries += 1
             self.empty_cache()
             try:
                 raw = self._from_driver(size)
             except MemoryError:
-                self.counts["num_ooms"] += 1
+                self.failures += 1
                 message = f"{self.driver.name}: no memory for {amount(wanted)} more\n{self.summary()}"
                 raise OutOfMemoryError(message) from None
-        self._count("reserved_bytes", size)
+        self.reserved += size
+        self.most_reserved = max(self.most_reserved, self.reserved)
         return self.driver.address(raw), raw
 
     def _from_driver(self, size: int) -> Raw:
-        if self.counts["reserved_bytes"] + size > self.limit:
+        if self.reserved + size > self.limit:
             raise MemoryError
         return self.driver.alloc(size)
-
-    def _count(self, name: str, more: int) -> None:
-        now = self.counts[name] = self.counts[name] + more
-        if now > self.peaks[name]:
-            self.peaks[name] = now
 
     def summary(self) -> str:
         """Text of the memory in use, and of the lines whose arrays have most of it."""
         return "\n".join(self._summary())
 
     def _summary(self) -> Iterator[str]:
+        lines: Counter[tuple[str, int] | None] = Counter()
         with self._lock:
-            live, counts, peaks = self._live.most_common(), self.counts.copy(), self.peaks.copy()
-        used, reserved = counts["allocated_bytes"], counts["reserved_bytes"]
+            for size, place in self._live.values():
+                lines[None if place is None else (place[0].co_filename, line_number(*place))] += size
+            used, most, reserved = self.in_use, self.most_in_use, self.reserved
+        live = lines.most_common()
         yield (
-            f"  {amount(used)} in use (at most {amount(peaks['allocated_bytes'])}), {amount(reserved - used)} kept for "
+            f"  {amount(used)} in use (at most {amount(most)}), {amount(reserved - used)} kept for "
             f"reuse, of {amount(self.limit)}"
         )
         for place, nbytes in live[:_LINES]:
             yield f"  {amount(nbytes):>10}  {'the framework' if place is None else describe_line(*place)}"
         if live[_LINES:]:
             yield f"  {amount(sum(nbytes for _, nbytes in live[_LINES:])):>10}  {len(live) - _LINES} other lines"
+
+
+def _counter(reserved: int, in_use: int, blocks: int, retries: int, failures: int) -> Counter[str]:
+    return Counter(
+        reserved_bytes=reserved, allocated_bytes=in_use, allocations=blocks, num_alloc_retries=retries,
+        num_ooms=failures,
+    )  # fmt: skip
+
+
+_internal: dict[str, bool] = {}  # `is_internal` of the files that have been met, at a third of its time
+
+
+def _place() -> Place | None:
+    """The line of the user that is running: 0.1 us a frame."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code.co_filename)
+        if internal is None:
+            internal = _internal[code.co_filename] = is_internal(code.co_filename)
+        if not internal:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
 
 
 def amount(nbytes: int) -> str:

@@ -19,7 +19,7 @@ from ...graph.ir import Graph
 from ..device import PageLocked
 from ..numpy_call import run_call
 from . import nvrtc
-from .driver import Argument, Extent, Gemm, Operand, Pointer, Properties
+from .driver import Argument, Extent, Gemm, Memory, Operand, Pointer, Prepared, Properties, filled
 from .emit.kernel import ENTRY
 from .sim.simulator import Simulator
 
@@ -133,6 +133,17 @@ class SimulatedDriver:
         (simulator, entry), given = function, [_at(a) if isinstance(a, Pointer) else a for a in arguments]
         stream.do(lambda: simulator().launch(entry, grid, block, given))
 
+    def prepared(
+        self, function: tuple[Callable[[], Simulator], str], grid: Extent, block: Extent, arguments: Sequence[Argument]
+    ) -> Prepared:
+        def call(memories: Sequence[Memory], stream: SimulatedStream, home: SimulatedStream) -> None:
+            self.launch(function, grid, block, [filled(a, memories) for a in arguments], stream)
+
+        return call
+
+    def enter(self) -> None:
+        """Returns: there are no others."""
+
     def gemm(
         self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: SimulatedStream, home: SimulatedStream
     ) -> None:
@@ -148,6 +159,9 @@ class SimulatedDriver:
                 result[...] = left.astype(call.dtype, copy=False) @ right.astype(call.dtype, copy=False)
 
         stream.do(multiply)
+
+    def prepared_gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
+        return lambda memories, stream, home: self.gemm(call, *(filled(p, memories) for p in (a, b, out)), stream, home)
 
     def lacks(self, needs: str) -> str:
         return ""

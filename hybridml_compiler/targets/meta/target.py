@@ -15,7 +15,7 @@ from ...aval import Aval
 from ...errors import DeviceError
 from ...once import lazy
 from ..base import Executable, Interface, Program, Target
-from ..device import DeviceArray
+from ..device import DeviceArray, empty
 
 NAME = "meta"
 
@@ -69,7 +69,7 @@ class MetaExecutable(Executable):
         return [self._array(aval) for aval in self.outputs]
 
     def _array(self, aval: Aval) -> DeviceArray:
-        return DeviceArray(self.device, self.device.allocate(aval.nbytes), aval.shape, aval.dtype)
+        return empty(self.device, aval.shape, aval.dtype)
 
     @property
     def llvm(self) -> str:

@@ -51,6 +51,8 @@ def hml_entry(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> Non
 def run_step(c: NativeBuilder, block: Record) -> None:
     """The step's status; without the GIL where it takes long."""
     step, pointers = block["step"], block["pointers"]
+    with c.if_then(step == 0):
+        c.ret(0)
     with c.if_then(block["release_gil"] == 0):
         c.ret(c.through(step, "i64", pointers))
     thread = c.extern("ptr", "PyEval_SaveThread")

@@ -99,7 +99,7 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
                 data.append(np.array(given, np.float64))
         outputs = [allocation.empty(output.shape, np.dtype(output.dtype)) for output in spec.outputs]
         pointers = [array.ctypes.data for array in [*data, *arrays, *outputs]]
-        return call_step(spec.step, pointers + spec.fixed), outputs
+        return call_step(spec.step, pointers + spec.fixed) if spec.step else 0, outputs
 
     def entry(*args: object, **names: object) -> object:
         if names or not holds(args) or not _taken(word):

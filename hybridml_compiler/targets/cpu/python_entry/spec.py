@@ -60,9 +60,9 @@ Counter = ctypes.c_int64
 class EntrySpec:
     """The checks of an entry, the operands that it gives the step, and the result that it makes.
 
-    `step` is the address of `i64 step(ptr table)`. The table holds pointers, in this order: the data of each argument
-    that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, the arena and the sizes (if
-    there are any).
+    `step` is the address of `i64 step(ptr table)`, 0 where there are the checks alone. The table holds pointers, in
+    this order: the data of each argument that is an ArraySpec or FloatCell, of each captured tensor's array, of each
+    output, the arena and the sizes (if there are any).
     Outputs are uninitialised when the step starts. A status other than 0 drops the outputs and returns (or raises)
     `on_status(status, *args)`.
     """
