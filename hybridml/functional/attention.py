@@ -123,13 +123,13 @@ class _Attention(Function):
         early, late = ctx.scales = (1.0, how.scale) if _scales_late(mask, how) else (how.scale, 1.0)
         results = []
         for block in _blocks(how, query.shape[-2], key.shape[-2]):
-            scores = xp.matmul(_rows(query * early, block.queries), _rows(key, block.keys).mT)
+            scores = _product(_rows(query * early, block.queries), _rows(key, block.keys).mT)
             scores = _masked(scores, mask, block.first)
             highest = scores.max(axis=-1, keepdims=True)
-            weights = xp.exp((scores - highest) * late)
-            total = weights.sum(axis=-1, keepdims=True, dtype=_summed_in(query))
+            weights = xp.exp((scores - highest) * late).astype(query.dtype)
+            total = weights.sum(axis=-1, keepdims=True, dtype=scores.dtype)
             weights = _dropped(weights, keep, block, 1.0)
-            out = xp.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
+            out = _product(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
             results.append((out.astype(value.dtype), highest * late + xp.log(total)))
         out, logsum = (_joined(parts) for parts in zip(*results, strict=True))
         ctx.how = how
@@ -145,9 +145,8 @@ class _Attention(Function):
         late, early = ctx.scales
         query = query * early
         g = xp.zeros_like(out) if g is None else g
-        mean = (g * out).sum(
-            axis=-1, keepdims=True, dtype=_summed_in(query)
-        )  # of the gradients of a row's weights, weighted by them
+        # Of the gradients of a row's weights, weighted by them.
+        mean = (_wide(g) * _wide(out)).sum(axis=-1, keepdims=True)
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, out, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
@@ -156,8 +155,8 @@ class _Attention(Function):
         for block in _blocks(how, *lengths):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-            weights = xp.exp(_masked(xp.matmul(q, k.mT) * late, mask, block.first) - row_sum).astype(q.dtype)
-            back = (weights * (_dropped(xp.matmul(down, v.mT), keep, block, factor) - row_mean)).astype(q.dtype)
+            weights = xp.exp(_masked(_product(q, k.mT) * late, mask, block.first) - row_sum).astype(q.dtype)
+            back = (weights * (_dropped(_product(down, v.mT), keep, block, factor) - row_mean)).astype(q.dtype)
             g_queries.append(xp.matmul(back, k) * how.scale)
             if shared:
                 g_keys.append(xp.matmul(back.mT, q))
@@ -170,19 +169,24 @@ class _Attention(Function):
             for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
                 q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-                scores = _masked(xp.matmul(k, q.mT) * late, mask, block.first, flip=True)
+                scores = _masked(_product(k, q.mT) * late, mask, block.first, flip=True)
                 weights = xp.exp(scores - row_sum.mT).astype(q.dtype)
                 turned = _Block(block.keys, block.queries, None)
-                back = (weights * (_dropped(xp.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)).astype(q.dtype)
+                back = (weights * (_dropped(_product(v, down.mT), keep, turned, factor) - row_mean.mT)).astype(q.dtype)
                 g_keys.append(xp.matmul(back, q))
                 g_values.append(xp.matmul(_dropped(weights, keep, turned, factor), down))
             g_key, g_value = _joined(g_keys), _joined(g_values)
         return _joined(g_queries), g_key * late, g_value, g_mask, None, None
 
 
-def _summed_in(x: Tensor) -> Any:
-    """The dtype of sums over rows, which gradients compute weights from: float32 for narrower ones."""
-    return dtypes.float32 if dtypes.is_narrow(x.dtype) else x.dtype
+def _wide(x: Tensor) -> Tensor:
+    """Narrower numbers as float32, in which scores and sums over rows are."""
+    return x.astype(dtypes.float32) if dtypes.is_narrow(x.dtype) else x
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """The product with the precision that it is summed in."""
+    return xp.matmul(_wide(a), _wide(b))
 
 
 def _scales_late(mask: Tensor | None, how: _How) -> bool:

@@ -89,7 +89,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     )  # fmt: skip
 
 
-_LOAD = """\
+LOAD = """\
 static __device__ __forceinline__ void load_matrices{name}(unsigned int* to, const void* from) {{
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{way}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -103,7 +103,7 @@ static __device__ __forceinline__ unsigned int tf32(float value) {
   return bits;
 }
 """
-_MULTIPLY = """\
+MULTIPLY = """\
 static __device__ __forceinline__ void multiply(float* sums, const unsigned int* x, const unsigned int* y) {{
   asm volatile("mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32 {{%0, %1, %2, %3}}, "
                "{{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
@@ -117,12 +117,12 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
     rows, columns = (own // size for own, size in zip(tile.own, _MATRIX, strict=True))
     depth = 8 if tile.tensor == "tf32" else 16
     fragments = _own_elements if tile.tensor == "tf32" else _matrices
-    functions = [_MULTIPLY.format(depth=depth, kind=tile.tensor)]
+    functions = [MULTIPLY.format(depth=depth, kind=tile.tensor)]
     if tile.tensor == "tf32":
         functions.append(_TF32)
     else:
         ways = sorted({side.by_depth for side in (a, b)})
-        functions += [_LOAD.format(name="_turned" * way, way=".trans" * way) for way in ways]
+        functions += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in ways]
     return Multiplication(
         functions,
         [
