@@ -122,7 +122,7 @@ class _Attention(Function):
         # Scores are scaled once the largest is known, which costs nothing; where that is not the order, queries are.
         early, late = ctx.scales = (1.0, how.scale) if _scales_late(mask, how) else (how.scale, 1.0)
         results = []
-        for block in _blocks(how, query.shape[-2], key.shape[-2]):
+        for block in _blocks(how, query, key.shape[-2]):
             scores = _product(_rows(query * early, block.queries), _rows(key, block.keys).mT)
             scores = _masked(scores, mask, block.first)
             highest = scores.max(axis=-1, keepdims=True)
@@ -152,7 +152,7 @@ class _Attention(Function):
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
         shared = is_symbolic(lengths) or math.prod(lengths) <= _SHARED
         g_queries, g_keys, g_values = [], [], []
-        for block in _blocks(how, *lengths):
+        for block in _blocks(how, query, lengths[1]):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
             weights = xp.exp(_masked(_product(q, k.mT) * late, mask, block.first) - row_sum).astype(q.dtype)
@@ -166,7 +166,7 @@ class _Attention(Function):
             g_key, g_value = _added(g_keys), _added(g_values)
         else:
             mask, keep = (None if t is None else _transposed(t) for t in (mask, keep))
-            for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
+            for block in _blocks(how, query, lengths[1], by_keys=True):  # all of it transposed: rows are keys
                 q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
                 scores = _masked(_product(k, q.mT) * late, mask, block.first, flip=True)
@@ -193,12 +193,13 @@ def _scales_late(mask: Tensor | None, how: _How) -> bool:
     return how.scale > 0 and (mask is None or mask.dtype == xp.bool)
 
 
-def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> list[_Block]:
+def _blocks(how: _How, query: Tensor, keys: int, *, by_keys: bool = False) -> list[_Block]:
     """All queries and keys, or what a causal mask leaves of them: queries in blocks, each with the keys before its end,
-    or keys in blocks, each with the queries after its start."""
+    or keys in blocks, each with the queries after its start. A GPU's kernel leaves tiles out itself."""
+    queries = query.shape[-2]
     if not how.causal:
         return [_Block(slice(0, queries), slice(0, keys), None)]
-    if is_symbolic((queries, keys)) or queries != keys or queries < 2 * _LEAST_BLOCK:
+    if is_symbolic((queries, keys)) or queries != keys or queries < 2 * _LEAST_BLOCK or query.device.type != "cpu":
         return [_Block(slice(0, queries), slice(0, keys), 0)]
     size = -(-queries // min(_MOST_BLOCKS, queries // _LEAST_BLOCK))
     parts = [slice(k, min(k + size, queries)) for k in range(0, queries, size)]

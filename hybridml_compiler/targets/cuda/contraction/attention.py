@@ -117,7 +117,7 @@ class _Writer(Attention):
 
     def _elements(self) -> tuple[list[str], dict[str, str]]:
         """(functions of elements, how each is called)."""
-        rows, texts = self.rows, [*self._score_function(self._score), self._ranked()]
+        rows, texts = self.rows, [*self._score_function(self._score), self._ranked(rows.most.value)]
         score, weight = c_type(dtypes.float32 if self._score is None else self._score.dtype), rows.weight.value
         for name, array, given, var, value in (
             ("weight", self.scores, [(score, "score"), ("float", "most")], rows.key, weight),

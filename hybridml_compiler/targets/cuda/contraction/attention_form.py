@@ -67,6 +67,8 @@ class Ends:
 class Attention:
     """What the writers of kernels share: they add tiles, and the kernel's own lines."""
 
+    inverts = False  # whether results are multiplied by the inverse of what they are divided by, once for a row
+
     def __init__(self, chain: TileFusion) -> None:
         first, nest, last = chain.specs
         assert isinstance(nest, Kernel)
@@ -156,12 +158,10 @@ class Attention:
         places = [*map(" ".join, given), *PLACES]
         return self._function(name, c_type(value.dtype), places, self.nest.operands, [*lines, f"  return {found};"])
 
-    def _ranked(self) -> str:
+    def _ranked(self, value: Expr) -> str:
         """`ranked(score, row, column)`, of which a row's maximum is."""
         kind = c_type(dtypes.float32 if self._score is None else self._score.dtype)
-        return self._row_function(
-            "ranked", self.scores, [(kind, "score")], self.rows.most.vars[0], self.rows.most.value
-        )
+        return self._row_function("ranked", self.scores, [(kind, "score")], self.rows.most.vars[0], value)
 
     def _matrix_names(self, nest: Kernel, text: str) -> dict[Expr, C]:
         """Names of row, column and the element at hand in a loop nest over a matrix."""
@@ -203,6 +203,10 @@ class Attention:
                         demand(number in kept and e.args == (row,))
                         within[e] = C(kept[number].split()[1], e.dtype)
             body = perfect_nest(nest.body)[1]
+            for e in nest.expressions if self.inverts else ():
+                if e.op == "div" and e.dtype is dtypes.float32 and set(e.args) <= within.keys():
+                    value, divisor = (within[arg] for arg in e.args)
+                    within[e] = C(f"({value} * (1.0f / {divisor}))", e.dtype)
             lines = KernelWriter(nest, self.functions).inside(within, body)
             call = self.last.call if isinstance(self.last, Fused) else None
             first = nest.operands[0]

@@ -2,7 +2,7 @@
 
     select(row % m >= column, x, -inf)  ->  1 * i - 1 * j + 0 >= 0, and x
 
-The conditions are read off the elementwise loop nest after a product.
+The conditions are read off the expressions of elements.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....loops.index import affine_terms
-from ....loops.ir import Expr, Kernel, perfect_nest
+from ....loops.ir import Expr
 from ....record import record
 
 # a >= b as signs of a - b, and what is added: of integers a > b is a - b - 1 >= 0.
@@ -45,6 +45,10 @@ class Mask:
         """Conditions of all elements of a tile, by its first and last rows and columns."""
         return [f"{x.at(rows[x.a < 0], columns[x.b < 0])} >= 0" for x in self.bounds]
 
+    def holds_somewhere(self, rows: tuple[str, str], columns: tuple[str, str]) -> list[str]:
+        """What holds where a tile has an element that counts."""
+        return [f"{x.at(rows[x.a > 0], columns[x.b > 0])} >= 0" for x in self.bounds]
+
     def limits(self, rows: tuple[str, str], tile: int) -> list[str]:
         """Lines that narrow `begin` and `end` of the columns that some row counts, in tiles of so many columns."""
         lines = []
@@ -57,17 +61,15 @@ class Mask:
         return lines
 
 
-def masked(nest: Kernel, value: Expr, rows: int) -> tuple[Mask, Expr]:
-    """(the mask at the root of the value of elements, what is masked); `rows` of each matrix are one below the other."""
-    (row, *rest), _ = perfect_nest(nest.body)
-    if len(rest) != 1:
-        return Mask(()), value
+def masked(value: Expr, row: Expr, column: Expr, rows: int) -> tuple[Mask, Expr]:
+    """(the mask at the root of the value of an element, what is masked), by its row, of so many in each of the matrices
+    that are one below the other, and its column."""
     if value.op != "select" or value.args[2].op != "const" or value.args[2].attr != -np.inf:
         return Mask(()), value
-    bounds = _bounds(value.args[0], row.var, rest[0].var, rows)
+    bounds = _bounds(value.args[0], row, column, rows)
     if bounds is None:
         return Mask(()), value
-    inner, plain = masked(nest, value.args[1], rows)
+    inner, plain = masked(value.args[1], row, column, rows)
     return Mask((*bounds, *inner.bounds)), plain
 
 

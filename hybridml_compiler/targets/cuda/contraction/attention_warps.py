@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .... import dtypes
-from ....loops.ir import Expr
+from ....loops.ir import Expr, perfect_nest
 from ....record import record
 from ....schedule.fusion.tile_fusion import TileFusion
 from ....walk import postorder
@@ -85,6 +85,8 @@ _ARRIVE = ("commit();", "wait();", "__syncthreads();")
 class WarpWriter(Attention):
     """The kernel of tensor cores whose fragments of a result are those of an operand."""
 
+    inverts = True
+
     def __init__(self, chain: TileFusion, wide: bool) -> None:
         super().__init__(chain)
         demand(self.tensor in _ONES)
@@ -98,10 +100,14 @@ class WarpWriter(Attention):
         self.v = operand("v", two.b, v_stored, v_stored, self.columns, shape.keys, self.tensor, wide)
         self.shared_bytes = max(self.q.nbytes, shape.stages * (self.k.nbytes + self.v.nbytes))
         demand(self.shared_bytes <= SHARED_BYTES)
-        self.mask = Mask(())
-        self.plain = self._score
-        if self.first.nest is not None and self._score is not None:
-            self.mask, self.plain = masked(self.first.nest, self._score, one.m)
+        most = self.rows.most
+        mask, self.ranked = masked(most.value, self.rows.row, most.vars[0], one.m)
+        self.mask, self.plain = mask, self._score
+        nest = self.first.nest
+        loops = [] if nest is None else perfect_nest(nest.body)[0]
+        if self._score is not None and len(loops) == 2 and (not mask.bounds or self.ranked.op == "load"):
+            first, self.plain = masked(self._score, loops[0].var, loops[1].var, one.m)
+            self.mask = Mask((*mask.bounds, *first.bounds))
 
     def source(self) -> CallSource:
         shape, threads = self.shape, self.shape.warps * WARP
@@ -112,7 +118,7 @@ class WarpWriter(Attention):
         texts += [load_function(side, threads) for side in sides]
         texts += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in sorted({s.by_depth for s in sides})]
         texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), _FUNCTIONS.format(kind=self.tensor)]
-        elements = [*(self._score_function(self.plain) if self._computes_scores else []), self._ranked()]
+        elements = [*(self._score_function(self.plain) if self._computes_scores else []), self._ranked(self.ranked)]
         texts += [self.functions.text(), *elements, *ends.texts]
         buffers = self._buffers()
         parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
@@ -137,7 +143,7 @@ class WarpWriter(Attention):
         """Whether what scores are computed from is in memory, where nothing is beyond the edges."""
         first = self.first.nest.operands[0].name if self.first.nest is not None else ""
         loads = [e for e in _parts(self.plain) if e.op == "load" and e.attr.name != first]
-        loads += [e for e in _parts(self.rows.most.value) if e.op == "load" and self._number(e.attr) != self.scores]
+        loads += [e for e in _parts(self.ranked) if e.op == "load" and self._number(e.attr) != self.scores]
         return bool(loads)
 
     def _kernel(self, ends: Ends) -> list[str]:
@@ -155,9 +161,10 @@ class WarpWriter(Attention):
         sources = ((self.q, 0, 0), (self.k, 0, 1), (self.v, 2, 1))
         lines = [
             f"const long long matrix = {matrix};",
-            f"const int row = {row} * {shape.rows}, last_row = min(row + {shape.rows}, {one.m}) - 1;",
-            f"int begin = 0, end = {one.n};  // of the keys that these rows see",
-            *self.mask.limits(("row", "last_row"), shape.keys),
+            f"const int row = {row} * {shape.rows}, first = row + warp_row;  // of the block, and of the warp",
+            f"const int last = min(first + {high * _STEP}, {one.m}) - 1;",
+            f"int begin = 0, end = {one.n};  // of the keys that the rows of the block see",
+            *self.mask.limits(("row", f"(min(row + {shape.rows}, {one.m}) - 1)"), shape.keys),
             *(matrix_of(side, self._pointer(self.numbers[stage][k])) for side, stage, k in sources),
             *self._queries(),
             f"float sums[{high}][{self.columns // _COLUMNS}][4] = {{}}, totals[{high}][4] = {{}}, most[{high}][2];",
@@ -212,9 +219,16 @@ class WarpWriter(Attention):
             f"    load_v(v_tiles[stage ^ 1], v_matrix, 0, key + {keys});",
             "  }",
             "  commit();",
-            *(f"  {line}" for line in [*self._scores_of("stage"), *self._softmax(), *self._weighted("stage")]),
+            *(f"  {line}" for line in self._seen_by_warp()),
+            *(f"    {line}" for line in [*self._scores_of("stage"), *self._softmax(), *self._weighted("stage")]),
+            "  }",
             "}",
         ]
+
+    def _seen_by_warp(self) -> list[str]:
+        """The head of a block of lines for a tile of which the warp's rows see some key."""
+        bounds = self.mask.holds_somewhere(("first", "last"), ("key", f"(key + {self.shape.keys - 1})"))
+        return [f"if ({' && '.join(bounds)}) {{" if bounds else "{"]
 
     def _in_turns(self) -> list[str]:
         """The loop over keys where one tile has room: values come while scores are computed, and keys while values are
@@ -262,7 +276,7 @@ class WarpWriter(Attention):
         if self._computes_scores:
             value = f"score({value}, at_row, column{self._given(0, 2)})"
         found = f"scores[i][j][c] = ranked({value}, at_row, column{self._given(1)});"
-        whole = self.mask.holds_everywhere(("row", "last_row"), ("key", f"(key + {keys - 1})"))
+        whole = self.mask.holds_everywhere(("first", "last"), ("key", f"(key + {keys - 1})"))
         holds = self.mask.holds("at", "column")
         if one.n % keys:
             whole.append(f"key + {keys} <= {one.n}")
@@ -280,6 +294,7 @@ class WarpWriter(Attention):
             f"if ({' && '.join(whole)}) {{",
             *(f"  {line}" for line in all_of),
             "} else {",
+            '  asm volatile("");  // a branch: chosen element by element, both sides would be computed in every tile',
             *(f"  {line}" for line in some_of),
             "}",
         ]
@@ -292,7 +307,7 @@ class WarpWriter(Attention):
             f"  for (int j = 0; j < {self.shape.keys // _COLUMNS}; ++j)",
             "    #pragma unroll",
             "    for (int c = 0; c < 4; ++c) {",
-            f"      const int at = row + warp_row + i * {_STEP} + quad + c / 2 * 8, column = key + j * 8 + pair + c % 2;",
+            f"      const int at = first + i * {_STEP} + quad + c / 2 * 8, column = key + j * 8 + pair + c % 2;",
             f"      const long long at_row = matrix * {self.one.m} + at;",
             *(f"      {line}" for line in lines),
             "    }",
@@ -366,7 +381,7 @@ class WarpWriter(Attention):
             f"for (int i = 0; i < {self.shape.high}; ++i)",
             "  #pragma unroll",
             "  for (int h = 0; h < 2; ++h) {",
-            f"    const int at = row + warp_row + i * {_STEP} + quad + h * 8;",
+            f"    const int at = first + i * {_STEP} + quad + h * 8;",
             f"    const long long at_row = matrix * {self.one.m} + at;",
             "    const float seen = most[i][h] == none ? most[i][h] - most[i][h] : 1.0f;  // nan: the row sees nothing",
             f"    if (at < {self.one.m}) {{",
