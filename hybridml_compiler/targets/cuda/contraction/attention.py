@@ -20,7 +20,7 @@ from ....schedule.fusion.tile_fusion import TileFusion
 from ..emit.kernel import ENTRY, KernelWriter
 from ..emit.scalars import C
 from ..emit.types import c_type, literal
-from .attention_form import Attention, Ends, Unfit, demand, is_attention
+from .attention_form import LARGER, Attention, Ends, Unfit, demand, is_attention
 from .attention_warps import WarpWriter
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
 from .multiply import multiplication, renamed
@@ -94,13 +94,13 @@ class _Writer(Attention):
         c = {name: C(name, dtypes.float32) for name in ("most", "total", "value", "before")}
         grown = writer.s.mul(writer.s.sub(c["before"], c["most"]), writer.s.const(self.rows.rate, dtypes.float32))
         combined = {
-            "most": str(writer.combined("max", c["most"], c["value"])),
+            "most": "larger(most, value)",
             "total": str(writer.combined("add", c["total"], c["value"])),
             "before": str(writer.s.exp(grown)),
         }
         body = self._body(calls, ends, combined, bool(copies))
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)] * bool(copies)
-        texts += [*loads, *multiplies, self.functions.text(), *elements, *ends.texts]
+        texts += [LARGER, *loads, *multiplies, self.functions.text(), *elements, *ends.texts]
         buffers = self._buffers()
         parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
         head = [
@@ -117,7 +117,8 @@ class _Writer(Attention):
 
     def _elements(self) -> tuple[list[str], dict[str, str]]:
         """(functions of elements, how each is called)."""
-        rows, texts = self.rows, [*self._score_function(self._score), self._ranked(rows.most.value)]
+        rows = self.rows
+        texts = [*self._score_function(self._score), self._ranked(rows.most.value)]
         score, weight = c_type(dtypes.float32 if self._score is None else self._score.dtype), rows.weight.value
         for name, array, given, var, value in (
             ("weight", self.scores, [(score, "score"), ("float", "most")], rows.key, weight),
@@ -149,7 +150,7 @@ class _Writer(Attention):
         then = {"a_tiles[stage]": "w_tile", "b_tiles[stage]": "v_tile", "thread_": "result_",
                 "FIRST": "0", "LAST": str(self.to_result.fragments)}  # fmt: skip
         scores = renamed([*self.to_scores.sums, *self.to_scores.step, *self.to_scores.keep], first)
-        inside = f"key + at < {one.n}"
+        inside = f"key + at < {one.n}" if one.n % tile.columns else "true"
         place = "w_tile[at][line]" if self.w.by_depth else "w_tile[line][at]"
         kind = c_type(self.rows.weight.value.dtype)
 
@@ -174,7 +175,7 @@ class _Writer(Attention):
             matrix_of(self.k, self._pointer(self.numbers[0][1])),
             matrix_of(self.v, self._pointer(self.numbers[2][1])),
             f"const int line = threadIdx.x / {each}, part = threadIdx.x % {each};",
-            f"const bool exists = row + line < {one.m};",
+            f"const bool exists = {f'row + line < {one.m}' if one.m % tile.rows else 'true'};",
             f"const long long at_row = matrix * {one.m} + row + line;",
             f"const float none = {literal(-np.inf, dtypes.float32)};",
             "float most = none, total = 0.0f;",

@@ -22,6 +22,13 @@ from .softmax_rows import rows_of
 from .tiles import MOST_FEATURES, tensor_type
 
 
+LARGER = """\
+static __device__ __forceinline__ float larger(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+"""
 PLACES = ("long long row", "long long column")
 
 

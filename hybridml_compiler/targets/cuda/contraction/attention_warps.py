@@ -23,7 +23,7 @@ from ....schedule.fusion.tile_fusion import TileFusion
 from ....walk import postorder
 from ..emit.kernel import ENTRY
 from ..emit.types import c_type, literal
-from .attention_form import Attention, Ends, demand
+from .attention_form import LARGER, Attention, Ends, demand
 from .attention_mask import Mask, masked
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
 from .multiply import LOAD, MULTIPLY
@@ -64,12 +64,6 @@ static __device__ __forceinline__ float power_of_two(float x) {{
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
-}}
-
-static __device__ __forceinline__ float larger(float x, float y) {{
-  float z;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-  return z;
 }}
 
 static __device__ __forceinline__ unsigned int narrow(float low, float high) {{
@@ -117,7 +111,7 @@ class WarpWriter(Attention):
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)]
         texts += [load_function(side, threads) for side in sides]
         texts += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in sorted({s.by_depth for s in sides})]
-        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), _FUNCTIONS.format(kind=self.tensor)]
+        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, _FUNCTIONS.format(kind=self.tensor)]
         elements = [*(self._score_function(self.plain) if self._computes_scores else []), self._ranked(self.ranked)]
         texts += [self.functions.text(), *elements, *ends.texts]
         buffers = self._buffers()
