@@ -122,14 +122,14 @@ class _Attention(Function):
         # Scores are scaled once the largest is known, which costs nothing; where that is not the order, queries are.
         early, late = ctx.scales = (1.0, how.scale) if _scales_late(mask, how) else (how.scale, 1.0)
         results = []
-        for block in _blocks(how, query.shape[-2], key.shape[-2]):
-            scores = xp.matmul(_rows(query * early, block.queries), _rows(key, block.keys).mT)
+        for block in _blocks(how, query, key.shape[-2]):
+            scores = _product(_rows(query * early, block.queries), _rows(key, block.keys).mT)
             scores = _masked(scores, mask, block.first)
             highest = scores.max(axis=-1, keepdims=True)
-            weights = xp.exp((scores - highest) * late)
-            total = weights.sum(axis=-1, keepdims=True, dtype=_summed_in(query))
+            weights = xp.exp((scores - highest) * late).astype(query.dtype)
+            total = weights.sum(axis=-1, keepdims=True, dtype=scores.dtype)
             weights = _dropped(weights, keep, block, 1.0)
-            out = xp.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
+            out = _product(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
             results.append((out.astype(value.dtype), highest * late + xp.log(total)))
         out, logsum = (_joined(parts) for parts in zip(*results, strict=True))
         ctx.how = how
@@ -145,19 +145,18 @@ class _Attention(Function):
         late, early = ctx.scales
         query = query * early
         g = xp.zeros_like(out) if g is None else g
-        mean = (g * out).sum(
-            axis=-1, keepdims=True, dtype=_summed_in(query)
-        )  # of the gradients of a row's weights, weighted by them
+        # Of the gradients of a row's weights, weighted by them.
+        mean = (_wide(g) * _wide(out)).sum(axis=-1, keepdims=True)
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, out, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
         shared = is_symbolic(lengths) or math.prod(lengths) <= _SHARED
         g_queries, g_keys, g_values = [], [], []
-        for block in _blocks(how, *lengths):
+        for block in _blocks(how, query, lengths[1]):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-            weights = xp.exp(_masked(xp.matmul(q, k.mT) * late, mask, block.first) - row_sum).astype(q.dtype)
-            back = (weights * (_dropped(xp.matmul(down, v.mT), keep, block, factor) - row_mean)).astype(q.dtype)
+            weights = xp.exp(_masked(_product(q, k.mT) * late, mask, block.first) - row_sum).astype(q.dtype)
+            back = (weights * (_dropped(_product(down, v.mT), keep, block, factor) - row_mean)).astype(q.dtype)
             g_queries.append(xp.matmul(back, k) * how.scale)
             if shared:
                 g_keys.append(xp.matmul(back.mT, q))
@@ -167,34 +166,40 @@ class _Attention(Function):
             g_key, g_value = _added(g_keys), _added(g_values)
         else:
             mask, keep = (None if t is None else _transposed(t) for t in (mask, keep))
-            for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
+            for block in _blocks(how, query, lengths[1], by_keys=True):  # all of it transposed: rows are keys
                 q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-                scores = _masked(xp.matmul(k, q.mT) * late, mask, block.first, flip=True)
+                scores = _masked(_product(k, q.mT) * late, mask, block.first, flip=True)
                 weights = xp.exp(scores - row_sum.mT).astype(q.dtype)
                 turned = _Block(block.keys, block.queries, None)
-                back = (weights * (_dropped(xp.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)).astype(q.dtype)
+                back = (weights * (_dropped(_product(v, down.mT), keep, turned, factor) - row_mean.mT)).astype(q.dtype)
                 g_keys.append(xp.matmul(back, q))
                 g_values.append(xp.matmul(_dropped(weights, keep, turned, factor), down))
             g_key, g_value = _joined(g_keys), _joined(g_values)
         return _joined(g_queries), g_key * late, g_value, g_mask, None, None
 
 
-def _summed_in(x: Tensor) -> Any:
-    """The dtype of sums over rows, which gradients compute weights from: float32 for narrower ones."""
-    return dtypes.float32 if dtypes.is_narrow(x.dtype) else x.dtype
+def _wide(x: Tensor) -> Tensor:
+    """Narrower numbers as float32, in which scores and sums over rows are."""
+    return x.astype(dtypes.float32) if dtypes.is_narrow(x.dtype) else x
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """The product with the precision that it is summed in."""
+    return xp.matmul(_wide(a), _wide(b))
 
 
 def _scales_late(mask: Tensor | None, how: _How) -> bool:
     return how.scale > 0 and (mask is None or mask.dtype == xp.bool)
 
 
-def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> list[_Block]:
+def _blocks(how: _How, query: Tensor, keys: int, *, by_keys: bool = False) -> list[_Block]:
     """All queries and keys, or what a causal mask leaves of them: queries in blocks, each with the keys before its end,
-    or keys in blocks, each with the queries after its start."""
+    or keys in blocks, each with the queries after its start. A GPU's kernel leaves tiles out itself."""
+    queries = query.shape[-2]
     if not how.causal:
         return [_Block(slice(0, queries), slice(0, keys), None)]
-    if is_symbolic((queries, keys)) or queries != keys or queries < 2 * _LEAST_BLOCK:
+    if is_symbolic((queries, keys)) or queries != keys or queries < 2 * _LEAST_BLOCK or query.device.type != "cpu":
         return [_Block(slice(0, queries), slice(0, keys), 0)]
     size = -(-queries // min(_MOST_BLOCKS, queries // _LEAST_BLOCK))
     parts = [slice(k, min(k + size, queries)) for k in range(0, queries, size)]

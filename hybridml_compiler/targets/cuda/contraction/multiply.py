@@ -48,15 +48,16 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
     beside, each = min(_BESIDE, tile.across), tile.depth // tile.slices
     own = tile.down * tile.across
+    thread = "threadIdx.x" if tile.slices == 1 else f"(threadIdx.x % {own})"
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
     else:
         product = "(int)((unsigned int)sums[i][j] + (unsigned int)x[i] * (unsigned int)y[j])"  # wraps
     return Multiplication(
         [],
-        [f"const int slice = threadIdx.x / {own}, thread = threadIdx.x % {own}, "
-         f"thread_row = thread / {beside} % {tile.down} * {high}, "
-         f"thread_column = (thread % {beside} + thread / {beside * tile.down} * {beside}) * {wide};"],
+        [*([f"const int slice = threadIdx.x / {own};"] if tile.slices > 1 else []),
+         f"const int thread_row = {thread} / {beside} % {tile.down} * {high}, "
+         f"thread_column = ({thread} % {beside} + {thread} / {beside * tile.down} * {beside}) * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
         [
             "#pragma unroll 8",
@@ -100,7 +101,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
 def _gathered(kind: str, tile: Tile) -> list[str]:
     """The lines that add the sums of one slice after the other, through shared memory, to those of the first."""
     (rows, columns), own = tile.own, tile.down * tile.across
-    where = f"shared_sums[(i * {columns} + j) * {own} + thread]"
+    where = f"shared_sums[(i * {columns} + j) * {own} + threadIdx.x % {own}]"
     loops = [
         "#pragma unroll",
         f"for (int i = 0; i < {rows}; ++i)",
@@ -121,7 +122,7 @@ def _gathered(kind: str, tile: Tile) -> list[str]:
     ]
 
 
-_LOAD = """\
+LOAD = """\
 static __device__ __forceinline__ void load_matrices{name}(unsigned int* to, const void* from) {{
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{way}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -135,7 +136,7 @@ static __device__ __forceinline__ unsigned int tf32(float value) {
   return bits;
 }
 """
-_MULTIPLY = """\
+MULTIPLY = """\
 static __device__ __forceinline__ void multiply(float* sums, const unsigned int* x, const unsigned int* y) {{
   asm volatile("mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32 {{%0, %1, %2, %3}}, "
                "{{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
@@ -149,12 +150,12 @@ def _by_warps(tile: Tile, a: Operand, b: Operand) -> Multiplication:
     rows, columns = (own // size for own, size in zip(tile.own, _MATRIX, strict=True))
     depth = 8 if tile.tensor == "tf32" else 16
     fragments = _own_elements if tile.tensor == "tf32" else _matrices
-    functions = [_MULTIPLY.format(depth=depth, kind=tile.tensor)]
+    functions = [MULTIPLY.format(depth=depth, kind=tile.tensor)]
     if tile.tensor == "tf32":
         functions.append(_TF32)
     else:
         ways = sorted({side.by_depth for side in (a, b)})
-        functions += [_LOAD.format(name="_turned" * way, way=".trans" * way) for way in ways]
+        functions += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in ways]
     return Multiplication(
         functions,
         [

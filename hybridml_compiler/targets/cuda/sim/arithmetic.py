@@ -82,7 +82,7 @@ def shifted(name: str, x: np.ndarray, amount: np.ndarray) -> Any:
 
 def narrowed(x: np.ndarray, to: str) -> Any:
     """The bits of the nearest float16 or bfloat16, of two the even one; those of a nan are all set but the sign."""
-    if to == "f16":
+    if to.startswith("f16"):
         with np.errstate(over="ignore"):
             found = x.astype(np.float16).view(np.uint16)
     else:

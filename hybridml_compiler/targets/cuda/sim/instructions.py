@@ -1,7 +1,8 @@
 """PTX's instructions, one function each: a table, and an error for whatever is not in it.
 
 Only what rounds as IEEE 754 says is simulated, so that a result is the hardware's to the last bit. The exceptions are
-the approximate divisions in the compiler's `fmod`, which corrects for their error.
+the approximate divisions in the compiler's `fmod`, which corrects for their error, and the power of two of attention on
+tensor cores, which here is the nearest float32.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ Semantics = Callable[[Threads, Instruction, Lanes], None]
 TABLE: dict[str, Semantics] = {}
 _U32, _PRED = np.dtype("u4"), np.dtype("?")
 _NOT_EXACT = ("approx", "ftz", "sat", "full")
-_APPROXIMATE = (("rcp", "approx", "ftz", "f32"), ("div", "approx", "f32"), ("rcp", "approx", "ftz", "f64"))
+_APPROXIMATE = (
+    ("rcp", "approx", "ftz", "f32"), ("div", "approx", "f32"), ("rcp", "approx", "ftz", "f64"),
+    ("ex2", "approx", "ftz", "f32"),
+)  # fmt: skip
 _UPDATES: dict[str, Callable[..., Any]] = {
     "exch": lambda _, value: value, "add": np.add, "min": np.minimum, "max": np.maximum, "or": np.bitwise_or,
 }  # fmt: skip
@@ -209,6 +213,13 @@ def _rcp(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], i.dtype.type(1) / x, lanes)
 
 
+@names("ex2")
+def _ex2(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    (x,) = _values(t, i, lanes)
+    found = np.exp2(x.astype(np.float64)).astype(i.dtype)
+    t.write(i.operands[0], np.where(found < np.finfo(i.dtype).tiny, i.dtype.type(0), found), lanes)
+
+
 @names("sqrt", "neg", "abs")
 def _one_operand(t: Threads, i: Instruction, lanes: Lanes) -> None:
     (x,) = _values(t, i, lanes)
@@ -241,7 +252,7 @@ def _cvt(t: Threads, i: Instruction, lanes: Lanes) -> None:
     if i.parts[1:] in (("f32", "f16"), ("rna", "tf32", "f32")):
         _cvt_of_tensor_cores(t, i, lanes)
         return
-    if i.parts[1] == "rn" and i.parts[2] in ("f16", "bf16", "bf16x2"):
+    if i.parts[1] == "rn" and i.parts[2] in ("f16", "bf16", "f16x2", "bf16x2"):
         _cvt_to_narrow(t, i, lanes)
         return
     to = DTYPES.get(i.parts[-2])
