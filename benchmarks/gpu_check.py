@@ -23,13 +23,13 @@ from hybridml_compiler.targets.cuda.availability import availability
 from .gpu.device import Check, Record
 from .gpu.right import programs, rows, sanitizer, streams, suite
 from .gpu.speed import attention, bandwidth, launches, products
-from .gpu.steps import compiled, training
+from .gpu.steps import compiled, settled, training
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 SECONDS = 450.0  # of all checks together; a check that has not begun by then is left out
 CHECKS: dict[str, Callable[[Check], Record]] = {
-    "compiled": compiled, "rows": rows, "suite": suite, "streams": streams, "bandwidth": bandwidth,
+    "compiled": compiled, "rows": rows, "suite": suite, "streams": streams, "settled": settled, "bandwidth": bandwidth,
     "products": products, "attention": attention, "launches": launches, "training": training, "sanitizer": sanitizer,
 }  # fmt: skip
 

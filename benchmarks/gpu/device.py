@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ class Check:
     def __init__(self, device: str, small: bool, ends: float) -> None:
         self.device, self.small, self.ends = device, small, ends
         self.gpu: Any = find_device(device)
+        self.background: subprocess.Popen[str] | None = None
 
     def left(self) -> float:
         """Seconds until the end."""

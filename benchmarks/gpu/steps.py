@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import multiprocessing
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +27,7 @@ TASKS = {
 }  # fmt: skip
 SMALL = {"mlp": tasks.mlp(4, 16)}
 KINDS = ("float32", "tf32", "bfloat16")
-COMPILED = "compiled reduce-overhead"
+WHO = ("traced", "eager", "torch eager", "torch.compile", "JAX")
 
 
 def training(check: Check) -> Record:
@@ -61,50 +66,86 @@ def _precision(kind: str, check: Check) -> Iterator[None]:
 
 
 def _candidates(check: Check, task: Any, arrays: Any, kind: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for who in WHO[: check.size(len(WHO), 2)]:
+        if (case := _case(check, who, task, arrays, kind)) is not None:
+            yield who, case
+
+
+def _case(check: Check, who: str, task: Any, arrays: Any, kind: str) -> Callable[[], Any] | None:
+    """What makes a training step; None where this one has none in this precision, or is not installed."""
     from .. import ours
 
-    narrow = " bf16" * (kind == "bfloat16")
-    yield "traced", lambda: ours.training(task, arrays, "traced" + narrow, check.device)
-    if kind == "float32":
-        yield "eager", lambda: ours.training(task, arrays, "eager", check.device)
-    if torch_of(check) is not None:
+    narrow, is_eager = " bf16" * (kind == "bfloat16"), "eager" in who
+    if (is_eager and kind != "float32") or (who == "JAX" and narrow):
+        return None
+    if who in ("traced", "eager"):
+        return lambda: ours.training(task, arrays, who + narrow, check.device)
+    if "torch" in who:
+        if torch_of(check) is None:
+            return None
         from .. import with_torch
 
-        if kind == "float32":
-            yield "torch eager", lambda: with_torch.training(task, arrays, "eager", "cuda")
-        yield "torch.compile", lambda: with_torch.training(task, arrays, COMPILED + narrow, "cuda")
-    if importlib.util.find_spec("jax") is not None and not check.small and not narrow:
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take three quarters of the memory
-        import jax
+        style = "eager" if is_eager else "compiled reduce-overhead" + narrow
+        return lambda: with_torch.training(task, arrays, style, "cuda")
+    if check.small or importlib.util.find_spec("jax") is None:
+        return None
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take three quarters of the memory
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "jax"))
+    import jax
 
-        from .. import with_jax
+    from .. import with_jax
 
-        jax.config.update("jax_default_matmul_precision", "highest" if kind == "float32" else "tensorfloat32")
-        yield "JAX", lambda: with_jax.training(task, arrays, "traced")
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_default_matmul_precision", "highest" if kind == "float32" else "tensorfloat32")
+    return lambda: with_jax.training(task, arrays, "traced")
 
 
 # ---- before it
 
 
 def compiled(check: Check) -> Record:
-    """Compiles what torch.compile compiles in `training`, each in a process of its own: what they leave in its cache on
-    disk makes the measured ones' compilation short. Run it first, and nothing that is timed beside it."""
-    if torch_of(check) is None:
-        return {"left out": "PyTorch is not installed"}
-    jobs = [(name, kind, check.device) for kind in KINDS for name in TASKS]
+    """Begins to compile the steps of `training`, in processes of their own beside the checks that are not timed: what
+    they leave in caches on disk makes the compilations of the measured steps short."""
+    if check.small:
+        return {}
+    command = [sys.executable, "-m", "benchmarks.gpu.steps", check.device]
+    check.background = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return {}
+
+
+def settled(check: Check) -> Record:
+    """Waits for the end of that."""
+    if check.background is None:
+        return {}
+    try:
+        said, _ = check.background.communicate(timeout=max(5.0, min(150.0, check.left())))
+    except subprocess.TimeoutExpired:
+        check.background.kill()
+        return {"left out": "compiling took too long"}
+    return dict(json.loads(said))
+
+
+def _compile_all(device: str) -> Record:
+    jobs = [(who, name, kind, device) for who in WHO if "eager" not in who for kind in KINDS for name in TASKS]
+    # The longest first.
+    jobs.sort(key=lambda job: (job[0] != "torch.compile", job[1] not in ("resnet18", "gpt")))
     with multiprocessing.get_context("spawn").Pool(min(len(jobs), os.cpu_count() or 1)) as pool:
-        return dict(zip([f"{name}, {kind}" for name, kind, _ in jobs], pool.map(_compiled, jobs, 1), strict=True))
+        return {", ".join(job[:3]): why for job, why in zip(jobs, pool.map(_compiled, jobs, 1), strict=True) if why}
 
 
-def _compiled(job: tuple[str, str, str]) -> str:
-    from .. import with_torch
-
-    name, kind, device = job
+def _compiled(job: tuple[str, str, str, str]) -> str:
+    """Runs a step once; why that failed."""
+    who, name, kind, device = job
     task, check = TASKS[name], Check(device, small=False, ends=float("inf"))
     try:
         with _precision(kind, check):
-            arrays = task.arrays(np.random.default_rng(0))
-            with_torch.training(task, arrays, COMPILED + " bf16" * (kind == "bfloat16"), "cuda").call()
+            case = _case(check, who, task, task.arrays(np.random.default_rng(0)), kind)
+            if case is not None:
+                case().call()
     except Exception as error:
         return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-    return "compiled"
+    return ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(_compile_all(sys.argv[1])))
