@@ -18,7 +18,7 @@ from hybridml_compiler.targets.cuda.emit.kernel import emit, unsupported
 from hybridml_compiler.targets.cuda.emit.types import literal
 from hybridml_compiler.targets.cuda.schedule import schedule
 from hybridml_compiler.targets.cuda.vectors import in_vectors
-from tests.support.cuda import SIM, needs_nvrtc, same_bits, sources
+from tests.support.cuda import SIM, needs_nvrtc, same_bits
 
 ROWS = np.zeros((8, 96), np.float32)
 

@@ -12,7 +12,20 @@ import numpy as np
 from .... import dtypes
 from ....loops.builder import LoopBuilder
 from ....loops.index import coefficient
-from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, loads, statements
+from ....loops.ir import (
+    INFIX,
+    Buffer,
+    Expr,
+    Kernel,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    changing,
+    expressions,
+    loads,
+    statements,
+)
 from ....loops.text import Blocks, named
 from ....walk import postorder
 from ..vectors import is_aligned
@@ -30,6 +43,7 @@ class ValueWriter(Blocks[C]):
     def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
         super().__init__(kernel)
         self.wide, self.alignment = wide, 1
+        self.uniform = False  # each thread of a block runs what is being written, on the same values
         self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
         self.conversions = Conversions(kernel)
@@ -164,3 +178,8 @@ class ValueWriter(Blocks[C]):
 
     def combined(self, op: str, a: C, b: C) -> C:
         return combination(self.s, op, a.dtype)(a, b)
+
+    def combine(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
+        for stmt, total in zip(joined, totals, strict=True):
+            value = self.combined(stmt.op, total, self.expression(stmt.value))
+            self.blocks[-1].add(f"{total} = {value};")
