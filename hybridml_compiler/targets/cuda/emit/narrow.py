@@ -57,6 +57,9 @@ static __device__ __forceinline__ float as_bf16(float x) {
 }
 
 
+SHORTER = {"erf": "erf_of_bf16"}  # functions by what they are called where bfloat16 numbers become such
+
+
 class Conversions:
     """The conversions in a kernel, each with what it converts."""
 
@@ -83,6 +86,14 @@ class Conversions:
         s, form = LoopBuilder(), FORMATS[dtypes.float32]
         scale = s.select(s.lt(s.abs(y), s.const(form.tiny, y.dtype)), s.const(2.0**64, y.dtype), s.const(1.0, y.dtype))
         return s.mul(s.mul(x, s.div(s.const(1.0, y.dtype), s.mul(y, scale))), scale)
+
+    def shorter(self, expr: Expr) -> str:
+        """The name of the function that gives the same bfloat16 number in fewer instructions; nothing where there is
+        none."""
+        source = self.found[expr]
+        if expr.dtype is not dtypes.bfloat16 or source.op not in SHORTER:
+            return ""
+        return SHORTER[source.op] if self._kind(source.args[0]) is dtypes.bfloat16 else ""
 
     def _kind(self, expr: Expr) -> np.dtype:
         """The type of the number that a float32 was."""
@@ -112,12 +123,6 @@ class Conversions:
     def roots(self) -> list[Expr]:
         """The operands of all statements."""
         return [expr for stmt in statements(self.kernel.body) for expr in operands(stmt)]
-
-    def rounded(self, expr: Expr) -> tuple[Expr, np.dtype] | None:
-        """(the float32 that is rounded, the type that it is rounded to), where this is a narrow number's float32."""
-        narrow = self.found.get(expr)
-        wide = self.found.get(narrow) if narrow is not None else None
-        return None if narrow is None or wide is None or expr.dtype is not dtypes.float32 else (wide, narrow.dtype)
 
 
 def _converted(expr: Expr) -> Expr | None:

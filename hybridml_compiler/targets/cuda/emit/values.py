@@ -109,15 +109,22 @@ class ValueWriter(Blocks[C]):
 
     def conversion(self, expr: Expr) -> C:
         """A narrow type's number as a float32, or a float32 rounded to one."""
-        source, name = self.conversions.found[expr], ""
-        rounded = self.conversions.rounded(expr)
-        if rounded is not None and source not in self.names and rounded[1] is dtypes.bfloat16:
-            source, name = rounded[0], "as_bf16"
-        elif dtypes.is_narrow(expr.dtype):
-            name = f"to_{dtypes.short(expr.dtype)}"
+        source = self.conversions.found[expr]
+        if dtypes.is_narrow(expr.dtype):
+            name, value = f"to_{dtypes.short(expr.dtype)}", self.rounded(expr)
+        elif source.dtype is dtypes.bfloat16 and source in self.conversions.found and source not in self.names:
+            name, value = "as_bf16", self.rounded(source)
         else:
-            name = f"from_{dtypes.short(source.dtype)}"
-        return C(call(self.functions.helper(name), self.show(source)), expr.dtype)
+            name, value = f"from_{dtypes.short(source.dtype)}", self.show(source)
+        return C(call(self.functions.helper(name), value), expr.dtype)
+
+    def rounded(self, expr: Expr) -> C:
+        """What is rounded to a narrow number."""
+        source = self.conversions.found[expr]
+        shorter = self.conversions.shorter(expr) if source not in self.named else ""
+        if not shorter:
+            return self.show(source)
+        return C(call(self.functions.function(shorter, source.dtype, 1), self.show(source.args[0])), source.dtype)
 
     def plain(self, expr: Expr) -> C | None:
         """Index arithmetic, which does not wrap; None for other instructions."""
