@@ -37,7 +37,9 @@ static __device__ __forceinline__ unsigned short to_f16(float x) {
 """,
     "from_bf16": """\
 static __device__ __forceinline__ float from_bf16(unsigned short bits) {
-  return __uint_as_float((unsigned int)bits << 16);
+  unsigned int word;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(word) : "h"((unsigned short)0), "h"(bits));
+  return __uint_as_float(word);
 }
 """,
     "from_f16": """\
@@ -102,12 +104,14 @@ class Conversions:
     def shared(self) -> set[Expr]:
         """Values that cost something, and vary with less than what needs them."""
         costly = {"div", "sqrt", "select", *TABLE}
-        return {
-            part
-            for expr in self.values()
-            for part in self.args(expr)
-            if part.depends < expr.depends and (part.op in costly or part in self.found) and part.dtype.kind == "f"
-        }
+
+        def costs(part: Expr) -> bool:
+            if part.op == "load":
+                return not part.args[1:]
+            return part.dtype.kind == "f" and (part.op in costly or part in self.found)
+
+        users = self.values()
+        return {part for expr in users for part in self.args(expr) if part.depends < expr.depends and costs(part)}
 
     def args(self, expr: Expr) -> tuple[Expr, ...]:
         """The operands of an expression, of a conversion what it converts."""
