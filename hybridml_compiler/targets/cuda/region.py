@@ -82,7 +82,7 @@ def joined(stages: Sequence[Stage], most: int) -> CallSource:
     threads = stages[0].source.block
     lines = [
         *definitions,
-        f'extern "C" __global__ void __launch_bounds__({threads}, 1)',
+        f'extern "C" __global__ void __launch_bounds__({threads}, {max(map(_least_blocks, alike))})',
         f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
         "  for (long long at = lo + blockIdx.x; at < hi; at += gridDim.x) {",
         *body,
@@ -105,6 +105,13 @@ def order(stages: Sequence[Stage]) -> list[int]:
 def can_join(source: Source) -> bool:
     """Whether a kernel can be a part of another: one whose blocks are numbered by one number, and that checks none."""
     return _HEAD.search(source.text) is not None and not source.checked and "Idx.y" not in source.text
+
+
+def _least_blocks(text: str) -> int:
+    """Blocks that a multiprocessor has registers for."""
+    found = re.search(r"__launch_bounds__\(\d+, (\d+)\)", text)
+    assert found is not None
+    return int(found[1])
 
 
 def _as_function(text: str) -> str:

@@ -49,7 +49,7 @@ from .vectors import VECTOR, inside_of, lanes_of, with_inside
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.
 _LEAST_VECTORS = 1 << 12
 _SIDES = (64, 32)  # of a square that a block transposes: its rows are 128 bytes or more, of bfloat16, too
-_MOST_SQUARE_BYTES = 36 << 10  # of all squares, in shared memory
+_MOST_SQUARE_BYTES = 20 << 10  # of all squares, in shared memory
 # A row of fewer elements is no work for a warp; a column of more is too much for one thread.
 _LEAST_ROW = 32
 _MOST_COLUMN = 1024

@@ -356,6 +356,21 @@ def _exp(s: Writer, x: C) -> C:
     return made
 
 
+# erf(x) / x in x^2 on |x| <= 2.203125, where bfloat16 has no number nearer to it than 1.0: the bits of the other one for
+# all numbers, whose intervals are the constraints of a linear program (the idea of RLIBM, J. Lim and S. Nagarakatte, 2021).
+_ERF_OF_BF16 = (1.1283791065216064, -0.37612831592559814, 0.11290726810693741, -0.026632016524672508,
+                0.004750687163323164, -0.0005538156256079674, 2.9909773729741573e-05)  # fmt: skip
+
+
+def _erf_of_bf16(s: Writer, x: C) -> C:
+    from ....loops.notation import Value, at_most, polynomial
+
+    value = Value(s, x)
+    size = at_most(abs(value), 2.203125)
+    made: C = (size * polynomial(size * size, _ERF_OF_BF16)).copysign(value).raw
+    return made
+
+
 def _floordiv(s: Writer, x: C, y: C) -> C:
     return (_float_divmod if x.dtype.kind == "f" else _int_divmod)(s, x, y)[0]
 
@@ -387,6 +402,7 @@ _BODIES: dict[str, Callable[..., C]] = {
     "shr": _shift(">>"),
     "ldexp": _ldexp,
     "exp": _exp,
+    "erf_of_bf16": _erf_of_bf16,
     "floordiv": _floordiv,
     "mod": _mod,
 }

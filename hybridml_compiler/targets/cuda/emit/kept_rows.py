@@ -231,7 +231,7 @@ def _threads(planned: Sequence[Sweep | tuple[Stmt, ...]], size: int, lanes: int,
     most = 0  # bytes of an element between two loops
     for k in range(1, len(sweeps)):
         kept = [e for sweep in sweeps[:k] for e in sweep.first if last[e] >= k]
-        most = max(most, sum(e.dtype.itemsize if e.op == "load" else max(e.dtype.itemsize, 4) for e in kept))
+        most = max(most, sum(max(e.dtype.itemsize, 4) for e in kept))  # narrow ones are widened before they are used
     threads = _LEAST_THREADS
     while last and threads <= _MOST_THREADS:
         elements = -(-size // lanes // threads) * lanes

@@ -113,7 +113,7 @@ class KernelWriter(ValueWriter):
         super().__init__(kernel, functions, wide=wide)
         self.kept = kept
         self.rows = kept is not None or _shares_rows(kernel)
-        self.uniform = self.rows  # each thread of a block runs what is being written, on the same values
+        self.uniform = self.rows
 
     def source(self) -> Source:
         kernel = self.kernel
@@ -228,7 +228,7 @@ class KernelWriter(ValueWriter):
         self.uniform = self.uniform and stmt.kind != "thread"
         inner = self.open((stmt.var,))
         if self.kept is not None and stmt.kind == "block":
-            write_rows(self, self.kept)
+            write_rows(self, self.kept, self.body)
         else:
             self.body(stmt.body)
         self.close(inner)
@@ -327,11 +327,6 @@ class KernelWriter(ValueWriter):
             combine()
         self.close(inner)
         return heads, inner
-
-    def combine(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
-        for stmt, total in zip(joined, totals, strict=True):
-            value = self.combined(stmt.op, total, self.expression(stmt.value))
-            self.blocks[-1].add(f"{total} = {value};")
 
     def along_neighbours(self, joined: Sequence[Reduce], combine: Callable[[], None]) -> None:
         """The loop over the last variable, before which all along it is loaded."""

@@ -37,7 +37,9 @@ static __device__ __forceinline__ unsigned short to_f16(float x) {
 """,
     "from_bf16": """\
 static __device__ __forceinline__ float from_bf16(unsigned short bits) {
-  return __uint_as_float((unsigned int)bits << 16);
+  unsigned int word;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(word) : "h"((unsigned short)0), "h"(bits));
+  return __uint_as_float(word);
 }
 """,
     "from_f16": """\
@@ -55,6 +57,9 @@ static __device__ __forceinline__ float as_bf16(float x) {
 }
 """,
 }
+
+
+SHORTER = {"erf": "erf_of_bf16"}  # functions by what they are called where bfloat16 numbers become such
 
 
 class Conversions:
@@ -84,6 +89,14 @@ class Conversions:
         scale = s.select(s.lt(s.abs(y), s.const(form.tiny, y.dtype)), s.const(2.0**64, y.dtype), s.const(1.0, y.dtype))
         return s.mul(s.mul(x, s.div(s.const(1.0, y.dtype), s.mul(y, scale))), scale)
 
+    def shorter(self, expr: Expr) -> str:
+        """The name of the function that gives the same bfloat16 number in fewer instructions; nothing where there is
+        none."""
+        source = self.found[expr]
+        if expr.dtype is not dtypes.bfloat16 or source.op not in SHORTER:
+            return ""
+        return SHORTER[source.op] if self._kind(source.args[0]) is dtypes.bfloat16 else ""
+
     def _kind(self, expr: Expr) -> np.dtype:
         """The type of the number that a float32 was."""
         return self.found[expr].dtype if expr in self.found else expr.dtype
@@ -91,12 +104,14 @@ class Conversions:
     def shared(self) -> set[Expr]:
         """Values that cost something, and vary with less than what needs them."""
         costly = {"div", "sqrt", "select", *TABLE}
-        return {
-            part
-            for expr in self.values()
-            for part in self.args(expr)
-            if part.depends < expr.depends and (part.op in costly or part in self.found) and part.dtype.kind == "f"
-        }
+
+        def costs(part: Expr) -> bool:
+            if part.op == "load":
+                return not part.args[1:]
+            return part.dtype.kind == "f" and (part.op in costly or part in self.found)
+
+        users = self.values()
+        return {part for expr in users for part in self.args(expr) if part.depends < expr.depends and costs(part)}
 
     def args(self, expr: Expr) -> tuple[Expr, ...]:
         """The operands of an expression, of a conversion what it converts."""
@@ -112,12 +127,6 @@ class Conversions:
     def roots(self) -> list[Expr]:
         """The operands of all statements."""
         return [expr for stmt in statements(self.kernel.body) for expr in operands(stmt)]
-
-    def rounded(self, expr: Expr) -> tuple[Expr, np.dtype] | None:
-        """(the float32 that is rounded, the type that it is rounded to), where this is a narrow number's float32."""
-        narrow = self.found.get(expr)
-        wide = self.found.get(narrow) if narrow is not None else None
-        return None if narrow is None or wide is None or expr.dtype is not dtypes.float32 else (wide, narrow.dtype)
 
 
 def _converted(expr: Expr) -> Expr | None:

@@ -11,32 +11,29 @@ All counts are constants, so that arrays are registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from ....loops.builder import LoopBuilder, identity
-from ....loops.ir import Buffer, Expr, Reduce, Store, expressions, operands
+from ....loops.ir import Buffer, Expr, Reduce, Stmt, Store, expressions, operands
 from ....walk import postorder
 from .kept_rows import Rows, Sweep
 from .scalars import C
 from .types import c_type, literal
-
-if TYPE_CHECKING:
-    from .kernel import KernelWriter
+from .values import ValueWriter
 
 
-def write_rows(w: KernelWriter, rows: Rows) -> None:
-    """Writes what is inside of the loop of blocks."""
+def write_rows(w: ValueWriter, rows: Rows, body: Callable[[Sequence[Stmt]], None]) -> None:
+    """Writes what is inside of the loop of blocks; `body` writes what is no loop."""
     kept: dict[Expr, str] = {}  # text of an element of a turn, of what earlier loops have kept
     for step in rows.steps:
         if isinstance(step, Sweep):
             _Sweep(w, rows, step, kept).write()
         else:
-            w.body(step)
+            body(step)
 
 
 class _Sweep:
-    def __init__(self, w: KernelWriter, rows: Rows, sweep: Sweep, kept: dict[Expr, str]) -> None:
+    def __init__(self, w: ValueWriter, rows: Rows, sweep: Sweep, kept: dict[Expr, str]) -> None:
         self.w, self.rows, self.sweep, self.kept = w, rows, sweep, kept
         self.s = LoopBuilder()
 

@@ -12,7 +12,20 @@ import numpy as np
 from .... import dtypes
 from ....loops.builder import LoopBuilder
 from ....loops.index import coefficient
-from ....loops.ir import INFIX, Buffer, Expr, Kernel, Scan, Stmt, Store, changing, expressions, loads, statements
+from ....loops.ir import (
+    INFIX,
+    Buffer,
+    Expr,
+    Kernel,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    changing,
+    expressions,
+    loads,
+    statements,
+)
 from ....loops.text import Blocks, named
 from ....walk import postorder
 from ..vectors import is_aligned
@@ -30,6 +43,7 @@ class ValueWriter(Blocks[C]):
     def __init__(self, kernel: Kernel, functions: DeviceFunctions | None = None, *, wide: bool = True) -> None:
         super().__init__(kernel)
         self.wide, self.alignment = wide, 1
+        self.uniform = False  # each thread of a block runs what is being written, on the same values
         self.functions = DeviceFunctions() if functions is None else functions
         self.s = CBuilder(self.functions)
         self.conversions = Conversions(kernel)
@@ -95,15 +109,22 @@ class ValueWriter(Blocks[C]):
 
     def conversion(self, expr: Expr) -> C:
         """A narrow type's number as a float32, or a float32 rounded to one."""
-        source, name = self.conversions.found[expr], ""
-        rounded = self.conversions.rounded(expr)
-        if rounded is not None and source not in self.names and rounded[1] is dtypes.bfloat16:
-            source, name = rounded[0], "as_bf16"
-        elif dtypes.is_narrow(expr.dtype):
-            name = f"to_{dtypes.short(expr.dtype)}"
+        source = self.conversions.found[expr]
+        if dtypes.is_narrow(expr.dtype):
+            name, value = f"to_{dtypes.short(expr.dtype)}", self.rounded(expr)
+        elif source.dtype is dtypes.bfloat16 and source in self.conversions.found and source not in self.names:
+            name, value = "as_bf16", self.rounded(source)
         else:
-            name = f"from_{dtypes.short(source.dtype)}"
-        return C(call(self.functions.helper(name), self.show(source)), expr.dtype)
+            name, value = f"from_{dtypes.short(source.dtype)}", self.show(source)
+        return C(call(self.functions.helper(name), value), expr.dtype)
+
+    def rounded(self, expr: Expr) -> C:
+        """What is rounded to a narrow number."""
+        source = self.conversions.found[expr]
+        shorter = self.conversions.shorter(expr) if source not in self.named else ""
+        if not shorter:
+            return self.show(source)
+        return C(call(self.functions.function(shorter, source.dtype, 1), self.show(source.args[0])), source.dtype)
 
     def plain(self, expr: Expr) -> C | None:
         """Index arithmetic, which does not wrap; None for other instructions."""
@@ -164,3 +185,8 @@ class ValueWriter(Blocks[C]):
 
     def combined(self, op: str, a: C, b: C) -> C:
         return combination(self.s, op, a.dtype)(a, b)
+
+    def combine(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
+        for stmt, total in zip(joined, totals, strict=True):
+            value = self.combined(stmt.op, total, self.expression(stmt.value))
+            self.blocks[-1].add(f"{total} = {value};")

@@ -111,27 +111,35 @@ class _Run:
         self.entry, self.code, self.semantics, self.threads = entry, entry.code, semantics, threads
         self.at = np.zeros(threads.count, np.int64)  # the instruction that each thread is at
         self.waits = np.zeros(threads.count, np.bool_)
+        self.held = np.zeros(threads.count, np.bool_)  # at an instruction that the other lanes of a warp come to
 
     def run(self) -> None:
         end = len(self.code)
         while True:
             ready = np.where(self.waits, _FAR, self.at)
-            here = int(ready.min())
+            here = int(np.where(self.held, _FAR, ready).min())
+            stuck = here >= end and bool(self.held.any())  # nobody else comes
+            if stuck:
+                here = int(ready[self.held].min())
             if here < end:
                 lanes = np.nonzero(ready == here)[0]
                 others = ready[ready > here]
-                self.straight(here, lanes, int(others.min()) if others.size else _FAR)
+                self.held[lanes] = False
+                self.straight(here, lanes, int(others.min()) if others.size else _FAR, stuck)
             elif self.waits.any():
                 self.release()
             else:
                 return
 
-    def straight(self, here: int, group: np.ndarray, stop: int) -> None:
-        """Runs a group of threads up to a jump, or to where others are."""
+    def straight(self, here: int, group: np.ndarray, stop: int, stuck: bool) -> None:
+        """Runs a group of threads up to a jump, to where others are, or to where it has to wait for them."""
         threads = self.threads
         lanes: Lanes = group if group.size < threads.count else slice(None)
         while True:
             instruction, execute = self.code[here], self.semantics[here]
+            if "sync" in instruction.parts and not stuck and execute is not None and self.is_apart(group):
+                self.at[lanes], self.held[lanes] = here, True
+                return
             some, number = lanes, group.size
             if instruction.predicate:
                 holds = threads.holds(instruction.predicate, instruction.negated, lanes)
@@ -148,6 +156,15 @@ class _Run:
             if here >= stop or here >= len(self.code):
                 self.at[lanes] = here
                 return
+
+    def is_apart(self, group: np.ndarray) -> bool:
+        """Whether other lanes of these threads' warps are on their way elsewhere."""
+        threads = self.threads
+        if group.size == threads.count:
+            return False
+        others = ~self.waits & (self.at < len(self.code))
+        others[group] = False
+        return bool(np.isin(threads.warp[others], threads.warp[group]).any())
 
     def jump(self, instruction: Instruction, lanes: Lanes) -> None:
         if instruction.name == _BRANCH:
