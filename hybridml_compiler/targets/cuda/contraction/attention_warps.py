@@ -27,7 +27,8 @@ from .attention_form import LARGER, Attention, Ends, demand
 from .attention_mask import Mask, masked
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
 from .multiply import LOAD, MULTIPLY
-from .operands import COPY, Operand, load_function, operand
+from .near import POWER
+from .operands import COPY, load_function, operand
 from .tiles import SHARED_BYTES, WARP
 
 _STEP = 16  # of k in a multiplication of 16 bits; rows of its result
@@ -59,13 +60,7 @@ def shape_for(features: int, columns: int) -> Shape:
     return Shape(4, 1, 64, 1, 2)
 
 
-_FUNCTIONS = """\
-static __device__ __forceinline__ float power_of_two(float x) {{
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}}
-
+_NARROW = """\
 static __device__ __forceinline__ unsigned int narrow(float low, float high) {{
   unsigned int both;
   asm("cvt.rn.{kind}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -111,7 +106,7 @@ class WarpWriter(Attention):
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)]
         texts += [load_function(side, threads) for side in sides]
         texts += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in sorted({s.by_depth for s in sides})]
-        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, _FUNCTIONS.format(kind=self.tensor)]
+        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, POWER, _NARROW.format(kind=self.tensor)]
         elements = [*(self._score_function(self.plain) if self._computes_scores else []), self._ranked(self.ranked)]
         texts += [self.functions.text(), *elements, *ends.texts]
         buffers = self._buffers()

@@ -80,6 +80,18 @@ def shifted(name: str, x: np.ndarray, amount: np.ndarray) -> Any:
     return np.where(amount >= bits, beyond, x >> inside)
 
 
+def narrowed(x: np.ndarray, to: str) -> Any:
+    """The bits of the nearest float16 or bfloat16, of two the even one; those of a nan are all set but the sign."""
+    if to.startswith("f16"):
+        with np.errstate(over="ignore"):
+            found = x.astype(np.float16).view(np.uint16)
+    else:
+        bits = np.asarray(x).view(np.uint32)
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        found = ((bits.astype(np.uint64) + 0x7FFF + odd) >> np.uint64(16)).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), found)
+
+
 ROUND: dict[str, Callable[..., Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 

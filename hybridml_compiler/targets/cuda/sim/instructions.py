@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from .... import dtypes
 from ....errors import CompileError
 from . import arithmetic
 from .memory import Access, Region, SimulatorError
@@ -250,11 +249,11 @@ def _copysign(t: Threads, i: Instruction, lanes: Lanes) -> None:
 
 @names("cvt")
 def _cvt(t: Threads, i: Instruction, lanes: Lanes) -> None:
-    if i.parts[1:] in (("rn", "bf16x2", "f32"), ("rn", "f16x2", "f32")):
-        _cvt_to_pair(t, i, lanes)
-        return
     if i.parts[1:] in (("f32", "f16"), ("rna", "tf32", "f32")):
         _cvt_of_tensor_cores(t, i, lanes)
+        return
+    if i.parts[1] == "rn" and i.parts[2] in ("f16", "bf16", "bf16x2", "f16x2"):
+        _cvt_to_narrow(t, i, lanes)
         return
     to = DTYPES.get(i.parts[-2])
     if to is None or (to.kind == "f" and i.dtype == np.float64 and to == np.float32 and "rn" not in i.parts):
@@ -274,11 +273,12 @@ def _cvt_of_tensor_cores(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(i.operands[0], np.where(is_nan, np.uint32(0x7FFFFFFF), nearest), lanes)
 
 
-def _cvt_to_pair(t: Threads, i: Instruction, lanes: Lanes) -> None:
-    """Two of float32 as halves of a word, the first one as the upper."""
-    dtype = dtypes.float16 if i.parts[2] == "f16x2" else dtypes.canonical("bfloat16")
-    high, low = (x.astype(dtype).view(np.uint16).astype(np.uint32) for x in _values(t, i, lanes))
-    t.write(i.operands[0], high << np.uint32(16) | low, lanes)
+def _cvt_to_narrow(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """float32 as the nearest float16 or bfloat16; two of these fill a word, the second the lower half of it."""
+    found = [arithmetic.narrowed(t.read(x, np.dtype("f4"), lanes), i.parts[2]) for x in i.operands[1:]]
+    if len(found) == 2:
+        found = [(found[0].astype(np.uint32) << np.uint32(16)) | found[1]]
+    t.write(i.operands[0], found[0], lanes)
 
 
 # ---- bits
