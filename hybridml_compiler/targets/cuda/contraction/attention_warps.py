@@ -27,7 +27,7 @@ from .attention_form import LARGER, Attention, Ends, demand
 from .attention_mask import Mask, masked
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
 from .multiply import LOAD, MULTIPLY
-from .near import POWER
+from .near import NARROW, POWER
 from .operands import COPY, load_function, operand
 from .tiles import SHARED_BYTES, WARP
 
@@ -60,13 +60,6 @@ def shape_for(features: int, columns: int) -> Shape:
     return Shape(4, 1, 64, 1, 2)
 
 
-_NARROW = """\
-static __device__ __forceinline__ unsigned int narrow(float low, float high) {{
-  unsigned int both;
-  asm("cvt.rn.{kind}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}}
-"""
 _ONES = {"bf16": "0x3f803f80u", "f16": "0x3c003c00u"}  # two of them
 _ARRIVE = ("commit();", "wait();", "__syncthreads();")
 
@@ -106,7 +99,7 @@ class WarpWriter(Attention):
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)]
         texts += [load_function(side, threads) for side in sides]
         texts += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in sorted({s.by_depth for s in sides})]
-        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, POWER, _NARROW.format(kind=self.tensor)]
+        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, POWER, NARROW.format(kind=self.tensor)]
         elements = [*(self._score_function(self.plain) if self._computes_scores else []), self._ranked(self.ranked)]
         texts += [self.functions.text(), *elements, *ends.texts]
         buffers = self._buffers()

@@ -1,4 +1,4 @@
-"""The hardware's power of two, in kernels whose results are rounded to 16 bits: as near as 2 units of float32."""
+"""Conversions to 16 bits, and in kernels of such numbers the hardware's power of two, as near as 2 units of float32."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ static __device__ __forceinline__ float power_of_two(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+"""
+NARROW = """\
+static __device__ __forceinline__ unsigned int narrow(float low, float high) {{
+  unsigned int both;
+  asm("cvt.rn.{kind}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}}
 """
 _EXPONENTIAL = """\
 static __device__ __forceinline__ float near_exp(float x) { return power_of_two(x * 1.4426950408889634f); }

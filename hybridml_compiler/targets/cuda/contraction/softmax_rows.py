@@ -123,6 +123,15 @@ class _Forms:
         return total
 
 
+def rounded_from(value: Expr) -> Expr | None:
+    """The float32 that a narrow number is rounded from; None where it is not."""
+    forms = _Forms()
+    made = forms.of(value, {})
+    wide = (part for part in reversed(_all(value)) if part.dtype is dtypes.float32)
+    found = (x for x in wide if convert(forms.s, forms.of(x, {}), x.dtype, value.dtype) is made)
+    return next(found, None)
+
+
 def vanishes(value: Expr, low: Expr, zero: Container[str]) -> bool:
     """Whether a value is zero where an operand of it is -inf, and these arrays are zero."""
     forms = _Forms()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -43,13 +44,17 @@ class Elements:
             lines += ["  {", *(f"  {line}" for line in more), f"    *row{n} = {value};", "  }"]
         return "\n".join([f"static __device__ __forceinline__ void rows{k}({', '.join(given)}) {{", *lines, "}\n"])
 
-    def _make_function(self, k: int, maker: Maker, masked: Expr | None = None) -> str:
+    def _make_function(
+        self, k: int, maker: Maker, masked: Expr | None = None, wide: Mapping[int, Expr] = MappingProxyType({})
+    ) -> str:
         """`make0(value, values of its row, matrices that it reads, places of those that it makes, row, column,
-        buffers)`; the value has been through the mask that is given."""
+        buffers)`; the value has been through the mask that is given, and some matrices' elements are not yet rounded.
+        """
         nest = maker.nest
         given = ["float value", *(f"{c_type(e.dtype)} row{n}" for n, e in enumerate(maker.of_rows))]
         given += [f"{c_type(self.form.dtypes[number])} m{number}" for number in maker.reads]
-        given += [f"{c_type(self.form.dtypes[number])}* to{number}" for number in maker.matrices]
+        made = {n: wide[n].dtype if n in wide else self.form.dtypes[n] for n in maker.matrices}
+        given += [f"{c_type(dtype)}* to{number}" for number, dtype in made.items()]
         given += ["long long row", "long long column"]
         names: dict[Expr, C] = {e: C(f"row{n}", e.dtype) for n, e in enumerate(maker.of_rows)}
         if nest is not None:
@@ -69,7 +74,7 @@ class Elements:
             if nest is None or store is None:
                 lines.append(f"  *to{number} = value;")
                 continue
-            more, value = KernelWriter(nest, self.functions).value(names, store.value)
+            more, value = KernelWriter(nest, self.functions).value(names, wide.get(number, store.value))
             lines += ["  {", *(f"  {line}" for line in more), f"    *to{number} = {value};", "  }"]
         return "\n".join([f"static __device__ __forceinline__ void make{k}({', '.join(given)}) {{", *lines, "}\n"])
 
@@ -99,7 +104,14 @@ class Elements:
         return found
 
     def kernel(
-        self, texts: Sequence[str], size: str, body: Sequence[str], threads: int, blocks: int, alignment: int, total: int
+        self,
+        texts: Sequence[str],
+        size: str,
+        body: Sequence[str],
+        threads: int,
+        blocks: int,
+        alignment: int,
+        total: int,
     ) -> CallSource:
         """The source of a kernel of these functions and lines, of which a multiprocessor shall have room for so many
         blocks."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .... import dtypes
 from ....loops.ir import Expr, perfect_nest
 from ....record import record
 from ....walk import postorder
@@ -19,9 +20,9 @@ from .attention_mask import Mask, masked
 from .contraction import Addresses
 from .kernel import COMMIT, WAIT, CallSource, finish_function, matrix_of
 from .multiply import LOAD, MULTIPLY
-from .near import NearFunctions
+from .near import NARROW, NearFunctions
 from .operands import COPY, Operand, load_function, operand
-from .softmax_rows import vanishes
+from .softmax_rows import rounded_from, vanishes
 from .tile_elements import Elements
 from .tile_form import Form, Maker, Reader
 from .tiles import SHARED_BYTES, WARP
@@ -75,6 +76,12 @@ class WarpWriter(Elements):
         features = max(part.form.k for part in form.makers)
         self.depth = -(-features // _STEP) * _STEP
         self.shape = shape_for(self.depth)
+        self.wide_of: dict[int, Expr] = {}  # elements of narrow matrices before they are rounded
+        for maker in form.makers:
+            for number, store in maker.matrices.items():
+                source = None if store is None or not dtypes.is_narrow(store.value.dtype) else rounded_from(store.value)
+                if source is not None:
+                    self.wide_of[number] = source
         self.mask, self.masked = self._mask()
         self.sections = [self._section(turned) for turned in dict.fromkeys(r.turned for r in form.readers)]
 
@@ -82,7 +89,8 @@ class WarpWriter(Elements):
     def fits(self) -> bool:
         """Whether all that is read passes by, and a block has room for it."""
         found = all(-1 not in section.right for section in self.sections)
-        narrow = all(self.form.dtypes[r.matrix].itemsize == 2 for r in self.form.readers)
+        narrow = all(number in self.wide_of or x is dtypes.float32 for number, x in self.form.dtypes.items())
+        narrow = narrow and all(r.matrix in self.wide_of for r in self.form.readers)
         return found and narrow and self.form.tensor in ("bf16", "f16") and self.shared_bytes <= SHARED_BYTES
 
     def _mask(self) -> tuple[Mask, dict[int, Expr]]:
@@ -174,8 +182,9 @@ class WarpWriter(Elements):
         form, threads = self.form, self.shape.warps * WARP
         sides = [side for section in self.sections for side in (*section.own, *section.passed)]
         copies = {f"copy_{side.width * side.stored.itemsize}" for side in sides if side.is_asynchronous}
-        makes = [make for k, maker in enumerate(form.makers)
-                 for make in (self._row_function(k, maker), self._make_function(k, maker, self.masked.get(k)))]  # fmt: skip
+        makes = []
+        for k, maker in enumerate(form.makers):
+            makes += [self._row_function(k, maker), self._make_function(k, maker, self.masked.get(k), self.wide_of)]
         finishes = [
             finish_function(f"finish{k}", reader.call, reader.nest, self.functions)[0]
             for k, reader in enumerate(form.readers)
@@ -183,7 +192,8 @@ class WarpWriter(Elements):
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)]
         texts += [load_function(side, threads) for side in sides]
         texts += [LOAD.format(name="", way=""), LOAD.format(name="_turned", way=".trans")]
-        texts += [MULTIPLY.format(depth=_STEP, kind=form.tensor), self.functions.text()]
+        texts += [MULTIPLY.format(depth=_STEP, kind=form.tensor), NARROW.format(kind=form.tensor)]
+        texts.append(self.functions.text())
         body = [f"__shared__ __align__(16) unsigned char shared[{self.shared_bytes}];"]
         body += ["const int lane = threadIdx.x % 32, quad = lane / 4, pair = lane % 4 * 2;"]
         body += [f"const int warp_line = threadIdx.x / 32 * {self.shape.high * _STEP};"]
@@ -317,65 +327,73 @@ class WarpWriter(Elements):
                 f"float scores{k}[{high}][{across}][4] = {{}};",
                 "#pragma unroll",
                 f"for (int k = 0; k < {steps}; ++k) {{",
-                f"  unsigned int y[{across}][2];",
                 "  #pragma unroll",
-                f"  for (int j = 0; j < {across}; j += 2) load_matrices{'_turned' * passed.by_depth}"
-                f"(y[j], &{passed.name}_tiles[stage]{_fragment_of_b(passed.by_depth)});",
-                "  #pragma unroll",
-                f"  for (int i = 0; i < {high}; ++i)",
+                f"  for (int j = 0; j < {across}; j += 2) {{",
+                "    unsigned int y[2][2];",
+                f"    load_matrices{'_turned' * passed.by_depth}(y[0], "
+                f"&{passed.name}_tiles[stage]{_fragment_of_b(passed.by_depth)});",
                 "    #pragma unroll",
-                f"    for (int j = 0; j < {across}; ++j) multiply(scores{k}[i][j], {own.name}[i][k], y[j]);",
+                f"    for (int i = 0; i < {2 * high}; ++i) "
+                f"multiply(scores{k}[i / 2][j + i % 2], {own.name}[i / 2][k], y[i % 2]);",
+                "  }",
                 "}",
             ]
-        read = dict.fromkeys(reader.matrix for _, reader in section.readers)
-        lines += [f"unsigned int m{number}[{high}][{across}][2];" for number in read]
+        narrow = [n for _, maker in section.makers for n in maker.matrices if n in self.wide_of]
+        lines += [f"unsigned int m{number}[{high}][{across}][2];" for number in narrow]
         whole = mask.holds_everywhere(("first", "last"), ("other", f"(other + {self.shape.others - 1})"))
         if whole and self.masked:
             holds = " && ".join(mask.holds("at", "to"))
             lines += [
                 f"if (!({' && '.join(whole)})) {{",
                 '  asm volatile("");  // a branch: chosen element by element, it would be computed in every tile',
-                *(f"  {line}" for line in self._for_each([
-                    f"if (!({holds})) scores0[i][j][c] = __uint_as_float(0xff800000u);"])),
+                *(f"  {line}" for line in self._for_each(self._pair([
+                    f"if (!({holds})) scores0[i][j][2 * h + c] = __uint_as_float(0xff800000u);"]))),
                 "}",
             ]  # fmt: skip
-        return [*lines, *self._for_each(self._element(section, list(read)))]
+        return [*lines, *self._for_each(self._element(section))]
 
     def _for_each(self, lines: Sequence[str]) -> list[str]:
-        """A loop over the elements of a lane, of which two are neighbours."""
+        """A loop over the pairs of neighbours of a lane."""
         return [
             "#pragma unroll",
             f"for (int i = 0; i < {self.shape.high}; ++i)",
             "  #pragma unroll",
             f"  for (int j = 0; j < {self.shape.others // _COLUMNS}; ++j)",
             "    #pragma unroll",
-            "    for (int c = 0; c < 4; ++c) {",
-            f"      const int at = first + i * {_STEP} + quad + c / 2 * 8, to = other + j * {_COLUMNS} + pair + c % 2;",
+            "    for (int h = 0; h < 2; ++h) {",
             *(f"      {line}" for line in lines),
             "    }",
         ]
 
-    def _element(self, section: _Section, read: Sequence[int]) -> list[str]:
-        """One element of all matrices; outside of them it is zero."""
+    def _pair(self, lines: Sequence[str]) -> list[str]:
+        """A loop over two neighbours."""
+        return [
+            "#pragma unroll",
+            "for (int c = 0; c < 2; ++c) {",
+            f"  const int at = first + i * {_STEP} + quad + h * 8, to = other + j * {_COLUMNS} + pair + c;",
+            *(f"  {line}" for line in lines),
+            "}",
+        ]
+
+    def _element(self, section: _Section) -> list[str]:
+        """Two neighbours of all matrices, which fill a register; outside of the matrices they are zero."""
         form, turned = self.form, section.turned
         row, column = ("to", "at") if turned else ("at", "to")
-        numbers = [number for _, maker in section.makers for number in maker.matrices]
-        lines = [f"{c_type(form.dtypes[n])} made{n} = 0;" for n in numbers]
         inside = [f"at < {section.lines}"] * (section.lines % self.shape.lines != 0)
         inside += [f"to < {section.others}"] * (section.others % self.shape.others != 0)
-        calls = []
+        where = f"if ({' && '.join(inside)}) " if inside else ""
+        lines = []
         for k, maker in section.makers:
-            own = f"_tiles[stage][j * {_COLUMNS} + pair + c % 2]" if turned else "[i][c / 2]"
-            given = [f"scores{k}[i][j][c]", *(f"row{k}_{n}{own}" for n in range(len(maker.of_rows)))]
-            given += [*(f"made{n}" for n in maker.reads), *(f"&made{n}" for n in maker.matrices)]
-            given += [f"matrix * {form.rows} + {row}", column]
+            own = f"_tiles[stage][j * {_COLUMNS} + pair + c]" if turned else "[i][h]"
+            given = [f"scores{k}[i][j][2 * h + c]", *(f"row{k}_{n}{own}" for n in range(len(maker.of_rows)))]
+            given += [f"(unsigned short)(m{n}[i][j][h] >> 16 * c)" if n in self.wide_of else f"made{n}[c]"
+                      for n in maker.reads]  # fmt: skip
+            given += [*(f"&made{n}[c]" for n in maker.matrices), f"matrix * {form.rows} + {row}", column]
             pointers = self._pointers(maker.operands[2:] if maker.nest is not None else ())
-            calls.append(f"make{k}({', '.join(given)}{pointers});")
-        if inside:
-            calls = [f"if ({' && '.join(inside)}) {{", *(f"  {call}" for call in calls), "}"]
-        keeps = [f"m{n}[i][j][c / 2] = c % 2 ? m{n}[i][j][c / 2] | (unsigned int)made{n} << 16 : made{n};"
-                 for n in read]  # fmt: skip
-        return [*lines, *calls, *keeps]
+            lines += [f"float made{n}[2] = {{}};" for n in maker.matrices]
+            lines += self._pair([f"{where}make{k}({', '.join(given)}{pointers});"])
+            lines += [f"m{n}[i][j][h] = narrow(made{n}[0], made{n}[1]);" for n in maker.matrices if n in self.wide_of]
+        return lines
 
     def _read(self, section: _Section) -> list[str]:
         """Adds up the products of the matrices."""
@@ -385,16 +403,18 @@ class WarpWriter(Elements):
             lines += [
                 "#pragma unroll",
                 f"for (int k = 0; k < {self.shape.others // _STEP}; ++k) {{",
-                f"  unsigned int y[{columns}][2];",
                 "  #pragma unroll",
-                f"  for (int j = 0; j < {columns}; j += 2) load_matrices{'_turned' * (not passed.by_depth)}"
-                f"(y[j], &{passed.name}_tiles[stage]{_fragment_of_b(not passed.by_depth)});",
-                "  #pragma unroll",
-                f"  for (int i = 0; i < {high}; ++i) {{",
-                f"    const unsigned int x[4] = {{{matrix}[i][2 * k][0], {matrix}[i][2 * k][1], "
-                f"{matrix}[i][2 * k + 1][0], {matrix}[i][2 * k + 1][1]}};",
+                f"  for (int j = 0; j < {columns}; j += 2) {{",
+                "    unsigned int y[2][2];",
+                f"    load_matrices{'_turned' * (not passed.by_depth)}(y[0], "
+                f"&{passed.name}_tiles[stage]{_fragment_of_b(not passed.by_depth)});",
                 "    #pragma unroll",
-                f"    for (int j = 0; j < {columns}; ++j) multiply(result{n}[i][j], x, y[j]);",
+                f"    for (int i = 0; i < {high}; ++i) {{",
+                f"      const unsigned int x[4] = {{{matrix}[i][2 * k][0], {matrix}[i][2 * k][1], "
+                f"{matrix}[i][2 * k + 1][0], {matrix}[i][2 * k + 1][1]}};",
+                f"      multiply(result{n}[i][j], x, y[0]);",
+                f"      multiply(result{n}[i][j + 1], x, y[1]);",
+                "    }",
                 "  }",
                 "}",
             ]
