@@ -95,15 +95,22 @@ def load_function(side: Operand, threads: int) -> str:
     else:
         value = _converted(f"from[{element}]", side.stored, side.value)
         copy = f"{to} = {value};" if exists == "true" else f"{to} = {exists} ? {value} : 0;"
-    lines = [
-        f"const int {line} = place / {inner}, {at} = place % {inner}{f' * {side.width}' if side.width > 1 else ''};",
-        "const int i = first_row + row, k = first_step + step;",
-        copy,
-    ]
+    turns = -(-count // threads)
+    at_width = f" * {side.width}" if side.width > 1 else ""
+    if turns > 1 and count % threads == 0 and threads % inner == 0:  # every turn has the same step, some lines on
+        place = [
+            f"const int {line} = threadIdx.x / {inner} + turn * {threads // inner}, "
+            f"{at} = threadIdx.x % {inner}{at_width};"
+        ]
+    else:
+        place = [
+            f"const int place = threadIdx.x{f' + turn * {threads}' if turns > 1 else ''};",
+            f"const int {line} = place / {inner}, {at} = place % {inner}{at_width};",
+        ]
+    lines = ["const int i = first_row + row, k = first_step + step;", copy]
     if count % threads:
         lines = [f"if (place < {count}) {{", *(f"  {text}" for text in lines), "}"]
-    turns = -(-count // threads)
-    body = [f"const int place = threadIdx.x{f' + turn * {threads}' if turns > 1 else ''};", *lines]
+    body = [*place, *lines]
     if turns > 1:
         unrolled = "#pragma unroll" if turns <= _TURNS else f"#pragma unroll {_TURNS}"
         body = [unrolled, f"for (int turn = 0; turn < {turns}; ++turn) {{", *(f"  {b}" for b in body), "}"]

@@ -393,3 +393,20 @@ def _shfl(t: Threads, i: Instruction, lanes: Lanes) -> None:
     t.write(to, held[warp, np.where(valid, at, lane) & 31], lanes)
     if inside:
         t.write(inside, valid, lanes)
+
+
+@names("vote")
+def _vote(t: Threads, i: Instruction, lanes: Lanes) -> None:
+    """Whether something holds in any lane of a warp, all of which have to be here."""
+    if i.parts[1:] != ("sync", "any", "pred"):
+        raise CompileError(f"cuda:sim: {i.text}: this vote is not simulated")
+    to, source, mask = i.operands
+    holds = np.broadcast_to(t.read(source, _PRED, lanes), (t.number(lanes),))
+    named = np.broadcast_to(t.read(mask, _U32, lanes), holds.shape)
+    warp, lane = t.warp[lanes], t.lane[lanes]
+    here, found = np.zeros((t.warps, WARP), np.bool_), np.zeros(t.warps, np.bool_)
+    here[warp, lane] = True
+    if ((named[:, None] >> np.arange(WARP, dtype=np.uint32) & 1 != 0) & ~here[warp]).any():
+        raise SimulatorError(f"cuda:sim: {i.text}: lanes that its mask names are not at this instruction")
+    np.logical_or.at(found, warp, holds)
+    t.write(to, found[warp], lanes)
