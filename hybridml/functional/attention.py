@@ -27,7 +27,8 @@ from ..random import Generator, bernoulli, default_generator
 from .activations import softmax
 
 # Scores of one head up to which the gradients of queries, keys and values share them: they fit into the last level of
-# cache. From more on the gradients of keys and values compute them once more (7 products instead of 5).
+# cache. From more on the gradients of keys and values compute them once more (7 products instead of 5). A GPU's kernel
+# has them in no memory, and computes them once more itself.
 _SHARED = 512 * 512
 # A causal mask leaves the upper half out, as far as blocks of queries can: (n + 1) / 2n of the work for n blocks. Each
 # is kernels of its own, which take time to compile ([Note: Fusion]).
@@ -150,7 +151,7 @@ class _Attention(Function):
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, out, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
-        shared = is_symbolic(lengths) or math.prod(lengths) <= _SHARED
+        shared = is_symbolic(lengths) or math.prod(lengths) <= _SHARED or query.device.type != "cpu"
         g_queries, g_keys, g_values = [], [], []
         for block in _blocks(how, query, lengths[1]):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)

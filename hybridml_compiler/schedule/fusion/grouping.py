@@ -151,12 +151,16 @@ class _Round:
     # ---- the group that a value joins
 
     def _find(self, node: Node, expression: Expression, needs: set[Group]) -> Group | None:
-        """The latest group that may take the node in: same index space, something in common, no cycle."""
+        """The latest group that may take the node in: same index space, something in common, no cycle. Where products
+        are made tile by tile, one that the node follows comes before loop nests."""
         if node.kind in _ALONE:
             return None
         reads, inlined = expression.reads, expression.inlined
         updated = {self.owner[r] for r in reads if store_of(r) is not None and r in self.owner}
-        for number in self._near(node, (*reads, *inlined), needs):
+        near = self._near(node, (*reads, *inlined), needs)
+        if self.target.runs_tiles is not None:
+            near.sort(key=lambda number: self.groups[number].call is None)
+        for number in near:
             group = self.groups[number]
             if group in updated or not _may_store(node, group):
                 continue

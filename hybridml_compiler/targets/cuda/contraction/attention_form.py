@@ -185,11 +185,12 @@ class Attention:
         for k, store in enumerate(rows.stores):
             more, value = writer.value(names, store.value)
             number, kind = self._number(store.buffer), c_type(store.value.dtype)
-            if number >= self.given:
-                kept[number] = f"{kind} kept{k}"
-                given.append(f"{kind}* kept{k}")
-            to = f"*kept{k}" if number >= self.given else f"if (leads) {store.buffer.name}[row]"
-            lines += ["  {", *(f"  {line}" for line in more), f"    {to} = {value};", "  }"]
+            kept[number] = f"{kind} kept{k}"
+            given.append(f"{kind}* kept{k}")
+            more = [*more, f"  *kept{k} = {value};"]
+            if number < self.given:
+                more.append(f"  if (leads) {store.buffer.name}[row] = *kept{k};")
+            lines += ["  {", *(f"  {line}" for line in more), "  }"]
         given += ["bool leads", "long long row"]
         texts = [self._function("end_row", "void", given, self.nest.operands, lines)]
         nest = self.last.epilogue if isinstance(self.last, Fused) else None
@@ -205,8 +206,9 @@ class Attention:
             for e in nest.expressions:
                 if e.op == "load" and e not in within:
                     number = self.numbers[2][2 + [x.name for x in nest.operands].index(e.attr.name)]
-                    if number >= self.given:
-                        demand(number in kept and e.args == (row,))
+                    demand(number < self.given or number in kept)
+                    if number in kept:
+                        demand(e.args == (row,))
                         within[e] = C(kept[number].split()[1], e.dtype)
             body = perfect_nest(nest.body)[1]
             for e in nest.expressions if self.inverts else ():

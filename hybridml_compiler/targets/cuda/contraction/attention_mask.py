@@ -37,6 +37,17 @@ class Mask:
 
     bounds: tuple[Bound, ...]
 
+    def turned(self) -> Mask:
+        """The mask of the transposed matrix."""
+        return Mask(tuple(Bound(x.b, x.a, x.c) for x in self.bounds))
+
+    def counts_in_each_row(self, rows: int, columns: int) -> bool:
+        """Whether every row has an element that counts, as far as one bound tells."""
+        if len(self.bounds) != 1:
+            return False
+        (x,) = self.bounds
+        return all(x.a * i + max(0, x.b * (columns - 1)) + x.c >= 0 for i in (0, rows - 1))
+
     def holds(self, i: str, j: str) -> list[str]:
         """Conditions of an element."""
         return [f"{bound.at(i, j)} >= 0" for bound in self.bounds]

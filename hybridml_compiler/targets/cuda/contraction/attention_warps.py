@@ -27,11 +27,13 @@ from .attention_form import LARGER, Attention, Ends, demand
 from .attention_mask import Mask, masked
 from .kernel import COMMIT, WAIT, CallSource, matrix_of
 from .multiply import LOAD, MULTIPLY
+from .near import NARROW, POWER
 from .operands import COPY, load_function, operand
 from .tiles import SHARED_BYTES, WARP
 
 _STEP = 16  # of k in a multiplication of 16 bits; rows of its result
 _COLUMNS = 8  # of its result
+_SLACK = "8.0"  # powers of two that a weight may be above one, before what was added up is multiplied
 
 
 @record
@@ -59,19 +61,6 @@ def shape_for(features: int, columns: int) -> Shape:
     return Shape(4, 1, 64, 1, 2)
 
 
-_FUNCTIONS = """\
-static __device__ __forceinline__ float power_of_two(float x) {{
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}}
-
-static __device__ __forceinline__ unsigned int narrow(float low, float high) {{
-  unsigned int both;
-  asm("cvt.rn.{kind}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}}
-"""
 _ONES = {"bf16": "0x3f803f80u", "f16": "0x3c003c00u"}  # two of them
 _ARRIVE = ("commit();", "wait();", "__syncthreads();")
 
@@ -111,7 +100,7 @@ class WarpWriter(Attention):
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)]
         texts += [load_function(side, threads) for side in sides]
         texts += [LOAD.format(name="_turned" * way, way=".trans" * way) for way in sorted({s.by_depth for s in sides})]
-        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, _FUNCTIONS.format(kind=self.tensor)]
+        texts += [MULTIPLY.format(depth=_STEP, kind=self.tensor), LARGER, POWER, NARROW.format(kind=self.tensor)]
         elements = [*(self._score_function(self.plain) if self._computes_scores else []), self._ranked(self.ranked)]
         texts += [self.functions.text(), *elements, *ends.texts]
         buffers = self._buffers()
@@ -161,9 +150,10 @@ class WarpWriter(Attention):
             *self.mask.limits(("row", f"(min(row + {shape.rows}, {one.m}) - 1)"), shape.keys),
             *(matrix_of(side, self._pointer(self.numbers[stage][k])) for side, stage, k in sources),
             *self._queries(),
-            f"float sums[{high}][{self.columns // _COLUMNS}][4] = {{}}, totals[{high}][4] = {{}}, most[{high}][2];",
+            f"float sums[{high}][{self.columns // _COLUMNS}][4] = {{}}, totals[{high}][4] = {{}};",
+            f"float most[{high}][2], base[{high}][2];  // the largest scores, and those that weights are below",
             "#pragma unroll",
-            f"for (int i = 0; i < {high}; ++i) most[i][0] = most[i][1] = none;",
+            f"for (int i = 0; i < {2 * high}; ++i) most[i / 2][i % 2] = base[i / 2][i % 2] = none;",
             *(self._a_tile_ahead() if stages > 1 else self._in_turns()),
             *self._results(ends),
             "__syncthreads();  // shared memory is free for the next rows",
@@ -253,13 +243,13 @@ class WarpWriter(Attention):
             f"float scores[{high}][{across}][4] = {{}};",
             "#pragma unroll",
             f"for (int k = 0; k < {self.depth // _STEP}; ++k) {{",
-            f"  unsigned int y[{across}][2];",
             "  #pragma unroll",
-            f"  for (int j = 0; j < {across}; j += 2) load_matrices{turned}(y[j], &k_tiles[{stage}]{at});",
-            "  #pragma unroll",
-            f"  for (int i = 0; i < {high}; ++i)",
+            f"  for (int j = 0; j < {across}; j += 2) {{",
+            "    unsigned int y[2][2];",
+            f"    load_matrices{turned}(y[0], &k_tiles[{stage}]{at});",
             "    #pragma unroll",
-            f"    for (int j = 0; j < {across}; ++j) multiply(scores[i][j], x[i][k], y[j]);",
+            f"    for (int i = 0; i < {2 * high}; ++i) multiply(scores[i / 2][j + i % 2], x[i / 2][k], y[i % 2]);",
+            "  }",
             "}",
             *self._seen(),
         ]
@@ -308,28 +298,43 @@ class WarpWriter(Attention):
         ]
 
     def _softmax(self) -> list[str]:
-        """Scores become weights, and what was added up is multiplied as the maxima grow."""
+        """Scores become weights, of the largest score up to now or of one before that is not much smaller; what was
+        added up is multiplied when another one is taken, which is rarely."""
         across, columns = self.shape.keys // _COLUMNS, self.columns // _COLUMNS
-        return [
+        each = [
             "#pragma unroll",
             f"for (int i = 0; i < {self.shape.high}; ++i)",
             "  #pragma unroll",
             "  for (int h = 0; h < 2; ++h) {",
+        ]
+        return [
+            f"bool grows = false, by_row[{self.shape.high}][2];",
+            *each,
             "    float now = most[i][h];",
             "    #pragma unroll",
             f"    for (int j = 0; j < {across}; ++j)",
             "      now = larger(now, larger(scores[i][j][2 * h], scores[i][j][2 * h + 1]));",
             "    now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));",
             "    now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));",
-            "    const float shift = now == none ? 0.0f : now * rate;  // nothing was seen: all weights are zero",
-            "    const float factor = power_of_two(fmaf(most[i][h], rate, -shift));",
             "    most[i][h] = now;",
-            "    totals[i][2 * h] *= factor;",
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) {{",
-            "      sums[i][j][2 * h] *= factor;",
-            "      sums[i][j][2 * h + 1] *= factor;",
+            f"    by_row[i][h] = (now - base[i][h]) * rate > {_SLACK}f;",
+            "    grows = grows || by_row[i][h];",
+            "  }",
+            "if (__any_sync(0xffffffffu, grows)) {",
+            *(f"  {line}" for line in each),
+            "      const float now = by_row[i][h] ? most[i][h] : base[i][h];",
+            "      const float factor = by_row[i][h] ? power_of_two((base[i][h] - now) * rate) : 1.0f;",
+            "      base[i][h] = now;",
+            "      totals[i][2 * h] *= factor;",
+            "      #pragma unroll",
+            f"      for (int j = 0; j < {columns}; ++j) {{",
+            "        sums[i][j][2 * h] *= factor;",
+            "        sums[i][j][2 * h + 1] *= factor;",
+            "      }",
             "    }",
+            "}",
+            *each,
+            "    const float shift = base[i][h] == none ? 0.0f : base[i][h] * rate;  // nothing was seen: weights are zero",
             "    #pragma unroll",
             f"    for (int j = 0; j < {across}; ++j)",
             "      #pragma unroll",
@@ -347,19 +352,21 @@ class WarpWriter(Attention):
         return [
             "#pragma unroll",
             f"for (int k = 0; k < {self.shape.keys // _STEP}; ++k) {{",
-            f"  unsigned int y[{columns}][2];",
-            "  #pragma unroll",
-            f"  for (int j = 0; j < {columns}; j += 2) load_matrices{turned}(y[j], &v_tiles[{stage}]{at});",
+            f"  unsigned int w[{high}][4];",
+            f"  const unsigned int ones[2] = {{{_ONES[self.tensor]}, {_ONES[self.tensor]}}};",
             "  #pragma unroll",
             f"  for (int i = 0; i < {high}; ++i) {{",
-            "    unsigned int w[4];",
             "    #pragma unroll",
             "    for (int e = 0; e < 4; ++e)",
-            "      w[e] = narrow(scores[i][2 * k + e / 2][e % 2 * 2], scores[i][2 * k + e / 2][e % 2 * 2 + 1]);",
+            "      w[i][e] = narrow(scores[i][2 * k + e / 2][e % 2 * 2], scores[i][2 * k + e / 2][e % 2 * 2 + 1]);",
+            "    multiply(totals[i], w[i], ones);",
+            "  }",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; j += 2) {{",
+            "    unsigned int y[2][2];",
+            f"    load_matrices{turned}(y[0], &v_tiles[{stage}]{at});",
             "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) multiply(sums[i][j], w, y[j]);",
-            f"    const unsigned int ones[2] = {{{_ONES[self.tensor]}, {_ONES[self.tensor]}}};",
-            "    multiply(totals[i], w, ones);",
+            f"    for (int i = 0; i < {2 * high}; ++i) multiply(sums[i / 2][j + i % 2], w[i / 2], y[i % 2]);",
             "  }",
             "}",
         ]
@@ -377,7 +384,7 @@ class WarpWriter(Attention):
             "  for (int h = 0; h < 2; ++h) {",
             f"    const int at = first + i * {_STEP} + quad + h * 8;",
             f"    const long long at_row = matrix * {self.one.m} + at;",
-            "    const float seen = most[i][h] == none ? most[i][h] - most[i][h] : 1.0f;  // nan: the row sees nothing",
+            "    const float seen = power_of_two((base[i][h] - most[i][h]) * rate);  // nan where the row sees nothing",
             f"    if (at < {self.one.m}) {{",
             *(f"      {text};" for text in ends.kept),
             f"      end_row(most[i][h], totals[i][2 * h] * seen{kept}, pair == 0, at_row{ends.row_buffers});",

@@ -10,7 +10,7 @@ any value may be rounded to a narrower type and back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from .... import dtypes
 from ....loops.builder import LoopBuilder
@@ -121,3 +121,45 @@ class _Forms:
             sign = -1 if expr.op == "neg" or (expr.op == "sub" and k) else 1
             total = {leaf: total[leaf] + sign * found[leaf] for leaf in leaves}
         return total
+
+
+def rounded_from(value: Expr) -> Expr | None:
+    """The float32 that a narrow number is rounded from; None where it is not."""
+    forms = _Forms()
+    made = forms.of(value, {})
+    wide = (part for part in reversed(_all(value)) if part.dtype is dtypes.float32)
+    found = (x for x in wide if convert(forms.s, forms.of(x, {}), x.dtype, value.dtype) is made)
+    return next(found, None)
+
+
+def vanishes(value: Expr, low: Expr, zero: Container[str]) -> bool:
+    """Whether a value is zero where an operand of it is -inf, and these arrays are zero."""
+    forms = _Forms()
+    s, low = forms.s, forms.of(low, {})
+
+    def is_low(expr: Expr) -> bool:
+        expr = forms.exact(expr)
+        if expr is low:
+            return True
+        if expr.op == "mul":
+            factors = [e.attr for e in expr.args if e.op == "const"]
+            return len(factors) == 1 and factors[0] > 0 and any(map(is_low, expr.args))
+        if expr.op in ("add", "sub"):
+            return is_low(expr.args[0]) and not any(part is low for part in _all(expr.args[1]))
+        return False
+
+    def is_zero(expr: Expr) -> bool:
+        expr = forms.exact(expr)
+        if expr.op == "mul":
+            return any(map(is_zero, expr.args))
+        loads = [e for e in _all(expr) if e.op == "load" and e.attr.name in zero]
+        if any(expr is convert(s, e, e.dtype, expr.dtype) for e in loads):
+            return True
+        return expr.op == "exp" and is_low(expr.args[0])
+
+    value = forms.of(value, {})
+    return is_zero(value if value.dtype is dtypes.float32 else convert(s, value, value.dtype, dtypes.float32))
+
+
+def _all(expr: Expr) -> list[Expr]:
+    return postorder([expr], lambda part: part.args)

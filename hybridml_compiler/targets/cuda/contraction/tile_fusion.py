@@ -10,25 +10,21 @@ their products to sums in registers. So every sum has an order, which the shapes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from .... import dtypes
-from ....loops.ir import Buffer, Expr, Role, expressions, perfect_nest
-from ....once import lazy
 from ....record import record
 from ....schedule.fusion.tile_fusion import TileFusion
 from ..emit.functions import DeviceFunctions
-from ..emit.kernel import ENTRY, KernelWriter
-from ..emit.scalars import C
 from ..emit.types import c_type
 from .attention import emit_attention
 from .contraction import Addresses
 from .kernel import COMMIT, WAIT, CallSource, finish_function, matrix_of
 from .multiply import Multiplication, multiplication, renamed
 from .operands import COPY, HALF, Operand, load_function, operand
+from .tile_elements import Elements
 from .tile_form import Form, Maker, Reader, form_of
+from .tile_warps import WarpWriter
 from .tiles import SHARED_BYTES, Tile
 
 _DEPTH = 16  # features of operands are filled up to a multiple of this with zeros
@@ -44,6 +40,9 @@ def emit_tiles(fusion: TileFusion, *, wide: bool = True) -> CallSource | None:
     form = form_of(fusion)
     if form is None:
         return None
+    warps = WarpWriter(form, wide)
+    if warps.fits:
+        return warps.source()
     writers = (_Writer(form, lines, others, wide) for lines, others in _SIZES)
     fitting = next((writer for writer in writers if writer.shared_bytes <= SHARED_BYTES), None)
     return None if fitting is None else fitting.source()
@@ -74,10 +73,10 @@ class _Section:
         return (*self.own, *self.passed, *self.right)
 
 
-class _Writer:
+class _Writer(Elements):
     def __init__(self, form: Form, lines: int, others: int, wide: bool) -> None:
-        self.form, self.lines, self.others, self.wide = form, lines, others, wide
-        self.functions = DeviceFunctions()
+        super().__init__(form, DeviceFunctions())
+        self.lines, self.others, self.wide = lines, others, wide
         # At least 128 threads: of fewer, each would have more sums than registers.
         down, across = (lines // 16, max(64 // lines, 1)) if form.tensor else (max(lines // 4, 8), 16)
         self.tile = Tile(lines, others, _DEPTH, down, across, form.tensor)
@@ -167,81 +166,6 @@ class _Writer:
     def shared_bytes(self) -> int:
         return max(self._places(section)[1] for section in self.sections)
 
-    # ---- functions of elements
-
-    def _pointer(self, number: int) -> str:
-        return f"p{number}" if number in self._buffers else "0"
-
-    def _pointers(self, numbers: Sequence[int]) -> str:
-        return "".join(f", {self._pointer(number)}" for number in numbers)
-
-    def _row_function(self, k: int, maker: Maker) -> str:
-        """`rows0(places of the values of a row, row, buffers)`."""
-        nest = maker.nest
-        if nest is None or not maker.of_rows:
-            return ""
-        given = [*(f"{c_type(e.dtype)}* row{n}" for n, e in enumerate(maker.of_rows)), "long long row"]
-        given += [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in nest.operands]
-        names = {perfect_nest(nest.body)[0][0].var: C("row", dtypes.int64)}
-        lines = []
-        for n, e in enumerate(maker.of_rows):
-            more, value = KernelWriter(nest, self.functions).value(names, e)
-            lines += ["  {", *(f"  {line}" for line in more), f"    *row{n} = {value};", "  }"]
-        return "\n".join([f"static __device__ __forceinline__ void rows{k}({', '.join(given)}) {{", *lines, "}\n"])
-
-    def _make_function(self, k: int, maker: Maker) -> str:
-        """`make0(value, values of its row, matrices that it reads, places of those that it makes, row, column,
-        buffers)`."""
-        nest = maker.nest
-        given = ["float value", *(f"{c_type(e.dtype)} row{n}" for n, e in enumerate(maker.of_rows))]
-        given += [f"{c_type(self.form.dtypes[number])} m{number}" for number in maker.reads]
-        given += [f"{c_type(self.form.dtypes[number])}* to{number}" for number in maker.matrices]
-        given += ["long long row", "long long column"]
-        names: dict[Expr, C] = {e: C(f"row{n}", e.dtype) for n, e in enumerate(maker.of_rows)}
-        if nest is not None:
-            given += [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in nest.operands]
-            numbers = dict(zip((x.name for x in nest.operands), maker.operands[2:], strict=True))
-            loops, body = perfect_nest(nest.body)
-            names |= {x.var: C(name, dtypes.int64) for x, name in zip(loops, ("row", "column"), strict=True)}
-            for e in expressions(body):
-                if e.op == "load" and e.attr.name == nest.operands[0].name:
-                    names[e] = C("value", e.dtype)
-                elif e.op == "load" and numbers[e.attr.name] >= self.form.given:
-                    names[e] = C(f"m{numbers[e.attr.name]}", e.dtype)
-        lines = []
-        for number, store in maker.matrices.items():
-            if nest is None or store is None:
-                lines.append(f"  *to{number} = value;")
-                continue
-            more, value = KernelWriter(nest, self.functions).value(names, store.value)
-            lines += ["  {", *(f"  {line}" for line in more), f"    *to{number} = {value};", "  }"]
-        return "\n".join([f"static __device__ __forceinline__ void make{k}({', '.join(given)}) {{", *lines, "}\n"])
-
-    @lazy
-    def _buffers(self) -> dict[int, Buffer]:
-        """The operands that the kernel reads or writes, by number."""
-        found: dict[int, Buffer] = {}
-
-        def add(number: int, dtype: np.dtype, size: int, *, out: bool) -> None:
-            if number < self.form.given:
-                before = found.get(number)
-                role: Role = "inout" if out or (before is not None and before.role != "in") else "in"
-                found[number] = Buffer(f"p{number}", dtype, max(size, 0 if before is None else int(before.size)), role)
-
-        parts: list[Maker | Reader] = [*self.form.makers, *self.form.readers]
-        for part in parts:
-            for number, stored, size in zip(part.operands, part.form.stored, part.form.sizes, strict=False):
-                add(number, stored, size, out=False)
-            call = part.call if isinstance(part, Reader) else None
-            if part.nest is None and call is not None:
-                add(part.operands[2], call.dtype, call.result[0] * call.result[1], out=True)
-            for k, (number, x) in enumerate(
-                zip(part.operands[2:], part.nest.operands if part.nest else (), strict=False)
-            ):
-                if k or (call is not None and not call.passing):
-                    add(number, x.dtype, int(x.size), out=x.role != "in" or not k)
-        return found
-
     # ---- text
 
     def source(self) -> CallSource:
@@ -259,8 +183,6 @@ class _Writer:
         texts = [COPY[name] for name in sorted(copies)] + [COMMIT, WAIT.format(0)] * bool(copies)
         texts += [HALF] * any(s.stored is dtypes.float16 and s.value is not s.stored for s in sides)
         texts += [*(load_function(side, threads) for side in sides), *multiplies, self.functions.text()]
-        buffers = [self._buffers.get(k, Buffer(f"p{k}", dtypes.uint8, 1, "in")) for k in range(form.given)]
-        parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in buffers]
         body = [f"__shared__ __align__(16) unsigned char shared[{self.shared_bytes}];"]
         body += ["for (long long tile = lo + blockIdx.x; tile < hi; tile += gridDim.x) {"]
         start = 0
@@ -273,16 +195,9 @@ class _Writer:
             body.append("  }")
             start = end
         body.append("}")
-        what = f"{len(form.readers)} products of {len(form.dtypes)} matrices {form.rows}x{form.columns}"
-        head = [
-            f"// {what}, made in tiles of {self.lines}x{self.others}",
-            f'extern "C" __global__ void __launch_bounds__({threads}, 1)',
-            f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
-        ]
-        entry = "\n".join([*head, *(f"  {line}" for line in body), "}\n"])
-        text = "\n".join(part for part in [*texts, *makes, *finishes, entry] if part)
         alignment = max(side.width * side.stored.itemsize for side in sides)
-        return CallSource(text, False, threads, 1, alignment, tuple(buffers), start)
+        size = f"{self.lines}x{self.others}"
+        return self.kernel([*texts, *makes, *finishes], size, body, threads, 1, alignment, start)
 
     def _section_lines(self, section: _Section, start: int, copies: bool) -> list[str]:
         form, tile = self.form, self.tile

@@ -397,8 +397,8 @@ def _shfl(t: Threads, i: Instruction, lanes: Lanes) -> None:
 
 @names("vote")
 def _vote(t: Threads, i: Instruction, lanes: Lanes) -> None:
-    """The lanes of a warp in which a condition holds, one bit each."""
-    if i.parts[1:] != ("sync", "ballot", "b32"):
+    """What holds in the lanes of a warp that a mask names, all of which have to be here: whether in any, or a bit each."""
+    if i.parts[1:] not in (("sync", "any", "pred"), ("sync", "ballot", "b32")):
         raise CompileError(f"cuda:sim: {i.text}: this vote is not simulated")
     to, condition, mask = i.operands
     holds = np.broadcast_to(t.read(condition, _PRED, lanes), (t.number(lanes),))
@@ -409,4 +409,5 @@ def _vote(t: Threads, i: Instruction, lanes: Lanes) -> None:
     if (named & ~here[warp]).any():
         raise SimulatorError(f"cuda:sim: {i.text}: lanes that its mask names are not at this instruction")
     bits[warp, lane] = holds.astype(np.uint32) << lane.astype(np.uint32)
-    t.write(to, bits.sum(-1, dtype=np.uint32)[warp], lanes)
+    found = bits.sum(-1, dtype=np.uint32)[warp]
+    t.write(to, found if i.parts[2] == "ballot" else found != 0, lanes)
