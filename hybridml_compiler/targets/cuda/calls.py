@@ -88,6 +88,11 @@ class CallList:
                     call(memories, stream, stream)
         return self.status is None or not self.driver.read(filled(self.status, memories)[:8], stream).any()
 
+    @property
+    def count(self) -> int:
+        """The number of calls of the driver, or launches with a part of the host."""
+        return sum(len(p.launches) if isinstance(p, HostPart) else len(p) for p in self.parts)
+
     def captured(self, memories: Sequence[Memory], stream: Stream) -> list[Part]:
         """The parts for these memories and this stream, those without the host as graphs."""
         return [p if isinstance(p, HostPart) else [self._graph(p, memories, stream)] for p in self.parts]

@@ -72,7 +72,7 @@ class CudaExecutable(KernelExecutable):
         return [*self._sizes, *self.calls.temporaries]
 
     def replayed(self) -> CudaExecutable:
-        if len(self.plan.launches) > 1:
+        if self.calls.count > 1:
             self.replay = Replay(self)
         return self
 
@@ -89,7 +89,8 @@ class CudaExecutable(KernelExecutable):
                 break
         if self.replay is None:
             made = device.pool.take_all(self._needs, stream)
-            done = self.calls.run(memories + made, stream)
+            memories += made
+            done = self.calls.run(memories, stream)
         else:
             made = device.pool.take_all(self._sizes, stream)
             done = self.replay.launch(memories, made, stream)
