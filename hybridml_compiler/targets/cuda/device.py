@@ -96,6 +96,15 @@ class CudaDevice:
                 self.driver.wait(stream, self.mark(memory.stream))
             memory.users |= {stream}
 
+    def copied(self, array: DeviceArray) -> DeviceArray:
+        """A copy on the device."""
+        stream = self.stream
+        self.join([array.memory], stream)
+        made = self.pool.take(array.nbytes, stream)
+        if array.nbytes:
+            self.driver.copy(made.pointer, Pointer(array.memory, 0, array.nbytes), array.nbytes, stream)
+        return DeviceArray(array.kind, made)
+
     def copy(self, target: Memory, source: Memory, stream: Stream) -> None:
         """Copies all of a memory."""
         n = source.nbytes

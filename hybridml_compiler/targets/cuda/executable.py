@@ -156,6 +156,7 @@ class Replay:
 
     def __init__(self, executable: CudaExecutable) -> None:
         self.executable, self.device = executable, executable.device
+        self._kept = frozenset(executable.donate.values())  # inputs that are written over
         self._lock = rlock()
         self._recordings: dict[tuple[int, ...], list[Part]] = {}
         self._temporaries: dict[int, tuple[Stream, list[Block]]] = {}  # by the id of a stream that is kept
@@ -185,7 +186,7 @@ class Replay:
                     self.device.copy(own, memory, stream)
             done = self._run(memories, temporaries[1], stream)
             for k, memory in moved:
-                if k >= len(given):
+                if k >= len(given) or k in self._kept:
                     self.device.copy(memory, memories[k], stream)
             return done
 
