@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.errors import CompileError, HybridmlError, is_late
+
 from ...core import aliasing
 from ...core.autodiff.references import VARIABLE
 from ...core.device_tensor import home_of, wrapped
@@ -94,7 +96,12 @@ class PlacedStep:
                 arrays.append(array)
             if shared and placed and has_kin(placed, [*captured, *args]):
                 return MISS
-            found = run(arrays, own)
+            try:
+                found = run(arrays, own)
+            except HybridmlError as error:
+                if isinstance(error, CompileError) or is_late(error):
+                    raise
+                return MISS  # the long way raises what the function raises
             for k, t in updated:
                 if type(t._array) is _ndarray:
                     np.copyto(t._array, found[k])

@@ -8,13 +8,12 @@ differ a little share their blocks; 12 % are lost at most.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from types import CodeType
 
-from ...errors import OutOfMemoryError, describe_line, is_internal, line_number
+from ...errors import OutOfMemoryError, describe_line, line_number, user_place
 from ...locks import rlock
 from .driver import Driver, Pointer, Raw, Stream
 
@@ -99,7 +98,7 @@ class Pool:
     def take_all(self, sizes: Sequence[tuple[int, int]], stream: Stream) -> list[Block]:
         """A block for each number of bytes and what it is `rounded` to: all of them or none."""
         scribble, live, found = self.driver.scribble, self._live, []
-        place = _place() if sum([size for _, size in sizes]) >= self.limit >> _SMALL else None
+        place = user_place() if sum([size for _, size in sizes]) >= self.limit >> _SMALL else None
         with self._lock:
             kept = self._kept.get(id(stream))
             if kept is None:
@@ -211,23 +210,6 @@ def _counter(reserved: int, in_use: int, blocks: int, retries: int, failures: in
         reserved_bytes=reserved, allocated_bytes=in_use, allocations=blocks, num_alloc_retries=retries,
         num_ooms=failures,
     )  # fmt: skip
-
-
-_internal: dict[str, bool] = {}  # `is_internal` of the files that have been met, at a third of its time
-
-
-def _place() -> Place | None:
-    """The line of the user that is running: 0.1 us a frame."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        internal = _internal.get(code.co_filename)
-        if internal is None:
-            internal = _internal[code.co_filename] = is_internal(code.co_filename)
-        if not internal:
-            return code, frame.f_lasti
-        frame = frame.f_back
-    return None
 
 
 def amount(nbytes: int) -> str:
