@@ -153,7 +153,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Waits until all that the stream was asked for is done."""
-        self._device.driver.synchronize(self._stream)
+        self._device.synchronize(self._stream)
 
     def query(self) -> bool:
         """Whether all that the stream was asked for is done."""
@@ -211,7 +211,7 @@ class Event:
     def synchronize(self) -> None:
         """Waits until all before the mark is done."""
         if self._event is not None:
-            self._device.driver.synchronize(self._event)
+            self._device.synchronize(self._event)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this mark to another. DeviceError unless both are recorded and timed."""

@@ -271,8 +271,8 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
     else:  # sizes may be symbols
         params = ir.canonical_params(op, avals, {**params, "result": 0} if op.results else params)
     outs = interp.apply(op, tensors, params)
-    if type(interp) is OnDevice and values:
-        interp.calls.keep(op, values, tensors, given, params)
+    if type(interp) is OnDevice:
+        interp.calls.keep(op, values, tensors, given, params, outs)
     if type(interp) is Autocast:
         return outs if op.results else outs[0]
     record(op, outs, tensors, params)
@@ -365,6 +365,9 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
 
 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    out = on_device(op, args, params)
+    if out is not MISS:
+        return out
     for a in args:
         if not isinstance(a, _OPERANDS):
             is_list = isinstance(a, list | tuple) and not hasattr(a, "_fields")  # `x.max(dim=0)` is a named tuple

@@ -65,8 +65,13 @@ class Introspection:
     _trace_ms: float
     _reported: set[str]
 
+    @property
+    def last_path(self) -> CompiledPath | None:
+        """The path of the last call; None where it was none of a program."""
+        return None if self._last is None else self._last.shown()
+
     def _shown(self) -> CompiledPath:
-        shown = None if self._last is None else self._last.shown()
+        shown = self.last_path
         if shown is None and self._reported:
             reasons = "; it ".join(sorted(self._reported))
             raise ArgumentError(f"{self._name} has no compiled program to show, as its calls run eagerly: it {reasons}")
@@ -248,5 +253,5 @@ class Introspection:
     def _repr_html_(self) -> str:
         from html import escape
 
-        shown = None if self._last is None else self._last.shown()
+        shown = self.last_path
         return f"<pre>{escape(repr(self))}</pre>" if shown is None else self.show()._repr_html_()

@@ -45,6 +45,7 @@ from .specialize.errors import CheckFailed, RunEagerly, TraceFailed
 _MOST_RECENT = 8  # signatures that are tried one after the other, 0.1 us each, before one is looked up in 2 us
 _WORTH_LARGE = 3  # calls from which a pull of large arrays is compiled
 _MOST_KNOWN = 1 << 12  # signatures of one function; a program with more starts over
+_FEW_LAUNCHES = 3  # operations on a device that are worth a program
 _NAMES = {True: "yes", False: "no"}  # 1 equals True
 _TILED = ("contraction", "convolution")  # whose sums are in another order where sizes are symbols
 _EMPTY = inspect.Parameter.empty
@@ -117,6 +118,8 @@ class LibraryFunction:
         self.lists: dict[Any, LibraryFunction] = {}  # those of one list and scalars after it, by its class and lengths
         self.duals = Duals(self)
         self.whole: TracedFunction[Any, Any] | None = None  # for large arrays beside what native code does not take
+        self.there: TracedFunction[Any, Any] | None = None  # for devices
+        self.is_few = False  # operations: as fast one by one there
 
     def values(self, args: Given, kwargs: dict[str, Any]) -> Sequence[Any] | None:
         """A value for each parameter; None where the call does not fit them."""
@@ -370,12 +373,32 @@ class LibraryFunction:
                 return out
         place = place_beside((*args, *kwargs.values())) or CPU.type
         if place != (place_var.get() or CPU.type):
-            return at_place(place, lambda: self.fn(*args, **kwargs))
-        if current_interpreter() is None and not self.small and self.is_large(args):
-            if self.whole is None:
-                self.whole = TracedFunction(self.fn, most=MOST, silent=True, dynamic=self.dynamic)
-            return self.whole(*args, **kwargs)
-        return self.fn(*args, **kwargs)
+            return at_place(place, lambda: self.together(args, kwargs))
+        return self.together(args, kwargs)
+
+    def together(self, args: Given, kwargs: dict[str, Any]) -> Any:
+        """A call as one program where that is worth it: of large arrays, and on a device, where each operation is a
+        launch."""
+        if current_interpreter() is not None:
+            return self.fn(*args, **kwargs)
+        if place_var.get() is not None and not self.row:
+            return self.launched(args, kwargs)
+        if self.small or not self.is_large(args):
+            return self.fn(*args, **kwargs)
+        if self.whole is None:
+            self.whole = TracedFunction(self.fn, most=MOST, silent=True, dynamic=self.dynamic)
+        return self.whole(*args, **kwargs)
+
+    def launched(self, args: Given, kwargs: dict[str, Any]) -> Any:
+        """A call on a device."""
+        if self.there is None:
+            self.there = TracedFunction(self.fn, most=MOST, silent=True, dynamic=False)
+            out = self.there(*args, **kwargs)
+            path = self.there.last_path
+            if path is not None:
+                self.is_few = sum(node.op is not None for node in path.program.graph.nodes()) < _FEW_LAUNCHES
+            return out
+        return (self.fn if self.is_few else self.there)(*args, **kwargs)
 
     def eager(self, values: Sequence[Any]) -> Any:
         by_name = dict(zip(self.only_by_name, values[self.positional :], strict=True))

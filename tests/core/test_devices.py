@@ -299,7 +299,7 @@ def test_indices_may_be_on_the_cpu() -> None:
         t[key] = 7
         assert t.tolist() == [[7, 7, 7], [7, 7, 7]]
     with pytest.raises(IndexError, match="index 7 is out of range"):
-        x()[[7]]
+        x()[[7]].tolist()
 
 
 @pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])

@@ -40,6 +40,7 @@ class Runtime:
         self.functions: dict[int, tuple[Simulator, str]] = {}
         self.graphs: dict[int, Sequence[Callable[[], Any]]] = {}
         self.pinned: dict[int, int] = {}  # bytes by addresses, of memory of the host that is copied late
+        self.mapped: dict[int, np.ndarray] = {}  # memory of the host that is pinned
         self.allocator: Any = None  # of CuPy's own arrays
         self.current: Any = None  # the stream of this thread
         self.uploaded = self.downloaded = 0  # bytes
@@ -105,6 +106,9 @@ class Runtime:
 
     def view(self, address: int) -> np.ndarray:
         """The bytes of the allocation around an address, from there on."""
+        for start, array in self.mapped.items():
+            if start <= address < start + array.nbytes:
+                return array[address - start :]
         starts = sorted(self.allocated)
         start = starts[bisect_right(starts, address) - 1]
         found: np.ndarray = self.allocated[start][address - start :]
@@ -204,10 +208,10 @@ class PinnedMemoryPointer:
     def __init__(self, runtime: Runtime, nbytes: int) -> None:
         self.array, self.runtime = np.empty(nbytes, np.uint8), runtime
         self.ptr = int(self.array.ctypes.data)
-        runtime.pinned[self.ptr] = nbytes
+        runtime.pinned[self.ptr], runtime.mapped[self.ptr] = nbytes, self.array
 
     def __del__(self) -> None:
-        del self.runtime.pinned[self.ptr]
+        del self.runtime.pinned[self.ptr], self.runtime.mapped[self.ptr]
         self.array.fill(0xFF)
 
 
@@ -244,7 +248,8 @@ class FakeCuda:
 
     def _argument(self, dtype: np.dtype, at: int, lowest: int) -> Any:
         value = np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(at), dtype).copy()[0]
-        is_address = dtype.itemsize == 8 and dtype.kind in "iu" and value >= lowest
+        is_number = dtype.itemsize < 8 or dtype.kind not in "iu"
+        is_address = not is_number and (value >= min([lowest, *self.runtime.mapped]))
         return self.runtime.view(int(value)) if is_address else value
 
     def cuGraphLaunch(self, graph: Any, stream: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import CompileError, HybridmlError, TraceError
+from hybridml_compiler.errors import CompileError, HybridmlError, TraceError, is_late
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.ops.memory_order import order_of
@@ -251,7 +251,8 @@ class CompiledPath(PathEnd):
         except BaseException as error:
             for draw, after in zip(self.draws, taken, strict=True):
                 draw.give_back(after)
-            if isinstance(error, HybridmlError) and not isinstance(error, CompileError):  # ours: eager would hide it
+            ours = isinstance(error, CompileError) or is_late(error)  # eager would hide it
+            if isinstance(error, HybridmlError) and not ours:
                 raise CheckFailed from error
             raise
         for clock in self.late:

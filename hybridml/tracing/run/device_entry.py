@@ -7,11 +7,15 @@ their new values here, as they do by the native step of a CPU's program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.errors import CompileError, HybridmlError, is_late
+
 from ...core import aliasing
+from ...core.autodiff.references import VARIABLE
 from ...core.device_tensor import home_of, wrapped
 from ...core.library import MISS
 from ...core.tensor import Tensor
@@ -20,6 +24,22 @@ from .placed import PlacedExecutable
 
 _ndarray = np.ndarray
 Native = Callable[..., Any]
+
+
+_ALONE = VARIABLE + 1  # references to what a tensor and a variable hold
+
+
+class _Array:
+    def __init__(self) -> None:
+        self.memory = object()
+
+
+def _references(array: Any) -> int:
+    """References to the memory of an array."""
+    return getrefcount(array.memory)
+
+
+_ONE = _references(_Array())  # if nobody else has it
 
 
 class PlacedStep:
@@ -37,8 +57,13 @@ class PlacedStep:
     def entry(self, guard: Native, arguments: Sequence[Any], captured: Sequence[Tensor]) -> Native:
         """A call of so many tensors and floats. Of `arguments` there is for each the kind of its array, the class of a
         number, or in a tuple the one object that it must be. `captured`: tensors that the program reads beside."""
-        run, updated, cls, placed = self.executable, self.updated, self.home.cls, [t for _, t in self.updated]
-        held = [(t, t._array.kind if type(t) is cls else None) for t in captured]
+        run, updated, cls, placed = self.executable.run_on, self.updated, self.home.cls, [t for _, t in self.updated]
+        first = len([a for a in arguments if type(a) is not tuple])
+        overwritten = set(self.executable.overwritten)
+        held = [
+            (t, t._array.kind if type(t) is cls else None, k if k in overwritten else None)
+            for k, t in enumerate(captured, first)
+        ]
         makers = [(k, wrapped if self.executable.is_here(k) else self.home.wrap) for k in self.fresh]
         count = len(arguments)
 
@@ -60,18 +85,27 @@ class PlacedStep:
                     arrays.append(np.asarray(value))
                 elif type(wanted) is not tuple or value is not wanted[0]:
                     return MISS
-            for t, kind in held:
+            own: set[int] = set()
+            for t, kind, written in held:
                 array = t._array
                 if kind is not None and array.kind is not kind:
                     return MISS
+                if written is not None and getrefcount(array) == _ALONE and _references(array) == _ONE:
+                    if not array.memory.users:  # other streams
+                        own.add(written)
                 arrays.append(array)
             if shared and placed and has_kin(placed, [*captured, *args]):
                 return MISS
-            found = run(arrays)
+            try:
+                found = run(arrays, own)
+            except HybridmlError as error:
+                if isinstance(error, CompileError) or is_late(error):
+                    raise
+                return MISS  # the long way raises what the function raises
             for k, t in updated:
                 if type(t._array) is _ndarray:
                     np.copyto(t._array, found[k])
-                else:
+                elif found[k] is not t._array or type(t._version) is list:
                     aliasing.exchange(t, found[k])
             tensors = [make(found[k]) for k, make in makers]
             return tensors[0] if len(tensors) == 1 else tuple(tensors) if tensors else None

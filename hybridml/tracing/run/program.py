@@ -93,13 +93,17 @@ def compile_graph(
     from hybridml_compiler.pipeline import compile
 
     if any(node.aval.device != CPU for node in graph.nodes()):
+        from hybridml_compiler.placement.by_operands import placement, spans_devices
         from hybridml_compiler.targets.partitioned import PartitionedExecutable
 
-        # Values of a device never change: what is updated gets the new one.
-        executable = compile(graph, {}, graph.name, guards, among=backend.among, memory=backend.memory)
-        if isinstance(executable, PartitionedExecutable):
-            return executable
-        return PlacedExecutable(executable, find_device(device_of(graph)), graph)
+        def compiled(part: ir.Graph, donated: Mapping[int, int]) -> Any:
+            return compile(part, dict(donated), graph.name, guards, among=backend.among, memory=backend.memory)
+
+        if backend.among or spans_devices(graph, placement(graph)):
+            executable = compiled(graph, {})
+            if type(executable) is PartitionedExecutable:
+                return executable
+        return PlacedExecutable(graph, donate, find_device(device_of(graph)), compiled)
     if backend == INTERPRET:
         return Interpreted(graph, donate)
 

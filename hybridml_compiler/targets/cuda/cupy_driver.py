@@ -119,6 +119,9 @@ class CupyDriver:
         memory = self.cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
         return PageLocked(memory, int(memory.ptr), nbytes)
 
+    def mapped(self, array: np.ndarray) -> int:
+        return int(array.ctypes.data)
+
     def write_later(self, target: Pointer, data: np.ndarray, stream: Any) -> None:
         self._copy(_at(target), int(data.ctypes.data), data.nbytes, _TO_DEVICE, stream)
 

@@ -14,6 +14,7 @@ from ...locks import rlock
 from ...once import lazy
 from ..base import Target
 from ..device import DeviceArray, kind_of
+from .checks import Checks
 from .driver import Driver, Event, Memory, Pointer, Stream
 from .pool import Adopted, Block, Pool
 
@@ -25,7 +26,7 @@ class CudaDevice:
 
     def __init__(self, driver: Driver, target: Target) -> None:
         self.name, self.driver, self.target = driver.name, driver, target
-        self.pool = Pool(driver)
+        self.pool, self.checks = Pool(driver), Checks(driver)
         self._lock = rlock()
         self._sources: list[tuple[Event, np.ndarray]] = []  # arrays that are copied later
         self._spare: list[Stream] = []
@@ -71,7 +72,9 @@ class CudaDevice:
     def read(self, memory: Block | Adopted, nbytes: int) -> bytes:
         stream = self.stream
         self.join([memory], stream)
-        return self.driver.read(memory.pointer[:nbytes], stream).tobytes()
+        found = self.driver.read(memory.pointer[:nbytes], stream).tobytes()
+        self.checks.tell(stream)
+        return found
 
     @lazy
     def _transfer_stream(self) -> Stream:
@@ -81,9 +84,10 @@ class CudaDevice:
         """Inside, work goes to a stream of its own. Whoever reads what it has written waits for it (`join`)."""
         return self.using(self._transfer_stream)
 
-    def synchronize(self) -> None:
-        """Waits for all streams."""
-        self.driver.synchronize(None)
+    def synchronize(self, work: Stream | Event | None = None) -> None:
+        """Waits for a stream or an event, or for all streams."""
+        self.driver.synchronize(work)
+        self.checks.tell(work)
 
     def join(self, memories: Iterable[Block | Adopted], stream: Stream) -> None:
         """Lets a stream wait for those that wrote to these memories, and these blocks know that it uses them."""
@@ -95,6 +99,15 @@ class CudaDevice:
                 waited.add(id(memory.stream))
                 self.driver.wait(stream, self.mark(memory.stream))
             memory.users |= {stream}
+
+    def copied(self, array: DeviceArray) -> DeviceArray:
+        """A copy on the device."""
+        stream = self.stream
+        self.join([array.memory], stream)
+        made = self.pool.take(array.nbytes, stream)
+        if array.nbytes:
+            self.driver.copy(made.pointer, Pointer(array.memory, 0, array.nbytes), array.nbytes, stream)
+        return DeviceArray(array.kind, made)
 
     def copy(self, target: Memory, source: Memory, stream: Stream) -> None:
         """Copies all of a memory."""

@@ -151,6 +151,9 @@ class Driver(Protocol):
     def page_locked(self, nbytes: int) -> PageLocked:
         """New memory of the host that `write_later` copies from."""
 
+    def mapped(self, array: np.ndarray) -> Raw:
+        """Page-locked memory as kernels have it."""
+
     def write_later(self, target: Pointer, data: np.ndarray, stream: Stream) -> None:
         """Copies from page-locked memory when the stream comes to it. Until then the array must stay as it is."""
 

@@ -27,7 +27,8 @@ from ..device import DeviceArray, kind_of
 from ..kernel_target import KernelExecutable, KernelProgram
 from ..numpy_call import graph_of
 from ..run_plan import Walk, memory_of
-from .calls import CallList, Part
+from .calls import CallList, HostPart, Part
+from .checks import Watch
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Memory, Stream
@@ -58,13 +59,21 @@ class CudaExecutable(KernelExecutable):
         self._sizes = [(max(kind.nbytes, NUMBER), rounded(kind.nbytes)) for kind in self._made]
 
     @lazy
-    def checked(self) -> bool:
-        """Whether a kernel may find an index out of range, so that a call is waited for."""
-        return any(sets_status(launch.spec) for launch in self.plan.launches)
+    def watch(self) -> Watch | None:
+        """The watch over its indices, where a kernel may find one out of range."""
+        checked = [launch for launch in self.plan.launches if sets_status(launch.spec)]
+        places = list(dict.fromkeys(place for launch in checked for place in launch.where if place))
+        return self.device.checks.watch(self.plan.inputs, self.stages.failure, places) if checked else None
 
     @lazy
     def calls(self) -> CallList:
-        return CallList(self.plan, self.code, self.device, self.needs_host, self.checked)
+        status = None if self.watch is None else self.watch.pointer
+        return CallList(self.plan, self.code, self.device, self.needs_host, status)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a call may fail when some of it is done: where the host has a part."""
+        return any(isinstance(part, HostPart) for part in self.calls.parts)
 
     @lazy
     def _needs(self) -> list[tuple[int, int]]:
@@ -72,7 +81,7 @@ class CudaExecutable(KernelExecutable):
         return [*self._sizes, *self.calls.temporaries]
 
     def replayed(self) -> CudaExecutable:
-        if len(self.plan.launches) > 1:
+        if self.calls.count > 1:
             self.replay = Replay(self)
         return self
 
@@ -89,10 +98,13 @@ class CudaExecutable(KernelExecutable):
                 break
         if self.replay is None:
             made = device.pool.take_all(self._needs, stream)
-            done = self.calls.run(memories + made, stream)
+            memories += made
+            done = self.calls.run(memories, stream)
         else:
             made = device.pool.take_all(self._sizes, stream)
             done = self.replay.launch(memories, made, stream)
+        if self.watch is not None:
+            device.checks.note(self.watch, arrays, stream)
         return [DeviceArray(kind, block) for kind, block in zip(self._made, made, strict=False)] if done else None
 
     def _check(self, arrays: Sequence[DeviceArray]) -> None:
@@ -117,7 +129,7 @@ class CudaExecutable(KernelExecutable):
         results = self.results()
         given, made = ([array.memory.pointer for array in group] for group in (arrays, results))
         machine = DeviceMachine(self.code, device, stream)
-        machine.begin(self.checked)
+        machine.begin(self.watch is not None)
         walk, marks = Walk(memory_of(self.plan, given, made, machine), machine), [device.mark(stream, timed=True)]
         done = True
         for launch in self.plan.launches:
@@ -155,6 +167,7 @@ class Replay:
 
     def __init__(self, executable: CudaExecutable) -> None:
         self.executable, self.device = executable, executable.device
+        self._kept = frozenset(executable.donate.values())  # inputs that are written over
         self._lock = rlock()
         self._recordings: dict[tuple[int, ...], list[Part]] = {}
         self._temporaries: dict[int, tuple[Stream, list[Block]]] = {}  # by the id of a stream that is kept
@@ -184,7 +197,7 @@ class Replay:
                     self.device.copy(own, memory, stream)
             done = self._run(memories, temporaries[1], stream)
             for k, memory in moved:
-                if k >= len(given):
+                if k >= len(given) or k in self._kept:
                     self.device.copy(memory, memories[k], stream)
             return done
 

@@ -8,13 +8,12 @@ differ a little share their blocks; 12 % are lost at most.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from types import CodeType
 
-from ...errors import OutOfMemoryError, describe_line, is_internal, line_number
+from ...errors import OutOfMemoryError, describe_line, line_number, user_place
 from ...locks import rlock
 from .driver import Driver, Pointer, Raw, Stream
 
@@ -22,6 +21,7 @@ _ALIGNMENT = 256  # bytes, CUDA's
 _LEAST = 2 * _ALIGNMENT
 NUMBER = 16  # bytes of the largest one: a buffer has one element, if the array has none
 _LINES = 8  # of a summary
+_SMALL = 16  # blocks of less than memory / 2 ** 16, 1.2 MB of 80 GB, have no line: to look for it takes 1 us
 
 Place = tuple[CodeType, int]  # code of the user, and an instruction in it: its line is looked up when it is shown
 _NOBODY: frozenset[Stream] = frozenset()
@@ -95,9 +95,10 @@ class Pool:
         """A block for work on a stream. OutOfMemoryError, with a summary, where there is none left."""
         return self.take_all([(max(nbytes, NUMBER), rounded(nbytes))], stream)[0]
 
-    def take_all(self, sizes: Iterable[tuple[int, int]], stream: Stream) -> list[Block]:
+    def take_all(self, sizes: Sequence[tuple[int, int]], stream: Stream) -> list[Block]:
         """A block for each number of bytes and what it is `rounded` to: all of them or none."""
-        place, scribble, live, found = _place(), self.driver.scribble, self._live, []
+        scribble, live, found = self.driver.scribble, self._live, []
+        place = user_place() if sum([size for _, size in sizes]) >= self.limit >> _SMALL else None
         with self._lock:
             kept = self._kept.get(id(stream))
             if kept is None:
@@ -199,7 +200,7 @@ class Pool:
             f"reuse, of {amount(self.limit)}"
         )
         for place, nbytes in live[:_LINES]:
-            yield f"  {amount(nbytes):>10}  {'the framework' if place is None else describe_line(*place)}"
+            yield f"  {amount(nbytes):>10}  {'the framework, and small arrays' if place is None else describe_line(*place)}"
         if live[_LINES:]:
             yield f"  {amount(sum(nbytes for _, nbytes in live[_LINES:])):>10}  {len(live) - _LINES} other lines"
 
@@ -209,23 +210,6 @@ def _counter(reserved: int, in_use: int, blocks: int, retries: int, failures: in
         reserved_bytes=reserved, allocated_bytes=in_use, allocations=blocks, num_alloc_retries=retries,
         num_ooms=failures,
     )  # fmt: skip
-
-
-_internal: dict[str, bool] = {}  # `is_internal` of the files that have been met, at a third of its time
-
-
-def _place() -> Place | None:
-    """The line of the user that is running: 0.1 us a frame."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        internal = _internal.get(code.co_filename)
-        if internal is None:
-            internal = _internal[code.co_filename] = is_internal(code.co_filename)
-        if not internal:
-            return code, frame.f_lasti
-        frame = frame.f_back
-    return None
 
 
 def amount(nbytes: int) -> str:

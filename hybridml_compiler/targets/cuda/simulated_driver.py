@@ -87,6 +87,9 @@ class SimulatedDriver:
         memory = np.empty(max(nbytes, 1), np.uint8)
         return PageLocked(memory, self.address(memory), nbytes)
 
+    def mapped(self, array: np.ndarray) -> np.ndarray:
+        return array.view(np.uint8)
+
     def write_later(self, target: Pointer, data: np.ndarray, stream: SimulatedStream) -> None:
         self.write(target, data, stream)
         self._late.append((data, data.tobytes()))
