@@ -91,7 +91,7 @@ def suite(check: Check) -> Record:
     chosen = "gpu or (test_devices and not row) or test_control_devices"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", chosen]
     if importlib.util.find_spec("xdist"):
-        command += ["-n", "8"]
+        command += ["-n", "8", "-p", "no:benchmark"]  # which warns that it is of no use beside others
     run = _run(command, min(150.0, check.left()), HYBRIDML_TEST_DEVICE=check.device)
     return {"status": run.returncode, "said": run.stdout.splitlines()[-30:]}
 
