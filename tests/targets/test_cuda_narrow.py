@@ -56,6 +56,17 @@ def test_a_chain_rounds_where_the_cpu_does(name: str) -> None:
     assert same_bits(found, expected)
 
 
+def test_shorter_functions_have_the_bits_of_the_others() -> None:
+    """For every bfloat16 number; where more than it is asked for there is no shorter one."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(hm.bfloat16)
+    found, expected = on_both(lambda x: hm.erf(x).astype(hm.float32), x)
+    assert same_bits(found, expected)
+    (short,) = sources(hm.erf, x)
+    (long,) = sources(lambda x: hm.erf(x.astype(hm.float32)), x)
+    assert "erf_of_bf16" in short.text and "erf_f32" not in short.text
+    assert "erf_f32" in long.text and "erf_of_bf16" not in long.text
+
+
 def test_conversions_are_instructions() -> None:
     """A rounding that is widened at once is one."""
     x = np.zeros(1 << 17, np.float32)

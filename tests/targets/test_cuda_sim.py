@@ -300,6 +300,23 @@ def test_a_barrier_orders_threads_and_not_blocks() -> None:
         run(body, np.zeros(32, np.uint32), block=32, grid=2)
 
 
+def test_lanes_wait_for_the_others_of_their_warp() -> None:
+    """Wherever the compiler has put what these run before."""
+    body = (
+        numbered(1)
+        + """setp.lt.u32 %p1, %r8, 20; mov.u32 %r1, %r8; @%p1 bra FIRST;
+    TOGETHER: shfl.sync.down.b32 %r2, %r1, 12, 31, -1;
+    mad.lo.s64 %rd3, %rd19, 4, %rd1; st.global.u32 [%rd3], %r2; ret;
+    FIRST: add.u32 %r1, %r1, 100; bra TOGETHER;"""
+    )
+    x = np.zeros(32, np.uint32)
+    run(body, x)
+    own = np.arange(32) + 100 * (np.arange(32) < 20)
+    assert x.tolist() == [*own[12:], *own[20:]]
+    with pytest.raises(SimulatorError, match="not at this instruction"):
+        run(body.replace("bra TOGETHER;", "ret;"), x)
+
+
 @pytest.mark.parametrize(
     "line",
     ["mma.sync.aligned.m16n8k8 %r1, %r2, %r3;", "ex2.approx.f32 %f1, %f2;", "add.ftz.f32 %f1, %f2, %f3;",

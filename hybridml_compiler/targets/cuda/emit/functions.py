@@ -356,8 +356,9 @@ def _exp(s: Writer, x: C) -> C:
     return made
 
 
-# erf(x) / x in x^2 on |x| <= 2.203125, where bfloat16 has no number nearer to it than 1.0: the bits of the other one for
-# all numbers, whose intervals are the constraints of a linear program (the idea of RLIBM, J. Lim and S. Nagarakatte, 2021).
+# erf(x) / x in x^2 on |x| <= 2.203125; beyond that no bfloat16 is nearer to it than 1.0. It has the other one's bits for
+# all bfloat16 numbers: the intervals that round to them are constraints of a linear program (the idea of RLIBM, J. Lim
+# and S. Nagarakatte, 2021).
 _ERF_OF_BF16 = (1.1283791065216064, -0.37612831592559814, 0.11290726810693741, -0.026632016524672508,
                 0.004750687163323164, -0.0005538156256079674, 2.9909773729741573e-05)  # fmt: skip
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....loops.builder import LoopBuilder, identity
-from ....loops.ir import Buffer, Expr, Reduce, Stmt, Store, expressions, operands
+from ....loops.ir import Buffer, Expr, Reduce, Stmt, Store, operands
 from ....walk import postorder
 from .kept_rows import Rows, Sweep
 from .scalars import C
@@ -33,6 +33,8 @@ def write_rows(w: ValueWriter, rows: Rows, body: Callable[[Sequence[Stmt]], None
 
 
 class _Sweep:
+    """The writer of one loop over the row."""
+
     def __init__(self, w: ValueWriter, rows: Rows, sweep: Sweep, kept: dict[Expr, str]) -> None:
         self.w, self.rows, self.sweep, self.kept = w, rows, sweep, kept
         self.s = LoopBuilder()
@@ -55,34 +57,73 @@ class _Sweep:
         w.barrier(sweep.body)
 
     def loads(self) -> None:
-        """The loop that loads all that is kept, before anything is computed of it."""
-        w, rows = self.w, self.rows
+        """Writes the loop that loads all that is kept, before anything is computed of it."""
         loaded = [e for e in self.sweep.first if e.op == "load"]
         if not loaded:
             return
-        names = {e: w.number("x") for e in loaded}
-        element = "" if rows.lane is None else ".lane[{lane}]"
+        names = {e: self.w.number("x") for e in loaded}
         for e in loaded:
-            kind = c_type(e.dtype) if rows.lane is None else w.functions.vector(e.dtype, rows.lanes)
-            w.blocks[-1].add(f"{kind} {names[e]}[{rows.turns}]{self.empty};")
+            self.declare(f"{self.kind(e)} {names[e]}[{self.rows.turns}]")
         turn = self.open()
         for e in loaded:
             self.load(e, f"{names[e]}[{turn}]")
         self.close(turn)
-        for e in loaded:
-            self.kept[e] = f"{names[e]}[{{turn}}]{element}"
+        lane = "" if self.rows.lane is None else ".lane[{lane}]"
+        self.kept |= {e: f"{names[e]}[{{turn}}]{lane}" for e in loaded}
 
-    @property
-    def empty(self) -> str:
-        """What elements begin as: some threads have fewer turns than others."""
-        return " = {}" if self.rows.vectors % self.rows.threads else ""
+    def values(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
+        """Writes the loop that computes."""
+        w, rows = self.w, self.rows
+        computed = {e: w.number("h") for e in self.sweep.first if e.op != "load"}
+        lanes, lane_of = ("", "") if rows.lane is None else (f"[{rows.lanes}]", "[{lane}]")
+        for e, name in computed.items():
+            self.declare(f"{c_type(e.dtype)} {name}[{rows.turns}]{lanes}")
+        turn = self.open()
+        known = dict(self.kept)
+        for e in self.not_kept():
+            name = w.number("x")
+            w.blocks[-1].add(f"{self.kind(e)} {name};")
+            self.load(e, name)
+            known[e] = f"{name}.lane[{{lane}}]"
+        stores = [stmt for stmt in self.sweep.body if isinstance(stmt, Store)]
+        vectors = [w.number("y") if self.is_wide(stmt.buffer, (stmt.index,)) else "" for stmt in stores]
+        for stmt, vector in zip(stores, vectors, strict=True):
+            if vector:
+                w.blocks[-1].add(f"{w.functions.vector(stmt.buffer.dtype, rows.lanes)} {vector};")
+        lane = self.open_lanes()
+        for e, text in known.items():
+            self.name(e, text.format(turn=turn, lane=lane))
+        for e, name in computed.items():
+            self.kept[e] = f"{name}[{{turn}}]{lane_of}"
+            element = self.kept[e].format(turn=turn, lane=lane)
+            w.blocks[-1].add(f"{element} = {w.expression(e)};")
+            self.name(e, element)
+        w.combine(joined, totals)
+        for stmt, vector in zip(stores, vectors, strict=True):
+            value = w.expression(stmt.value)
+            element = f"{vector}.lane[{lane}]" if vector else f"{stmt.buffer.name}[{w.index(stmt.index)}]"
+            w.blocks[-1].add(f"{element} = {value};")
+        self.close_lanes(lane)
+        for stmt, vector in zip(stores, vectors, strict=True):
+            if vector:
+                store = w.functions.store(stmt.buffer.dtype, rows.lanes)
+                w.blocks[-1].add(f"{store}(&{stmt.buffer.name}[{self.first(stmt.index)}], {vector});")
+        self.close(turn)
+
+    def not_kept(self) -> list[Expr]:
+        """The loads of neighbours that no other loop needs."""
+        conversions, kept = self.w.conversions, self.kept
+        roots = [e for stmt in self.sweep.body for e in operands(stmt)]
+        read = postorder(roots, lambda e: () if e in kept else conversions.args(e))
+        return [e for e in read if e.op == "load" and e not in kept and self.is_wide(e.attr, e.args)]
+
+    # ---- accesses
 
     def load(self, e: Expr, to: str) -> None:
         """Loads the lanes of a turn: at once, where they are neighbours."""
         w, rows = self.w, self.rows
         if self.is_wide(e.attr, e.args):
-            kind = w.functions.vector(e.dtype, rows.lanes)
-            w.blocks[-1].add(f"{to} = *(const {kind}*)&{e.attr.name}[{self.at(e.args[0])}];")
+            w.blocks[-1].add(f"{to} = *(const {self.kind(e)}*)&{e.attr.name}[{self.first(e.args[0])}];")
             return
         lane = self.open_lanes()
         element = to if rows.lane is None else f"{to}.lane[{lane}]"
@@ -94,74 +135,28 @@ class _Sweep:
         lane = self.rows.lane
         return lane is not None and self.w.is_wide(buffer, args, lane, self.rows.lanes)
 
-    def at(self, index: Expr) -> str:
+    def first(self, index: Expr) -> str:
+        """The index of the first lane."""
         lane = self.rows.lane
         assert lane is not None
         return self.w.index(self.s.substitute(index, {lane: self.s.const(0, lane.dtype)}))
 
-    def values(self, joined: Sequence[Reduce], totals: Sequence[C]) -> None:
-        """The loop that computes."""
-        w, rows, sweep = self.w, self.rows, self.sweep
-        computed = [e for e in sweep.first if e.op != "load"]
-        names = {e: w.number("h") for e in computed}
-        for e in computed:
-            lanes = "" if rows.lane is None else f"[{rows.lanes}]"
-            w.blocks[-1].add(f"{c_type(e.dtype)} {names[e]}[{rows.turns}]{lanes}{self.empty};")
-        turn = self.open()
-        known = {*self.kept}
-        vectors: dict[Expr, str] = {}
-        for e in expressions(sweep.body):
-            if e.op == "load" and rows.lane in e.depends and e not in known and self.is_wide(e.attr, e.args):
-                if not self.needs(e, known):
-                    continue
-                vectors[e] = w.number("x")
-                kind = w.functions.vector(e.dtype, rows.lanes)
-                w.blocks[-1].add(f"{kind} {vectors[e]};")
-                self.load(e, vectors[e])
-        stores = [stmt for stmt in sweep.body if isinstance(stmt, Store)]
-        given = {}
-        for stmt in stores:
-            if self.is_wide(stmt.buffer, (stmt.index,)):
-                given[id(stmt)] = w.number("y")
-                w.blocks[-1].add(f"{w.functions.vector(stmt.buffer.dtype, rows.lanes)} {given[id(stmt)]};")
-        lane = self.open_lanes()
-        for e, text in self.kept.items():
-            self.name(e, text.format(turn=turn, lane=lane))
-        for e, text in vectors.items():
-            self.name(e, f"{text}.lane[{lane}]")
-        for e in computed:
-            self.kept[e] = f"{names[e]}[{{turn}}]" + ("" if rows.lane is None else "[{lane}]")
-            element = self.kept[e].format(turn=turn, lane=lane)
-            w.blocks[-1].add(f"{element} = {w.expression(e)};")
-            self.name(e, element)
-        w.combine(joined, totals)
-        after = []
-        for stmt in stores:
-            to = given.get(id(stmt))
-            value = w.expression(stmt.value)
-            if to is None:
-                w.blocks[-1].add(f"{stmt.buffer.name}[{w.index(stmt.index)}] = {value};")
-            else:
-                w.blocks[-1].add(f"{to}.lane[{lane}] = {value};")
-                after.append((stmt, to))
-        self.close_lanes(lane)
-        for stmt, to in after:
-            store = w.functions.store(stmt.buffer.dtype, rows.lanes)
-            w.blocks[-1].add(f"{store}(&{stmt.buffer.name}[{self.at(stmt.index)}], {to});")
-        self.close(turn)
+    def kind(self, e: Expr) -> str:
+        """The type of what a thread loads in a turn."""
+        return c_type(e.dtype) if self.rows.lane is None else self.w.functions.vector(e.dtype, self.rows.lanes)
 
-    def needs(self, load: Expr, known: set[Expr]) -> bool:
-        """Whether something besides what is known reads it."""
-        conversions = self.w.conversions
-        roots = [e for stmt in self.sweep.body for e in operands(stmt)]
-        return load in postorder(roots, lambda e: () if e in known else conversions.args(e))
+    def declare(self, array: str) -> None:
+        """Adds an array of all turns; with a value, where some threads have fewer of them."""
+        self.w.blocks[-1].add(f"{array}{' = {}' * (self.rows.vectors % self.rows.threads != 0)};")
 
     def name(self, e: Expr, text: str) -> None:
         self.w.names[e] = C(text, e.dtype)
         self.w.blocks[-1].names.append(e)
 
+    # ---- loops
+
     def open(self) -> str:
-        """Begins a loop over the turns of a thread."""
+        """Begins a loop over the turns of a thread; gives the turn's name."""
         w, rows = self.w, self.rows
         turn, name = w.number("k"), w.new("r", rows.turn.dtype)
         inner = w.open((rows.turn,))
@@ -189,7 +184,7 @@ class _Sweep:
         w, rows = self.w, self.rows
         name = "0" if rows.lane is None else w.number("v")
         inner = w.open(() if rows.lane is None else (rows.lane,))
-        inner.indent = w.blocks[-2].indent + "  "
+        inner.indent = w.blocks[-2].indent + "  " * (rows.lane is not None)
         if rows.lane is not None:
             w.names[rows.lane] = C(name, rows.lane.dtype)
         return name
@@ -199,7 +194,7 @@ class _Sweep:
         inner = w.blocks[-1]
         w.close(inner)
         if rows.lane is None:
-            w.blocks[-1].lines += [line[2:] for line in inner.lines]
+            w.blocks[-1].lines += inner.lines
             return
         w.blocks[-1].add("#pragma unroll")
         w.blocks[-1].add(f"for (int {lane} = 0; {lane} < {rows.lanes}; ++{lane}) {{")
