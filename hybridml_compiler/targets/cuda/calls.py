@@ -84,12 +84,11 @@ class CallList:
             if block.stream is not stream:
                 block.users |= {stream}  # which may read it yet when the program is dropped
         for part in self.parts if parts is None else parts:
-            if isinstance(part, HostPart):
-                if not part.run(memories, stream):
-                    return False
-            else:
+            if type(part) is list:
                 for call in part:
                     call(memories, stream, stream)
+            elif not part.run(memories, stream):  # type: ignore[union-attr]
+                return False
         return True
 
     @property

@@ -43,7 +43,13 @@ class Watch:
     def __init__(
         self, word: Word, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]
     ) -> None:
-        self.word, self.pointer, self.avals, self.explain, self.places = word, Pointer(word, 0, 8), avals, explain, places
+        self.word, self.pointer, self.avals, self.explain, self.places = (
+            word,
+            Pointer(word, 0, 8),
+            avals,
+            explain,
+            places,
+        )
         self.kept = [k for k, a in enumerate(avals) if a.dtype.kind in "iu" and int(a.nbytes) <= _MOST_BYTES]
         self.calls: deque[tuple[list[DeviceArray], Any]] = deque(maxlen=_MOST_CALLS)  # and the user's place of each
         self.streams: set[int] = set()
@@ -82,9 +88,7 @@ class Checks:
         self._kept: list[PageLocked] = []
         self._pending: dict[Watch, None] = {}
 
-    def watch(
-        self, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]
-    ) -> Watch:
+    def watch(self, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]) -> Watch:
         """The watch over a program of arrays of these types. `explain` gives the error of a call with some, of which
         only the integers are its own; `places` are its lines that may fail."""
         with self._lock:

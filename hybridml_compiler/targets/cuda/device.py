@@ -31,6 +31,7 @@ class CudaDevice:
         self._sources: list[tuple[Event, np.ndarray]] = []  # arrays that are copied later
         self._spare: list[Stream] = []
         self._current: ContextVar[Stream | None] = ContextVar(f"stream of {driver.name}", default=None)
+        self.current = self._current.get  # the stream that a block has named
 
     @lazy
     def default_stream(self) -> Stream:
@@ -40,7 +41,7 @@ class CudaDevice:
     @property
     def stream(self) -> Stream:
         """The stream in force in this thread."""
-        return self._current.get() or self.default_stream
+        return self.current() or self.default_stream
 
     @contextmanager
     def using(self, stream: Stream) -> Iterator[None]:

@@ -85,24 +85,32 @@ class CudaExecutable(KernelExecutable):
             self.replay = Replay(self)
         return self
 
+    def __call__(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray]:
+        results = self.run(arrays)
+        return results if results is not None and not self.donate else self._placed(results, arrays)
+
     def run(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray] | None:
-        if [array.kind for array in arrays] != self._taken:
-            self._check(arrays)
         device = self.device
-        stream = device.stream
-        memories = [array.memory for array in arrays]
-        for memory in memories:
-            if memory.stream is not stream or memory.address % _ALIGNMENT:
-                device.join(memories, stream)
-                memories = [self._aligned(memory, stream) for memory in memories]
+        stream = device.current() or device.default_stream
+        memories, taken = [], self._taken
+        if len(arrays) != len(taken):
+            self._check(arrays)
+        for array, kind in zip(arrays, taken, strict=True):
+            memory = array.memory
+            memories.append(memory)
+            if array.kind is not kind or memory.stream is not stream or memory.address % _ALIGNMENT:
+                self._check(arrays)
+                device.join([array.memory for array in arrays], stream)
+                memories = [self._aligned(array.memory, stream) for array in arrays]
                 break
-        if self.replay is None:
+        replay = self.replay
+        if replay is None:
             made = device.pool.take_all(self._needs, stream)
             memories += made
             done = self.calls.run(memories, stream)
         else:
             made = device.pool.take_all(self._sizes, stream)
-            done = self.replay.launch(memories, made, stream)
+            done = replay.launch(memories, made, stream)
         if self.watch is not None:
             device.checks.note(self.watch, arrays, stream)
         return [DeviceArray(kind, block) for kind, block in zip(self._made, made, strict=False)] if done else None
@@ -188,9 +196,7 @@ class Replay:
             # A number may be kept by the caller, such as the loss of each step: its memory is always another.
             moves = self.misses > _MOST_MISSES
             memories = [*given, *made]
-            moved = [
-                (k, p) for k, p in enumerate(memories) if moves or (k >= len(given) and p.nbytes <= NUMBER)
-            ]
+            moved = [(k, p) for k, p in enumerate(memories) if moves or (k >= len(given) and p.nbytes <= NUMBER)]
             for k, memory in moved:
                 memories[k] = own = self._own_memory(stream, k, memory)
                 if k < len(given):
