@@ -21,6 +21,7 @@ from hybridml_compiler.record import record
 from ..core import pytree
 from ..core.context import stance_var, watch_var
 from ..core.interpreter import eagerly, interpreter_stack
+from ..core.library import MISS
 from ..core.precision.autocast import autocast_alone
 from ..core.tracebacks import shorten
 from .capture.signals import handled_outside
@@ -32,7 +33,7 @@ from .python_state.promoted_ints import Integers
 from .python_state.rebound import Rebound
 from .run.backend import Backend, Memory, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
-from .run.native_call import MISS, NativeCall, build
+from .run.native_call import NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import are_plain, of_call, with_places

@@ -47,6 +47,9 @@ class HostDevice:
 
     write_later = write
 
+    def copy(self, target: Block, source: Block) -> None:
+        target.opened()[:] = source.opened()
+
     def read(self, memory: Block, nbytes: int) -> bytes:
         return memory.opened()[:nbytes].tobytes()
 

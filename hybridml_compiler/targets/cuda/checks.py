@@ -1,9 +1,9 @@
 """Indices that kernels have found out of range: the error comes when the host next waits for the device.
 
-To ask after each call would be to wait for each. So a kernel writes to a word of the host's memory, which the host looks
-at when it has waited anyway: where a value is read, and in `synchronize`. By then the results of that call have been
-used, as after an assert in CUDA; element 0 stood for what was not there. What the error says is what the CPU's says: the
-integers that the calls were given are kept until then.
+To ask after each call would be to wait for each. So a kernel writes to a word of the host's memory, which the host
+looks at when it has waited anyway: where a value is read, and in `synchronize`. By then the results of that call have
+been used, as after an assert in CUDA; element 0 stood for what was not there. What the error says is what the CPU's
+says: the integers that the calls were given are kept until then.
 """
 
 from __future__ import annotations

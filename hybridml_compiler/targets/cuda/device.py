@@ -15,7 +15,7 @@ from ...once import lazy
 from ..base import Target
 from ..device import DeviceArray, kind_of
 from .checks import Checks
-from .driver import Driver, Event, Memory, Pointer, Stream
+from .driver import Driver, Event, Pointer, Stream
 from .pool import Adopted, Block, Pool
 
 
@@ -101,18 +101,10 @@ class CudaDevice:
                 self.driver.wait(stream, self.mark(memory.stream))
             memory.users |= {stream}
 
-    def copied(self, array: DeviceArray) -> DeviceArray:
-        """A copy on the device."""
-        stream = self.stream
-        self.join([array.memory], stream)
-        made = self.pool.take(array.nbytes, stream)
-        if array.nbytes:
-            self.driver.copy(made.pointer, Pointer(array.memory, 0, array.nbytes), array.nbytes, stream)
-        return DeviceArray(array.kind, made)
-
-    def copy(self, target: Memory, source: Memory, stream: Stream) -> None:
-        """Copies all of a memory."""
-        n = source.nbytes
+    def copy(self, target: Block, source: Block | Adopted) -> None:
+        """Copies the bytes of a block on the device."""
+        stream, n = self.stream, min(target.nbytes, source.nbytes)
+        self.join([source], stream)
         self.driver.copy(Pointer(target, 0, n), Pointer(source, 0, n), n, stream)
 
     @contextmanager

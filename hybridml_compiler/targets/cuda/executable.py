@@ -127,7 +127,7 @@ class CudaExecutable(KernelExecutable):
         if memory.address % _ALIGNMENT == 0:
             return memory
         copy = self.device.pool.take(memory.nbytes, stream)
-        self.device.copy(copy, memory, stream)
+        self.device.copy(copy, memory)
         return copy
 
     def timed(self, arrays: Sequence[DeviceArray]) -> tuple[list[DeviceArray] | None, list[tuple[float, float]]]:
@@ -200,11 +200,11 @@ class Replay:
             for k, memory in moved:
                 memories[k] = own = self._own_memory(stream, k, memory)
                 if k < len(given):
-                    self.device.copy(own, memory, stream)
+                    self.device.copy(own, memory)
             done = self._run(memories, temporaries[1], stream)
             for k, memory in moved:
                 if k >= len(given) or k in self._kept:
-                    self.device.copy(memory, memories[k], stream)
+                    self.device.copy(memory, memories[k])
             return done
 
     def _own_memory(self, stream: Stream, k: int, like: Memory) -> Block:

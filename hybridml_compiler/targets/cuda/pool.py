@@ -207,8 +207,8 @@ class Pool:
             f"  {amount(used)} in use (at most {amount(most)}), {amount(reserved - used)} kept for "
             f"reuse, of {amount(self.limit)}"
         )
-        for place, nbytes in live[:_LINES]:
-            yield f"  {amount(nbytes):>10}  {'the framework, and small arrays' if place is None else describe_line(*place)}"
+        for line, nbytes in live[:_LINES]:
+            yield f"  {amount(nbytes):>10}  {'the framework, small arrays' if line is None else describe_line(*line)}"
         if live[_LINES:]:
             yield f"  {amount(sum(nbytes for _, nbytes in live[_LINES:])):>10}  {len(live) - _LINES} other lines"
 
