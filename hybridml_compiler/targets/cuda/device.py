@@ -15,7 +15,7 @@ from ...once import lazy
 from ..base import Target
 from ..device import DeviceArray, kind_of
 from .checks import Checks
-from .driver import Driver, Event, Pointer, Stream
+from .driver import Driver, Event, Memory, Pointer, Stream
 from .pool import Adopted, Block, Pool
 
 
@@ -90,7 +90,7 @@ class CudaDevice:
         self.driver.synchronize(work)
         self.checks.tell(work)
 
-    def join(self, memories: Iterable[Block | Adopted], stream: Stream) -> None:
+    def join(self, memories: Iterable[Memory], stream: Stream) -> None:
         """Lets a stream wait for those that wrote to these memories, and these blocks know that it uses them."""
         waited: set[int] = set()
         for memory in memories:
@@ -101,7 +101,7 @@ class CudaDevice:
                 self.driver.wait(stream, self.mark(memory.stream))
             memory.users |= {stream}
 
-    def copy(self, target: Block, source: Block | Adopted) -> None:
+    def copy(self, target: Memory, source: Memory) -> None:
         """Copies the bytes of a block on the device."""
         stream, n = self.stream, min(target.nbytes, source.nbytes)
         self.join([source], stream)
