@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
-import numpy as np
-
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.locks import rlock
@@ -49,7 +47,6 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
-_ndarray = np.ndarray
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 

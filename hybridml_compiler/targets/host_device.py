@@ -17,6 +17,7 @@ class Block:
     """Bytes that NumPy cannot take for an array."""
 
     __slots__ = ("_bytes",)
+    users = frozenset[object]()  # other streams: there are none
 
     def __init__(self, nbytes: int) -> None:
         self._bytes = np.full(nbytes, _POISON, np.uint8)

@@ -14,8 +14,8 @@ from ...locks import rlock
 from ...once import lazy
 from ..base import Target
 from ..device import DeviceArray, kind_of
-from .checks import Checks
 from .driver import Driver, Event, Memory, Pointer, Stream
+from .launching.checks import Checks
 from .pool import Adopted, Block, Pool
 
 

@@ -27,12 +27,12 @@ from ..device import DeviceArray, kind_of
 from ..kernel_target import KernelExecutable, KernelProgram
 from ..numpy_call import graph_of
 from ..run_plan import Walk, memory_of
-from .calls import CallList, HostPart, Part
-from .checks import Watch
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Memory, Stream
 from .fallback import Interpreted
+from .launching.calls import CallList, HostPart, Part
+from .launching.checks import Watch
 from .machine import DeviceMachine, sets_status
 from .pool import NUMBER, Block, rounded
 from .user_kernels import has_kernel
@@ -40,6 +40,7 @@ from .user_kernels import has_kernel
 # Sets of addresses of a program: training steps come by 3 to 14, depending on what the loop keeps.
 _MOST_GRAPHS = 64
 _MOST_MISSES = 128  # calls at new addresses until a program gets memory of its own
+_FEW = 4  # launches
 _ALIGNMENT = 16  # bytes: that of the widest access
 
 # What computes a launch, for people.
@@ -81,7 +82,8 @@ class CudaExecutable(KernelExecutable):
         return [*self._sizes, *self.calls.temporaries]
 
     def replayed(self) -> CudaExecutable:
-        if self.calls.count > 1:
+        # The graph of one launch costs the host half of what the launch does; a copy of a number costs more.
+        if self.calls.count > 1 or not any(kind.nbytes <= NUMBER for kind in self._made):
             self.replay = Replay(self)
         return self
 
@@ -192,6 +194,8 @@ class Replay:
                     stream, self.device.pool.take_all(calls.temporaries, stream),
                 )  # fmt: skip
             if self.calls == 1:  # what is loaded late must be there before a capture
+                return calls.run([*given, *made, *temporaries[1]], stream)
+            if self.misses > _MOST_MISSES and calls.count <= _FEW:  # which cost less than copies of arrays
                 return calls.run([*given, *made, *temporaries[1]], stream)
             # A number may be kept by the caller, such as the loss of each step: its memory is always another.
             moves = self.misses > _MOST_MISSES

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DeviceError
-from .driver import Argument, Extent, Memory, Place, Pointer, Prepared, Stream
+from ....errors import DeviceError
+from ..driver import Argument, Extent, Memory, Place, Pointer, Prepared, Stream
 
 _CELL = 16  # bytes of an argument, at most
 _WORDS = _CELL // 8

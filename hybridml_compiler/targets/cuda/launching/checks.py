@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ...aval import Aval
-from ...errors import LOCATION, CompileError, OutOfBoundsError, describe_line, line_number, user_place
-from ...locks import lock
-from ..device import DeviceArray, PageLocked
-from .driver import Driver, Pointer, Stream
+from ....aval import Aval
+from ....errors import LOCATION, CompileError, OutOfBoundsError, describe_line, line_number, user_place
+from ....locks import lock
+from ...device import DeviceArray, PageLocked
+from ..driver import Driver, Pointer, Stream
 
 _WORDS = 512  # that are allocated at once; they are never another program's, whose kernels may run yet
 _MOST_CALLS = 8  # of a program, whose arguments are kept
