@@ -34,7 +34,6 @@ from .core.autodiff.tape import (  # fmt: skip
     run,
     run_hooks,
 )
-from .core.constants import constant
 from .core.context import (
     _no_grad,
     clock,
@@ -50,7 +49,7 @@ from .core.device_tensor import transfer
 from .core.nested import Nested
 from .core.shared import accumulating
 from .core.spellings import advise
-from .core.tensor import Tensor, like, method, place_of
+from .core.tensor import Tensor, constant, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 

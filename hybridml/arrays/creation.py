@@ -14,8 +14,8 @@ from hybridml_compiler.ops.table import OPS
 from ..core.aliasing import is_python_float
 from ..core.context import FLOAT_FLAGS, beside, current_interpreter, lift, literal
 from ..core.device_tensor import on_device, transfer, wrapped
+from ..core.devices.dlpack import imported
 from ..core.dispatch import list_operands
-from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.spellings import UNSET
 from ..core.tensor import CPU, Device, Tensor, adopt, place_of, place_var, wrap

@@ -19,8 +19,8 @@ leaks.py            who holds a traced value that outlived its trace
 shared.py           state that threads share, with its locks
 atomic.py           files that are replaced whole
 states.py           checks of a `state_dict` before it is loaded
-dlpack.py           DLPack: memory shared with other libraries
 autodiff/           the tape and the engine that walks it backward, and the reverse steps of rows
+devices/            calls of rows on a device whose like has come before; DLPack: memory shared with other libraries
 batching/           the interpreter behind `vmap`, and its rules
 forward/            the interpreter behind `jvp`, and its rules
 precision/          float16 and bfloat16: composites that compute in float32, `autocast`

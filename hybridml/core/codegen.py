@@ -28,6 +28,7 @@ from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import file_of
 
 from . import aliasing
+from .autodiff.history import record
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
 from .context import clock, grad_is_off
@@ -42,7 +43,6 @@ from .dispatch import (
     slow_operator,
 )
 from .eager import recover
-from .history import record
 from .interpreter import interpreter_stack
 from .library import MISS
 from .source_location import outer, users

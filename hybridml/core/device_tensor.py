@@ -7,13 +7,12 @@ there: an update in place gives its tensor another value, and views of it follow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hybridml_compiler.aval import Aval, mixed
 from hybridml_compiler.graph import ir
-from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets import device as devices
@@ -24,9 +23,6 @@ from .context import at_place, current_interpreter, grad_is_off, homes, watch_va
 from .eager import CONVERSIONS
 from .interpreter import Reading
 from .tensor import CPU, Device, StandIn, Tensor, adopt, array_of, aval_of, leaked, wrap
-
-if TYPE_CHECKING:
-    from .device_calls import DeviceCalls
 
 R = TypeVar("R")
 _transfer = OPS["transfer"]
@@ -46,6 +42,8 @@ class OnDevice:
         self.device = device
         members = {"__slots__": (), "home": self, "__module__": "hybridml"}
         self.cls: type[Tensor] = type("Tensor", (DeviceTensor,), members)
+        self.known: dict[Any, Any] = {}  # calls of rows whose like has come before (core/devices/calls.py)
+        self.numbers: dict[Any, Tensor] = {}  # that stood beside its tensors
         self._programs: dict[tuple[ir.Node, ...], Any] = {}
         self._inputs: dict[tuple[int, Aval], ir.Node] = {}
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}  # with what each was made of, whose id is the key
@@ -80,13 +78,6 @@ class OnDevice:
                 self._constants.clear()
             known = self._constants[id(t)] = t, self.wrap(devices.upload(self.device, array_of(t)))
         return known[1]
-
-    @lazy
-    def calls(self) -> DeviceCalls:
-        """Calls of rows whose like has come before."""
-        from .device_calls import DeviceCalls
-
-        return DeviceCalls(self)
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
         arrays = [t._array for t in operands]

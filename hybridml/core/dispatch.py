@@ -26,12 +26,11 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
-from .constants import constant
+from .autodiff.history import record
 from .context import current_interpreter, grad_is_off
-from .device_calls import on_device
 from .device_tensor import OnDevice, home_of
+from .devices.calls import keep, on_device
 from .eager import EAGER, active_interpreter
-from .history import record
 from .interpreter import Interpreter, interpreter_stack
 from .library import FEW, MISS, compiled, factories, missed
 from .nested import Nesting
@@ -39,7 +38,7 @@ from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
-from .tensor import StandIn, Tensor, aval_of, place_var, wrap
+from .tensor import StandIn, Tensor, aval_of, constant, place_var, wrap
 
 _ndarray, _ascontiguous = np.ndarray, np.ascontiguousarray
 _astype, _full, _pow, _square = OPS["astype"], OPS["full"], OPS["pow"], OPS["square"]
@@ -272,7 +271,7 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
         params = ir.canonical_params(op, avals, {**params, "result": 0} if op.results else params)
     outs = interp.apply(op, tensors, params)
     if type(interp) is OnDevice:
-        interp.calls.keep(op, values, tensors, given, params, outs)
+        keep(interp, op, values, tensors, given, params, outs)
     if type(interp) is Autocast:
         return outs if op.results else outs[0]
     record(op, outs, tensors, params)

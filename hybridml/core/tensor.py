@@ -292,7 +292,7 @@ class Tensor(TensorMethods):
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         """The memory of this tensor for another library (`from_dlpack` there); history stays behind."""
-        from .dlpack import exported
+        from .devices.dlpack import exported
 
         array = values(self, "__dlpack__") if self.home is None else self._array
         return exported(array, stream, max_version, dl_device, copy)
@@ -300,7 +300,7 @@ class Tensor(TensorMethods):
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.home is None:
             return (1, 0)  # kDLCPU
-        from .dlpack import memory_of
+        from .devices.dlpack import memory_of
 
         found: tuple[int, int] = memory_of(self._array, "__dlpack_device__").__dlpack_device__()
         return found
@@ -309,7 +309,7 @@ class Tensor(TensorMethods):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The memory of a tensor on a GPU for CuPy, Numba and PyTorch; an AttributeError for others, by which they
         know."""
-        from .dlpack import memory_of
+        from .devices.dlpack import memory_of
 
         if self.home is None or self.dtype.kind == "V":
             raise AttributeError("__cuda_array_interface__ is for tensors on a GPU, of dtypes that NumPy has")
@@ -479,3 +479,23 @@ def _unpickle(array: np.ndarray, requires_grad: bool, device: str = "cpu") -> Te
 
 
 Tensor.__module__ = "hybridml"
+
+
+_constants: dict[tuple[Any, np.dtype], Tensor] = {}
+
+
+def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
+    """A cached 0-d tensor: `x + 2.0` converts its scalar once."""
+    key = value or str(value), dtype  # 0.0 and -0.0 are equal
+    found = _constants.get(key)
+    if found is not None and type(value) is not complex:  # -0.0 may be a part of one
+        return found
+    if len(_constants) > 1000:
+        _constants.clear()
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value.real <= np.iinfo(dtype).max:
+        raise ArgumentError(f"the Python number {value} does not fit {dtype.name}; cast the tensor with astype first")
+    with np.errstate(all="ignore"):
+        array = np.array(value, dtype)
+    array.flags.writeable = False
+    t = _constants[key] = wrap(array)
+    return t

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
-import numpy as np
-
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.locks import rlock
@@ -21,6 +19,7 @@ from hybridml_compiler.record import record
 from ..core import pytree
 from ..core.context import stance_var, watch_var
 from ..core.interpreter import eagerly, interpreter_stack
+from ..core.library import MISS
 from ..core.precision.autocast import autocast_alone
 from ..core.tracebacks import shorten
 from .capture.signals import handled_outside
@@ -32,7 +31,7 @@ from .python_state.promoted_ints import Integers
 from .python_state.rebound import Rebound
 from .run.backend import Backend, Memory, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
-from .run.native_call import MISS, NativeCall, build
+from .run.native_call import NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import are_plain, of_call, with_places
@@ -48,7 +47,6 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
-_ndarray = np.ndarray
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 

@@ -91,3 +91,16 @@ def _packed(call: Native, structure: Structure, present: list[bool], *given: Any
         return MISS
     found = iter((out,) if type(out) is Tensor else out)
     return unflatten(structure, [next(found) if there else None for there in present])
+
+
+def first_of(calls: tuple[Native, ...]) -> Native:
+    """The first of these calls that takes the arguments: the layers of a network have several signatures."""
+
+    def direct(*args: Any) -> Any:
+        for call in calls:
+            out = call(*args)
+            if out is not MISS:
+                return out
+        return MISS
+
+    return direct

@@ -22,6 +22,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import LISTED, MOST, WORTH, known_or_made
 from hybridml_compiler.config import is_deterministic
+from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 
@@ -35,7 +36,7 @@ from ..core.spellings import other_names
 from ..core.tensor import CPU, Tensor, like, place_var, wrap
 from .capture.memory_order import memory_order
 from .function import TracedFunction
-from .library_call import has_other_bits, native_call
+from .library_call import first_of, has_other_bits, native_call
 from .library_duals import Duals, forward_alone
 from .run.native_program import Given, Native, is_plain, native_of
 from .run.program import Program
@@ -50,19 +51,6 @@ _NAMES = {True: "yes", False: "no"}  # 1 equals True
 _TILED = ("contraction", "convolution")  # whose sums are in another order where sizes are symbols
 _EMPTY = inspect.Parameter.empty
 _PLAIN = (int, str, type(None))
-
-
-def _first_of(calls: tuple[Native, ...]) -> Native:
-    """The first of these calls that takes the arguments: the layers of a network have several signatures."""
-
-    def direct(*args: Any) -> Any:
-        for call in calls:
-            out = call(*args)
-            if out is not MISS:
-                return out
-        return MISS
-
-    return direct
 
 
 def _by_operation(*given: Any) -> Any:
@@ -117,9 +105,9 @@ class LibraryFunction:
         self.inner: dict[pytree.Structure, LibraryFunction] = {}  # by the lists and tuples among the arguments
         self.lists: dict[Any, LibraryFunction] = {}  # those of one list and scalars after it, by its class and lengths
         self.duals = Duals(self)
-        self.whole: TracedFunction[Any, Any] | None = None  # for large arrays beside what native code does not take
-        self.there: TracedFunction[Any, Any] | None = None  # for devices
-        self.is_few = False  # operations: as fast one by one there
+        # For large arrays beside what native code does not take, and for devices; few operations are as fast there.
+        self.whole: dict[bool, TracedFunction[Any, Any]] = {}
+        self.is_few = False
 
     def values(self, args: Given, kwargs: dict[str, Any]) -> Sequence[Any] | None:
         """A value for each parameter; None where the call does not fit them."""
@@ -256,7 +244,7 @@ class LibraryFunction:
         recent = self.recent.get(form, ())
         if direct is not missed and direct not in recent:
             recent = self.recent[form] = (direct, *recent[: _MOST_RECENT - 1])
-            first = direct if len(recent) == 1 else _first_of(recent)
+            first = direct if len(recent) == 1 else first_of(recent)
             if len(form) == 1:
                 self.direct = first
             else:
@@ -372,33 +360,24 @@ class LibraryFunction:
             if out is not MISS:
                 return out
         place = place_beside((*args, *kwargs.values())) or CPU.type
-        if place != (place_var.get() or CPU.type):
-            return at_place(place, lambda: self.together(args, kwargs))
-        return self.together(args, kwargs)
+        return at_place(place, lambda: self.together(args, kwargs))
 
     def together(self, args: Given, kwargs: dict[str, Any]) -> Any:
-        """A call as one program where that is worth it: of large arrays, and on a device, where each operation is a
-        launch."""
-        if current_interpreter() is not None:
+        """A call as one program where that is worth it: of large arrays, and on a device, where operations are
+        launches."""
+        there = place_var.get() is not None
+        if current_interpreter() is not None or (self.row or self.is_few if there else self.small):
             return self.fn(*args, **kwargs)
-        if place_var.get() is not None and not self.row:
-            return self.launched(args, kwargs)
-        if self.small or not self.is_large(args):
+        if not there and not self.is_large(args):
             return self.fn(*args, **kwargs)
-        if self.whole is None:
-            self.whole = TracedFunction(self.fn, most=MOST, silent=True, dynamic=self.dynamic)
-        return self.whole(*args, **kwargs)
-
-    def launched(self, args: Given, kwargs: dict[str, Any]) -> Any:
-        """A call on a device."""
-        if self.there is None:
-            self.there = TracedFunction(self.fn, most=MOST, silent=True, dynamic=False)
-            out = self.there(*args, **kwargs)
-            path = self.there.last_path
-            if path is not None:
-                self.is_few = sum(node.op is not None for node in path.program.graph.nodes()) < _FEW_LAUNCHES
+        run = self.whole.get(there)
+        if run is None:
+            dynamic = self.dynamic and not there
+            run = self.whole[there] = TracedFunction(self.fn, most=MOST, silent=True, dynamic=dynamic)
+            out, path = run(*args, **kwargs), run.last_path
+            self.is_few = there and path is not None and len(_operations(path.program.graph)) < _FEW_LAUNCHES
             return out
-        return (self.fn if self.is_few else self.there)(*args, **kwargs)
+        return run(*args, **kwargs)
 
     def eager(self, values: Sequence[Any]) -> Any:
         by_name = dict(zip(self.only_by_name, values[self.positional :], strict=True))
@@ -482,7 +461,7 @@ class LibraryFunction:
         if call is None:
             self.known[key] = _one_too_many
             return _one_too_many
-        nodes = [node for node in call.path.program.whole.nodes() if node.op is not None]
+        nodes = _operations(call.path.program.whole)
         if len(nodes) < self.least or (self.least and all(node.op.is_view for node in nodes if node.op is not None)):
             self.worth = False
             return missed
@@ -512,6 +491,10 @@ class LibraryFunction:
         self.forms.clear()
         self.recent.clear()
         self.direct = missed
+
+
+def _operations(graph: ir.Graph) -> list[ir.Node]:
+    return [node for node in graph.nodes() if node.op is not None]
 
 
 def _leaves(structure: pytree.Structure) -> int:

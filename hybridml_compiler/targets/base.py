@@ -89,7 +89,10 @@ class Executable:
         raise NotImplementedError
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        results = self.run(arrays)
+        return self._placed(self.run(arrays), arrays)
+
+    def _placed(self, results: Sequence[Any] | None, arrays: Sequence[Any]) -> list[Any]:
+        """All outputs of a call, with these fresh ones."""
         if results is None:
             raise self.stages.failure(arrays)
         if not self.donate:

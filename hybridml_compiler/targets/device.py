@@ -48,6 +48,9 @@ class Device(Protocol):
     def read(self, memory: Any, nbytes: int) -> bytes:
         """A copy of the first bytes of a block, once all that writes them has ended."""
 
+    def copy(self, target: Any, source: Any) -> None:
+        """Copies the bytes of a block to one of the same size."""
+
     def synchronize(self) -> None:
         """Waits until the device has done all that it was asked for."""
 
@@ -153,6 +156,13 @@ def download(array: DeviceArray) -> np.ndarray:
     """A copy of an array on the host, which may be written to."""
     data = bytearray(array.device.read(array.memory, array.nbytes))
     return np.frombuffer(data, np.uint8).view(array.dtype).reshape(array.shape)
+
+
+def copied(array: DeviceArray) -> DeviceArray:
+    """A copy in memory of its own."""
+    found = empty(array.device, array.shape, array.dtype)
+    array.device.copy(found.memory, array.memory)
+    return found
 
 
 def host_copy(array: Any) -> np.ndarray:

@@ -247,7 +247,7 @@ class FakeCuda:
         return 0
 
     def _argument(self, dtype: np.dtype, at: int, lowest: int) -> Any:
-        value = np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(at), dtype).copy()[0]
+        value = np.frombuffer(ctypes.string_at(at, dtype.itemsize), dtype)[0]
         is_number = dtype.itemsize < 8 or dtype.kind not in "iu"
         is_address = not is_number and (value >= min([lowest, *self.runtime.mapped]))
         return self.runtime.view(int(value)) if is_address else value

@@ -30,7 +30,13 @@ OPAQUE = [op for op in OPS.values() if op.kind == "opaque"]
 def cupy() -> Iterator[Any]:
     """The stand-in, whose device "cuda" is there for the test."""
     made = fake_cupy()
-    driver: Any = CupyDriver(0, made, form=lambda architecture: ("ptx", architecture), load=made.libraries.load, cuda=FakeCuda(made.cuda.runtime))
+    driver: Any = CupyDriver(
+        0,
+        made,
+        form=lambda architecture: ("ptx", architecture),
+        load=made.libraries.load,
+        cuda=FakeCuda(made.cuda.runtime),
+    )
     target = CudaTarget("cuda", lambda: driver)
     registry.register("cuda", lambda: target.device)
     yield made

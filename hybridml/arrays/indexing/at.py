@@ -20,10 +20,9 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float
-from ...core.constants import constant
 from ...core.context import lift, literal, placed
 from ...core.proxies.scalar import tensor_of
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, constant
 from ..creation import asarray
 from .index_plan import Plan, gathered, plan, sliced
 from .selecting import lifted

@@ -399,9 +399,7 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
     if entry.updated or any(i.order is not None for i in arguments):
         return False
     for k, leaf in enumerate(leaves):
-        if k in taken and not (
-            type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)
-        ):
+        if k in taken and not (type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)):
             return False
         if k not in taken and issubclass(type(leaf), (Tensor, np.ndarray, float)):
             return False  # the second of two equal arguments

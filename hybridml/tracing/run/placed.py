@@ -20,7 +20,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.loops.ir import KernelSpec
 from hybridml_compiler.targets.base import Executable
-from hybridml_compiler.targets.device import Device, DeviceArray, download, upload
+from hybridml_compiler.targets.device import Device, DeviceArray, copied, download, upload
 
 Compile = Callable[[ir.Graph, Mapping[int, int]], Executable]
 
@@ -42,7 +42,7 @@ class PlacedExecutable(Executable):
         self.owned = {
             j: place[donate[k]]
             for j, k in enumerate(self._there)
-            if donate.get(k) in place and graph.outputs[k].aval.device != CPU and hasattr(device, "copied")
+            if donate.get(k) in place and graph.outputs[k].aval.device != CPU and device.has_values
         }
         inputs = tuple(graph.inputs[k] for k in self._given)
         self.executable = compile(ir.Graph(inputs, there, graph.name, graph.checks), self.owned).replayed()
@@ -80,7 +80,7 @@ class PlacedExecutable(Executable):
                 given[j] = self._moved(j, array)
         for j in self.owned.values():
             if self._fails or self._given[j] not in own:
-                given[j] = self.device.copied(given[j])
+                given[j] = copied(given[j])
         found = self.executable(given)
         for j in self._here:
             found[j] = download(found[j])

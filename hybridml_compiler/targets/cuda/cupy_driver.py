@@ -24,7 +24,7 @@ from .cublas import Cublas, library
 from .cupy_rows import CuPy
 from .driver import Argument, Extent, Gemm, Pointer, Prepared, Properties
 from .emit.kernel import ENTRY
-from .libcuda import Libcuda
+from .launching.libcuda import Libcuda
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
 _PINNED = 1  # cudaMemoryTypeHost

@@ -14,8 +14,8 @@ from ...locks import rlock
 from ...once import lazy
 from ..base import Target
 from ..device import DeviceArray, kind_of
-from .checks import Checks
 from .driver import Driver, Event, Memory, Pointer, Stream
+from .launching.checks import Checks
 from .pool import Adopted, Block, Pool
 
 
@@ -31,6 +31,7 @@ class CudaDevice:
         self._sources: list[tuple[Event, np.ndarray]] = []  # arrays that are copied later
         self._spare: list[Stream] = []
         self._current: ContextVar[Stream | None] = ContextVar(f"stream of {driver.name}", default=None)
+        self.current = self._current.get  # the stream that a block has named
 
     @lazy
     def default_stream(self) -> Stream:
@@ -40,7 +41,7 @@ class CudaDevice:
     @property
     def stream(self) -> Stream:
         """The stream in force in this thread."""
-        return self._current.get() or self.default_stream
+        return self.current() or self.default_stream
 
     @contextmanager
     def using(self, stream: Stream) -> Iterator[None]:
@@ -89,7 +90,7 @@ class CudaDevice:
         self.driver.synchronize(work)
         self.checks.tell(work)
 
-    def join(self, memories: Iterable[Block | Adopted], stream: Stream) -> None:
+    def join(self, memories: Iterable[Memory], stream: Stream) -> None:
         """Lets a stream wait for those that wrote to these memories, and these blocks know that it uses them."""
         waited: set[int] = set()
         for memory in memories:
@@ -100,18 +101,10 @@ class CudaDevice:
                 self.driver.wait(stream, self.mark(memory.stream))
             memory.users |= {stream}
 
-    def copied(self, array: DeviceArray) -> DeviceArray:
-        """A copy on the device."""
-        stream = self.stream
-        self.join([array.memory], stream)
-        made = self.pool.take(array.nbytes, stream)
-        if array.nbytes:
-            self.driver.copy(made.pointer, Pointer(array.memory, 0, array.nbytes), array.nbytes, stream)
-        return DeviceArray(array.kind, made)
-
-    def copy(self, target: Memory, source: Memory, stream: Stream) -> None:
-        """Copies all of a memory."""
-        n = source.nbytes
+    def copy(self, target: Memory, source: Memory) -> None:
+        """Copies the bytes of a block on the device."""
+        stream, n = self.stream, min(target.nbytes, source.nbytes)
+        self.join([source], stream)
         self.driver.copy(Pointer(target, 0, n), Pointer(source, 0, n), n, stream)
 
     @contextmanager

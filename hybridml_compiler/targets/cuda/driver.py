@@ -139,8 +139,9 @@ class Driver(Protocol):
     def free(self, raw: Raw) -> None:
         """Gives memory back, which nothing uses any more."""
 
-    scribble: Callable[[Raw], None] | None
-    """Overwrites memory whose contents nobody may read; None where nobody checks."""
+    @property
+    def scribble(self) -> Callable[[Raw], None] | None:
+        """A function that overwrites memory whose contents nobody may read; None where nobody checks."""
 
     def address(self, raw: Raw) -> int:
         """A number that no other memory has as long as this is there."""

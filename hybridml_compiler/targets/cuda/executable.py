@@ -27,12 +27,12 @@ from ..device import DeviceArray, kind_of
 from ..kernel_target import KernelExecutable, KernelProgram
 from ..numpy_call import graph_of
 from ..run_plan import Walk, memory_of
-from .calls import CallList, HostPart, Part
-from .checks import Watch
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Memory, Stream
 from .fallback import Interpreted
+from .launching.calls import CallList, HostPart, Part
+from .launching.checks import Watch
 from .machine import DeviceMachine, sets_status
 from .pool import NUMBER, Block, rounded
 from .user_kernels import has_kernel
@@ -40,6 +40,7 @@ from .user_kernels import has_kernel
 # Sets of addresses of a program: training steps come by 3 to 14, depending on what the loop keeps.
 _MOST_GRAPHS = 64
 _MOST_MISSES = 128  # calls at new addresses until a program gets memory of its own
+_FEW = 4  # launches
 _ALIGNMENT = 16  # bytes: that of the widest access
 
 # What computes a launch, for people.
@@ -81,28 +82,37 @@ class CudaExecutable(KernelExecutable):
         return [*self._sizes, *self.calls.temporaries]
 
     def replayed(self) -> CudaExecutable:
-        if self.calls.count > 1:
+        # The graph of one launch costs the host half of what the launch does; a copy of a number costs more.
+        if self.calls.count > 1 or not any(kind.nbytes <= NUMBER for kind in self._made):
             self.replay = Replay(self)
         return self
 
+    def __call__(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray]:
+        results = self.run(arrays)
+        return results if results is not None and not self.donate else self._placed(results, arrays)
+
     def run(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray] | None:
-        if [array.kind for array in arrays] != self._taken:
-            self._check(arrays)
         device = self.device
-        stream = device.stream
-        memories = [array.memory for array in arrays]
-        for memory in memories:
-            if memory.stream is not stream or memory.address % _ALIGNMENT:
-                device.join(memories, stream)
-                memories = [self._aligned(memory, stream) for memory in memories]
+        stream = device.current() or device.default_stream
+        memories, taken = [], self._taken
+        if len(arrays) != len(taken):
+            self._check(arrays)
+        for array, kind in zip(arrays, taken, strict=True):
+            memory = array.memory
+            memories.append(memory)
+            if array.kind is not kind or memory.stream is not stream or memory.address % _ALIGNMENT:
+                self._check(arrays)
+                device.join([array.memory for array in arrays], stream)
+                memories = [self._aligned(array.memory, stream) for array in arrays]
                 break
-        if self.replay is None:
+        replay = self.replay
+        if replay is None:
             made = device.pool.take_all(self._needs, stream)
             memories += made
             done = self.calls.run(memories, stream)
         else:
             made = device.pool.take_all(self._sizes, stream)
-            done = self.replay.launch(memories, made, stream)
+            done = replay.launch(memories, made, stream)
         if self.watch is not None:
             device.checks.note(self.watch, arrays, stream)
         return [DeviceArray(kind, block) for kind, block in zip(self._made, made, strict=False)] if done else None
@@ -119,7 +129,7 @@ class CudaExecutable(KernelExecutable):
         if memory.address % _ALIGNMENT == 0:
             return memory
         copy = self.device.pool.take(memory.nbytes, stream)
-        self.device.copy(copy, memory, stream)
+        self.device.copy(copy, memory)
         return copy
 
     def timed(self, arrays: Sequence[DeviceArray]) -> tuple[list[DeviceArray] | None, list[tuple[float, float]]]:
@@ -185,20 +195,20 @@ class Replay:
                 )  # fmt: skip
             if self.calls == 1:  # what is loaded late must be there before a capture
                 return calls.run([*given, *made, *temporaries[1]], stream)
+            if self.misses > _MOST_MISSES and calls.count <= _FEW:  # which cost less than copies of arrays
+                return calls.run([*given, *made, *temporaries[1]], stream)
             # A number may be kept by the caller, such as the loss of each step: its memory is always another.
             moves = self.misses > _MOST_MISSES
             memories = [*given, *made]
-            moved = [
-                (k, p) for k, p in enumerate(memories) if moves or (k >= len(given) and p.nbytes <= NUMBER)
-            ]
+            moved = [(k, p) for k, p in enumerate(memories) if moves or (k >= len(given) and p.nbytes <= NUMBER)]
             for k, memory in moved:
                 memories[k] = own = self._own_memory(stream, k, memory)
                 if k < len(given):
-                    self.device.copy(own, memory, stream)
+                    self.device.copy(own, memory)
             done = self._run(memories, temporaries[1], stream)
             for k, memory in moved:
                 if k >= len(given) or k in self._kept:
-                    self.device.copy(memory, memories[k], stream)
+                    self.device.copy(memory, memories[k])
             return done
 
     def _own_memory(self, stream: Stream, k: int, like: Memory) -> Block:

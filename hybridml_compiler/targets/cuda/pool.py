@@ -21,7 +21,7 @@ _ALIGNMENT = 256  # bytes, CUDA's
 _LEAST = 2 * _ALIGNMENT
 NUMBER = 16  # bytes of the largest one: a buffer has one element, if the array has none
 _LINES = 8  # of a summary
-_SMALL = 16  # blocks of less than memory / 2 ** 16, 1.2 MB of 80 GB, have no line: to look for it takes 1 us
+_SMALL = 16  # calls that take less than memory / 2 ** 16, 1.2 MB of 80 GB, have no line: to look for it takes 1 us
 
 Place = tuple[CodeType, int]  # code of the user, and an instruction in it: its line is looked up when it is shown
 _NOBODY: frozenset[Stream] = frozenset()
@@ -84,6 +84,7 @@ class Pool:
 
     def __init__(self, driver: Driver) -> None:
         self.driver, self.limit = driver, driver.properties.memory
+        self._told = self.limit >> _SMALL
         self.reserved, self.most_reserved, self.in_use, self.most_in_use = 0, 0, 0, 0  # bytes
         self.most_blocks, self.retries, self.failures = 0, 0, 0
         # Heaps of addresses, by stream and size; by the id of the stream, which is kept, as CuPy's hash is slow.
@@ -97,22 +98,30 @@ class Pool:
 
     def take_all(self, sizes: Sequence[tuple[int, int]], stream: Stream) -> list[Block]:
         """A block for each number of bytes and what it is `rounded` to: all of them or none."""
-        scribble, live, found = self.driver.scribble, self._live, []
-        place = user_place() if sum([size for _, size in sizes]) >= self.limit >> _SMALL else None
+        driver, live, found, total = self.driver, self._live, [], 0
+        for _, size in sizes:
+            total += size
+        place = user_place() if total >= self._told else None
         with self._lock:
-            kept = self._kept.get(id(stream))
-            if kept is None:
-                kept = self._kept[id(stream)] = stream, {}
-            for nbytes, size in sizes:
-                free = kept[1].get(size)
-                # That with the lowest address: what a loop gets follows from what is free, and not from the order in
-                # which that became free, so that its calls come by the same addresses again (see executable.py).
-                address, raw = heappop(free) if free else self._allocate(size, nbytes)
-                live[address] = size, place
-                self.in_use += size
-                if scribble is not None:
-                    scribble(raw)
-                found.append(Block(self, address, raw, nbytes, size, stream))
+            try:
+                kept = self._kept[id(stream)][1]
+            except KeyError:
+                kept = self._kept.setdefault(id(stream), (stream, {}))[1]
+            try:
+                for nbytes, size in sizes:
+                    # That with the lowest address: what a loop gets follows from what is free, and not from the order
+                    # in which that became free, so that its calls come by the same addresses again (see executable.py).
+                    free = kept.get(size)
+                    address, raw = heappop(free) if free else self._allocate(size, nbytes)
+                    live[address] = size, place
+                    if driver.scribble is not None:
+                        driver.scribble(raw)
+                    found.append(Block(self, address, raw, nbytes, size, stream))
+            except BaseException:
+                total = sum(block.size for block in found)  # which are given back
+                raise
+            finally:
+                self.in_use += total
             if self.in_use > self.most_in_use:
                 self.most_in_use = self.in_use
             if len(live) > self.most_blocks:
@@ -129,12 +138,11 @@ class Pool:
             driver.record(event, other)
             driver.wait(block.stream, event)
         with self._lock:
-            kept = self._kept.get(id(block.stream))
-            if kept is None:
-                kept = self._kept[id(block.stream)] = block.stream, {}
-            free = kept[1].get(size)
-            if free is None:
-                free = kept[1][size] = []
+            try:
+                free = self._kept[id(block.stream)][1][size]
+            except KeyError:
+                sizes = self._kept.setdefault(id(block.stream), (block.stream, {}))[1]
+                free = sizes.setdefault(size, [])
             heappush(free, (address, block.raw))
             self.in_use -= size
             del self._live[address]
@@ -199,8 +207,8 @@ class Pool:
             f"  {amount(used)} in use (at most {amount(most)}), {amount(reserved - used)} kept for "
             f"reuse, of {amount(self.limit)}"
         )
-        for place, nbytes in live[:_LINES]:
-            yield f"  {amount(nbytes):>10}  {'the framework, and small arrays' if place is None else describe_line(*place)}"
+        for line, nbytes in live[:_LINES]:
+            yield f"  {amount(nbytes):>10}  {'the framework, small arrays' if line is None else describe_line(*line)}"
         if live[_LINES:]:
             yield f"  {amount(sum(nbytes for _, nbytes in live[_LINES:])):>10}  {len(live) - _LINES} other lines"
 

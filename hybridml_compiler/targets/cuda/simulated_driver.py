@@ -164,7 +164,11 @@ class SimulatedDriver:
         stream.do(multiply)
 
     def prepared_gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
-        return lambda memories, stream, home: self.gemm(call, *(filled(p, memories) for p in (a, b, out)), stream, home)
+        def multiply(memories: Sequence[Memory], stream: SimulatedStream, home: SimulatedStream) -> None:
+            left, right, result = (filled(p, memories) for p in (a, b, out))
+            self.gemm(call, left, right, result, stream, home)
+
+        return multiply
 
     def lacks(self, needs: str) -> str:
         return ""

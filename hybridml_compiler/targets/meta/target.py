@@ -51,6 +51,9 @@ class MetaDevice:
             "module memory, load_state_dict and initializers its values"
         )
 
+    def copy(self, target: Any, source: Any) -> None:
+        """Returns: there are no bytes."""
+
     def synchronize(self) -> None:
         """Returns at once: nothing is ever done."""
 

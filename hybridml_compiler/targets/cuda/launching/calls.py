@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...loops.ir import KernelSpec
-from ...record import record
-from ...schedule.launch import Launch, Plan
-from ..run_plan import Walk, memory_of
-from .device import CudaDevice
-from .driver import Argument, Driver, Extent, Function, Gemm, Memory, Place, Pointer, Prepared, Stream, filled
-from .machine import DeviceMachine
-from .pool import NUMBER, rounded
+from ....loops.ir import KernelSpec
+from ....record import record
+from ....schedule.launch import Launch, Plan
+from ...run_plan import Walk, memory_of
+from ..device import CudaDevice
+from ..driver import Argument, Driver, Extent, Function, Gemm, Memory, Place, Pointer, Prepared, Stream, filled
+from ..machine import DeviceMachine
+from ..pool import NUMBER, rounded
 
 if TYPE_CHECKING:
-    from ..kernel_target import KernelCode
+    from ...kernel_target import KernelCode
 
 
 @record(eq=False)
@@ -84,12 +84,11 @@ class CallList:
             if block.stream is not stream:
                 block.users |= {stream}  # which may read it yet when the program is dropped
         for part in self.parts if parts is None else parts:
-            if isinstance(part, HostPart):
-                if not part.run(memories, stream):
-                    return False
-            else:
+            if type(part) is list:
                 for call in part:
                     call(memories, stream, stream)
+            elif not part.run(memories, stream):  # type: ignore[union-attr]
+                return False
         return True
 
     @property

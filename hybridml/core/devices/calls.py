@@ -1,4 +1,4 @@
-"""Calls of rows on a device whose kind has come before: a look into a dict, and the program.
+"""Calls of rows on a device whose like has come before: a look into a dict, and the program.
 
 `dispatch.general` promotes, checks and asks for the program, which takes 50 us. What it finds depends on the row, the
 types of tensors, the classes of numbers beside them and the parameters alone, so it is kept by these.
@@ -14,16 +14,15 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op, hash_key
 
-from . import aliasing
-from .constants import constant
-from .context import homes, watch_var
-from .history import record
-from .interpreter import interpreter_stack
-from .library import MISS
-from .tensor import Tensor, place_var
+from .. import aliasing
+from ..autodiff.history import record
+from ..context import homes, watch_var
+from ..interpreter import interpreter_stack
+from ..library import MISS
+from ..tensor import Tensor, constant, place_var
 
 if TYPE_CHECKING:
-    from .device_tensor import OnDevice
+    from ..device_tensor import OnDevice
 
 _NUMBERS = frozenset((float, int, bool))
 _KEYED = frozenset((tuple, float, complex))  # classes of parameters that equality alone does not tell apart
@@ -39,52 +38,45 @@ class _Known(NamedTuple):
     links: bool  # whether results may be views in eager code
 
 
-class DeviceCalls:
-    """The calls of one device that have come before."""
+def keep(
+    home: OnDevice, op: Op, values: Sequence[Any], tensors: Sequence[Tensor], given: Mapping[str, Any],
+    params: dict[str, Any], outs: Sequence[Tensor],
+) -> None:  # fmt: skip
+    """Keeps the program of a call whose tensors it takes as they came. `given` are the parameters as they came,
+    `params` the canonical ones."""
+    key: list[Any] = [op]
+    numbers = []
+    for k, (value, tensor) in enumerate(zip(values, tensors, strict=True)):
+        if value is tensor:
+            key.append(tensor._array.kind)
+        elif type(value) in _NUMBERS:
+            key.append(type(value))
+            numbers.append((k, tensor._array.dtype))
+        else:
+            return
+    key += _keys(given) if values else _created_keys(given)
+    run = home.program(op, [t._array for t in tensors], params)
+    if not values and sum(t._array.nbytes for t in outs) <= _CONSTANT:
+        arrays = [t._array for t in outs]
+        run = lambda _: arrays  # noqa: E731
+    if len(home.known) >= _MOST:
+        home.known.clear()
+    try:
+        links = op.kind == "movement" and not op.variadic
+        home.known[tuple(key)] = _Known(run, numbers, params, bool(op.results), links)
+    except TypeError:  # a list as axis
+        pass
 
-    def __init__(self, home: OnDevice) -> None:
-        self.home, self.cls = home, home.cls
-        self.known: dict[tuple[Any, ...], _Known] = {}
-        self._numbers: dict[tuple[Any, np.dtype], Tensor] = {}
 
-    def keep(
-        self, op: Op, values: Sequence[Any], tensors: Sequence[Tensor], given: Mapping[str, Any],
-        params: dict[str, Any], outs: Sequence[Tensor],
-    ) -> None:  # fmt: skip
-        """Keeps the program of a call whose tensors it takes as they came. `given` are the parameters as they came,
-        `params` the canonical ones."""
-        key: list[Any] = [op]
-        numbers = []
-        for k, (value, tensor) in enumerate(zip(values, tensors, strict=True)):
-            if value is tensor:
-                key.append(tensor._array.kind)
-            elif type(value) in _NUMBERS:
-                key.append(type(value))
-                numbers.append((k, tensor._array.dtype))
-            else:
-                return
-        key += _keys(given) if values else _created_keys(given)
-        run = self.home.program(op, [t._array for t in tensors], params)
-        if not values and sum(t._array.nbytes for t in outs) <= _CONSTANT:
-            arrays = [t._array for t in outs]
-            run = lambda _: arrays  # noqa: E731
-        if len(self.known) >= _MOST:
-            self.known.clear()
-        try:
-            links = op.kind == "movement" and not op.variadic
-            self.known[tuple(key)] = _Known(run, numbers, params, bool(op.results), links)
-        except TypeError:  # a list as axis
-            pass
-
-    def number(self, value: float, dtype: np.dtype) -> Tensor:
-        """A number in the memory of the device."""
-        key = value or str(value), dtype  # 0.0 and -0.0 are equal
-        found = self._numbers.get(key)
-        if found is None:
-            if len(self._numbers) >= _MOST:
-                self._numbers.clear()
-            found = self._numbers[key] = self.home.constant(constant(value, dtype))
-        return found
+def _number(home: OnDevice, value: float, dtype: np.dtype) -> Tensor:
+    """A number in the memory of the device."""
+    key = value or str(value), dtype  # 0.0 and -0.0 are equal
+    found = home.numbers.get(key)
+    if found is None:
+        if len(home.numbers) >= _MOST:
+            home.numbers.clear()
+        found = home.numbers[key] = home.constant(constant(value, dtype))
+    return found
 
 
 def _keys(params: Mapping[str, Any]) -> list[Any]:
@@ -128,9 +120,8 @@ def on_device(op: Op, args: Sequence[Any], params: Mapping[str, Any]) -> Any:
         key += _created_keys(params)
     elif params:
         key += _keys(params)
-    calls = home.calls
     try:
-        known = calls.known.get(tuple(key))
+        known = home.known.get(tuple(key))
     except TypeError:  # a list as axis
         return MISS
     if known is None or watch_var.get() is not None:
@@ -139,7 +130,7 @@ def on_device(op: Op, args: Sequence[Any], params: Mapping[str, Any]) -> Any:
     if numbers:
         given = [*given]
         for k, dtype in numbers:
-            given[k] = calls.number(given[k], dtype)
+            given[k] = _number(home, given[k], dtype)
     found = run([t._array for t in given])
     if several:
         outs = [home.wrap(array) for array in found]

@@ -8,11 +8,11 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 
-from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
-from .autodiff.tape import Mark, make_node, part
-from .context import grad_is_off
-from .source_location import here
-from .tensor import Tensor
+from ..context import grad_is_off
+from ..source_location import here
+from ..tensor import Tensor
+from .pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
+from .tape import Mark, make_node, part
 
 
 def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DeviceError
-from .driver import Argument, Extent, Memory, Place, Pointer, Prepared, Stream
+from ....errors import DeviceError
+from ..driver import Argument, Extent, Memory, Place, Pointer, Prepared, Stream
 
 _CELL = 16  # bytes of an argument, at most
 _WORDS = _CELL // 8
@@ -88,6 +88,5 @@ def _three(size: Extent) -> tuple[int, ...]:
 
 
 def _bytes(argument: Argument) -> bytes:
-    if isinstance(argument, Pointer):
-        argument = argument.block.raw + argument.offset
-    return (argument if isinstance(argument, np.generic) else np.int64(argument)).tobytes()
+    number = argument.block.raw + argument.offset if isinstance(argument, Pointer) else argument
+    return (number if isinstance(number, np.generic) else np.int64(number)).tobytes()

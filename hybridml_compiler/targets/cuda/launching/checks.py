@@ -1,9 +1,9 @@
 """Indices that kernels have found out of range: the error comes when the host next waits for the device.
 
-To ask after each call would be to wait for each. So a kernel writes to a word of the host's memory, which the host looks
-at when it has waited anyway: where a value is read, and in `synchronize`. By then the results of that call have been
-used, as after an assert in CUDA; element 0 stood for what was not there. What the error says is what the CPU's says: the
-integers that the calls were given are kept until then.
+To ask after each call would be to wait for each. So a kernel writes to a word of the host's memory, which the host
+looks at when it has waited anyway: where a value is read, and in `synchronize`. By then the results of that call have
+been used, as after an assert in CUDA; element 0 stood for what was not there. What the error says is what the CPU's
+says: the integers that the calls were given are kept until then.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ...aval import Aval
-from ...errors import LOCATION, CompileError, OutOfBoundsError, describe_line, line_number, user_place
-from ...locks import lock
-from ..device import DeviceArray, PageLocked
-from .driver import Driver, Pointer, Stream
+from ....aval import Aval
+from ....errors import LOCATION, CompileError, OutOfBoundsError, describe_line, line_number, user_place
+from ....locks import lock
+from ...device import DeviceArray, PageLocked
+from ..driver import Driver, Pointer, Stream
 
 _WORDS = 512  # that are allocated at once; they are never another program's, whose kernels may run yet
 _MOST_CALLS = 8  # of a program, whose arguments are kept
@@ -43,7 +43,13 @@ class Watch:
     def __init__(
         self, word: Word, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]
     ) -> None:
-        self.word, self.pointer, self.avals, self.explain, self.places = word, Pointer(word, 0, 8), avals, explain, places
+        self.word, self.pointer, self.avals, self.explain, self.places = (
+            word,
+            Pointer(word, 0, 8),
+            avals,
+            explain,
+            places,
+        )
         self.kept = [k for k, a in enumerate(avals) if a.dtype.kind in "iu" and int(a.nbytes) <= _MOST_BYTES]
         self.calls: deque[tuple[list[DeviceArray], Any]] = deque(maxlen=_MOST_CALLS)  # and the user's place of each
         self.streams: set[int] = set()
@@ -82,9 +88,7 @@ class Checks:
         self._kept: list[PageLocked] = []
         self._pending: dict[Watch, None] = {}
 
-    def watch(
-        self, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]
-    ) -> Watch:
+    def watch(self, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]) -> Watch:
         """The watch over a program of arrays of these types. `explain` gives the error of a call with some, of which
         only the integers are its own; `places` are its lines that may fail."""
         with self._lock:

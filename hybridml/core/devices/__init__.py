@@ -1,0 +1,1 @@
+"""Calls of rows on a device whose like has come before, and memory of devices for other libraries."""
