@@ -56,9 +56,7 @@ class Shape:
 def shape_for(features: int, columns: int) -> Shape:
     """The shape for operands of so many features, and results of so many columns."""
     widest = max(features, columns)
-    if widest <= 64:
-        return Shape(4, 2, 64, 2, 2)
-    return Shape(4, 1, 64, 1, 2)
+    return Shape(4, 1, 64, 2, 4) if widest <= 64 else Shape(4, 1, 64, 1, 2)
 
 
 _ONES = {"bf16": "0x3f803f80u", "f16": "0x3c003c00u"}  # two of them
