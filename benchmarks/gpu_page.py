@@ -26,6 +26,8 @@ def _lines(record: Record) -> Iterator[str]:
     on, checks = record["machine"], record["checks"]
     driver = ".".join(map(str, on["driver"] or ()))
     yield f"{on['gpu']} ({on['architecture']}), driver for CUDA {driver}, CuPy {on['cupy']}, Python {on['python']}."
+    if "note" in record:
+        yield f"\n{record['note']}"
     for name, found in checks.items():
         if "left out" in found:
             yield f"\n`{name}` was left out: {found['left out']}."
