@@ -6,10 +6,10 @@ backend.py        how graphs are run, and on which devices
 inlined.py        a program inside of `vmap`: its operations one by one
 placed.py         programs of a device other than the CPU
 native_call.py    native calls that check the arguments, run a program and make its results
+device_entry.py   the same for a program of a device
 native_program.py  a program as one native call of tensors and floats
 recorded_call.py  what such calls leave behind: numbers drawn, arguments updated, a node of the tape
 native_guards.py  the guards that native code checks itself
-device_entry.py   the same for a program of a device
 epilogue.py       what is left to do in Python after a native call
 grad_donation.py  gradients whose memory a call may write the new ones to
 random_draws.py   random numbers that a program draws: their blocks are reserved before it runs
