@@ -2,6 +2,7 @@
 
 function.py    custom functions
 tape.py        the tape and the engine that walks it backward
+history.py     the node of a result, in its general form
 pullbacks.py   the reverse step of a row, generated when first needed
 replay.py      random numbers of a checkpoint's first run, drawn again
 references.py  reference counts: whether anybody else holds an object

@@ -34,7 +34,7 @@ from hybridml_compiler.sizes.dims import collector
 from ..context import _no_grad, at_default_place, at_place, clock, current_interpreter, grad_is_off, homes, switches
 from ..shared import accumulating
 from ..source_location import line_of, overwritten_at
-from ..tensor import CPU, Tensor, like, place_of
+from ..tensor import CPU, Tensor, like, place_of, place_var
 from .references import ARGUMENT, VARIABLE
 
 Node = list[Any]
@@ -322,7 +322,7 @@ def run(
     the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. Nothing outside is changed.
     """
     # Sizes may be symbols; the history may cross devices.
-    aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes else None
+    aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes or place_var.get() else None
     found: dict[int, tuple[Any, Tensor]] = {}
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
@@ -384,7 +384,7 @@ def _pulled_in_rank(g: Any, node: Node) -> Any:
     """The contributions of a node, each with the number of axes of its input: Python compares the first sizes of two
     shapes before their lengths, and a symbol compared with a number is a question."""
     found = []
-    for p, c in _pulled_beside(g, node) if homes else node[_PULL](g, node):
+    for p, c in _pulled_beside(g, node) if homes or place_var.get() else node[_PULL](g, node):
         shape = p[_SHAPE] if type(p) is list else p.shape
         fits = shape is None or len(c._array.shape) == len(shape)
         found.append((p, c if fits else unbroadcast(c, shape)))

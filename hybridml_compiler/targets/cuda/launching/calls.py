@@ -3,7 +3,7 @@
 The walk over a plan (targets/run_plan.py) is the same each time but for where its arrays are. So it is made once, on
 memory that stands for that of a call, with a driver that notes what it is asked for: a call of the program is then a
 few calls of the driver, whose arguments are ready but for some addresses. Launches in which the host has a part are
-walked over in each call.
+walked over in each call. [Note: GPU calls] has the figures.
 """
 
 from __future__ import annotations
