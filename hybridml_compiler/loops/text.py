@@ -48,22 +48,7 @@ from .. import dtypes
 from ..record import record
 from ..sizes.dims import Size, is_dim
 from ..walk import postorder
-from .ir import (
-    INFIX,
-    Buffer,
-    Expr,
-    For,
-    Kernel,
-    LoopKind,
-    Reduce,
-    Scan,
-    Stmt,
-    Store,
-    args_of,
-    extent,
-    operands,
-    statements,
-)
+from .ir import INFIX, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, operands, statements
 
 __all__ = ["Block", "Blocks", "kernel_lines", "named_values", "parse_kernel", "print_kernel"]
 
@@ -306,9 +291,7 @@ def named_values(kernel: Kernel) -> set[Expr]:
     return named(kernel.expressions, [expr for stmt in statements(kernel.body) for expr in operands(stmt)])
 
 
-def named(
-    order: Sequence[Expr], roots: Sequence[Expr], args: Callable[[Expr], tuple[Expr, ...]] = args_of
-) -> set[Expr]:
+def named(order: Sequence[Expr], roots: Sequence[Expr], args: Callable[[Expr], Any] = lambda e: e.args) -> set[Expr]:
     """Those of the expressions, operands first, that get a name."""
     uses: dict[Expr, int] = {}
     for users in (*map(args, order), roots):

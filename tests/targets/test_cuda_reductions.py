@@ -47,6 +47,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
         lambda x: (x - x.mean((0, 2, 3), keepdims=True)) / x.std((0, 2, 3), keepdims=True),
         floats(12, 4, 5, 15),
     ),
+    "one row": (lambda x: hm.softmax(x, 0), floats(1000)),
+    "one row of an odd number": (lambda x: (x - x.mean()) / x.std(), floats(333)),
     "bfloat16": (lambda x: hm.astype(hm.astype(x, hm.bfloat16).sum(1), hm.float32), floats(4, 1032)),
     "complex": (lambda x: x.sum(0), (floats(500, 6) + 1j * floats(500, 6)).astype("c8")),
     "complex rows": (lambda x: x.sum(1), (floats(3, 900) + 1j * floats(3, 900)).astype("c8")),

@@ -13,7 +13,7 @@
 
 A long reduction was cut into parts before (schedule/lowering/split.py), as many as `part_of` asks for: enough blocks
 for all multiprocessors. What adds up to what depends on the shape alone, not on the device, so sums have the same bits
-on every GPU. [Note: GPU reductions] has the arithmetic behind these numbers; no GPU has measured them.
+on every GPU. [Note: GPU reductions] has the arithmetic behind these numbers, and what an H100 took.
 """
 
 from __future__ import annotations

@@ -356,7 +356,7 @@ def _exp(s: Writer, x: C) -> C:
     return made
 
 
-# erf(x) / x in x^2 on |x| <= 2.203125; beyond that no bfloat16 is nearer to it than 1.0. It has the other one's bits for
+# erf(x) / x in x^2 on |x| <= 2.203125; beyond, no bfloat16 is nearer to it than 1.0. It has the other one's bits for
 # all bfloat16 numbers: the intervals that round to them are constraints of a linear program (the idea of RLIBM, J. Lim
 # and S. Nagarakatte, 2021).
 _ERF_OF_BF16 = (1.1283791065216064, -0.37612831592559814, 0.11290726810693741, -0.026632016524672508,

@@ -14,13 +14,28 @@ from collections.abc import Callable, Sequence
 
 from ....loops.builder import LoopBuilder
 from ....loops.index import coefficient
-from ....loops.ir import Buffer, Expr, For, Kernel, Reduce, Stmt, Store, args_of, expressions, extent, operands, steps
+from ....loops.ir import (
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    Reduce,
+    Stmt,
+    Store,
+    args_of,
+    expressions,
+    extent,
+    operands,
+    perfect_nest,
+    steps,
+)
 from ....record import record, replace
 from ....walk import postorder, reachable
 from ..vectors import VECTOR, inside_of, is_aligned, is_long, with_inside
 from .narrow import Conversions
 
 WORDS = 32  # of 4 bytes that a thread keeps of a row, at most
+_LOADS = 4  # of 16 bytes, each thread's at once, unless there are too few threads: as many as an H100 is fastest with
 _MOST_VALUES = 1500  # that are written out for the elements of a thread
 _LEAST_THREADS, _MOST_THREADS = 32, 1024
 
@@ -58,6 +73,8 @@ def kept_rows(kernel: Kernel) -> tuple[Kernel, Rows] | None:
     """The kernel without the rows in shared memory that are kept in registers, and how it goes over them; None where
     it has no rows that are used again, or that are too long."""
     s = LoopBuilder()
+    if len(perfect_nest(kernel.body)[0]) != (kernel.range is not None):
+        return None
     found = [*steps(inside_of(kernel))]
     sweeps = [step for step in found if not _is_uniform(step)]
     if len(sweeps) < 2 or not all(map(_is_sweep, sweeps)):
@@ -233,9 +250,15 @@ def _threads(planned: Sequence[Sweep | tuple[Stmt, ...]], size: int, lanes: int,
         kept = [e for sweep in sweeps[:k] for e in sweep.first if last[e] >= k]
         most = max(most, sum(max(e.dtype.itemsize, 4) for e in kept))  # narrow ones are widened before they are used
     threads = _LEAST_THREADS
-    while last and threads <= _MOST_THREADS:
-        elements = -(-size // lanes // threads) * lanes
-        if elements * most <= 4 * WORDS and (elements * values <= _MOST_VALUES or elements <= lanes):
-            return threads
+
+    def fits(elements: int, wanted: int) -> bool:
+        few = elements <= lanes or elements * values <= _MOST_VALUES
+        return elements <= wanted and elements * most <= 4 * WORDS and few
+
+    def elements() -> int:
+        return -(-size // lanes // threads) * lanes
+
+    wanted = _LOADS * (lanes if lanes > 1 else 4)
+    while threads < _MOST_THREADS and not fits(elements(), wanted):
         threads *= 2
-    return 0
+    return threads if last and fits(elements(), size) else 0

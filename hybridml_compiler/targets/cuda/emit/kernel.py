@@ -40,14 +40,17 @@ ENTRY = "kernel"
 # combines neighbours along the last, which it loads at once.
 _SHARED: dict[type, tuple[LoopKind, ...]] = {For: ("thread",), Scan: ("thread",), Reduce: ("thread", "vector")}
 _INDENT = "  "
-_BLOCK = 128  # threads of a block that run iterations of their own
+# Threads of a block that run iterations of their own: few of a small kernel, which then has blocks for all
+# multiprocessors. An H100 moves 2.6 % more bytes in a second with 256 than with 128.
+_BLOCK, _LARGE_BLOCK = 128, 256
+_LARGE = 1 << 18  # iterations: 2,048 threads for 128 multiprocessors
 # Loads of a thread that are under way at once, where it combines vectors and where it combines elements. Left to itself
 # the compiler takes 95 registers for some sums of columns, which leave a multiprocessor room for two blocks.
 _TURNS, _TERMS = 4, 8
 _MOST_TURNS = 8  # of a thread in a loop that is written out, so that all loads are under way
 _ROW = 256  # threads of a block that share a row, at most
 REGISTERS = 1 << 16  # of a multiprocessor
-_KEPT_REGISTERS = 64  # of a thread, where it keeps a row
+_KEPT_REGISTERS = 48  # of a thread, where it keeps a row
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
 
@@ -120,7 +123,7 @@ class KernelWriter(ValueWriter):
         block = self.open(())
         for buffer in kernel.scratch:
             block.add(f"__shared__ __align__({VECTOR}) {c_type(buffer.dtype)} {buffer.name}[{buffer.size}];")
-        self.body(kernel.body)
+        (self.whole if kernel.range is None else self.body)(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
         # registers, and spills, to have more blocks side by side. Where rows are kept some have to load while others
@@ -156,7 +159,8 @@ class KernelWriter(ValueWriter):
         if self.kept is not None:
             return self.kept.threads
         if not self.rows:
-            return _BLOCK if self.kernel.range is not None else 1
+            total = int(self.kernel.total)
+            return 1 if self.kernel.range is None else _LARGE_BLOCK if total >= _LARGE else _BLOCK
         longest = 1
         for stmt in statements(self.kernel.body):
             if _is_shared(stmt):
@@ -169,6 +173,13 @@ class KernelWriter(ValueWriter):
         return threads
 
     # ---- statements
+
+    def whole(self, body: Sequence[Stmt]) -> None:
+        """Writes what is inside of the loop of blocks, or all of the kernel."""
+        if self.kept is None:
+            self.body(body)
+        else:
+            write_rows(self, self.kept, self.body)
 
     def body(self, body: Sequence[Stmt]) -> None:
         for step in steps(body):
@@ -227,10 +238,7 @@ class KernelWriter(ValueWriter):
             self.barrier((stmt,))
         self.uniform = self.uniform and stmt.kind != "thread"
         inner = self.open((stmt.var,))
-        if self.kept is not None and stmt.kind == "block":
-            write_rows(self, self.kept, self.body)
-        else:
-            self.body(stmt.body)
+        (self.whole if stmt.var is self.kernel.range else self.body)(stmt.body)
         self.close(inner)
         self.uniform = outer
         turns = int(size) // self.threads() if stmt.kind == "thread" and self.rows else 0
