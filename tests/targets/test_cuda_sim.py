@@ -287,7 +287,7 @@ def test_a_barrier_orders_threads_and_not_blocks() -> None:
 @pytest.mark.parametrize(
     "line",
     ["mma.sync.aligned.m16n8k8 %r1, %r2, %r3;", "ex2.approx.f32 %f1, %f2;", "add.ftz.f32 %f1, %f2, %f3;",
-     "div.full.f32 %f1, %f2, %f3;", "ld.u32 %r1, [%rd1];", "cvt.rn.bf16.f32 %rs1, %f1;",
+     "div.full.f32 %f1, %f2, %f3;", "ld.u32 %r1, [%rd1];", "cvt.rz.bf16.f32 %rs1, %f1;",
      "fma.rp.f32 %f1, %f2, %f3, %f4;"],
 )  # fmt: skip
 def test_what_is_not_simulated_is_an_error(line: str) -> None:
