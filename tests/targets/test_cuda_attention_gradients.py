@@ -278,13 +278,20 @@ MUTANTS = [
     ("float32", "finish2(result1_tile[line][at]", "finish2(result1_tile[line][at ^ 1]"),
     ("float32", "m10_tile[at][line], &made11", "m10_tile[at][line ^ 1], &made11"),
     # layouts of fragments, and masks, on tensor cores
-    ("bfloat16", "row >= column", "row > column"),
-    ("bfloat16", "lane % 16][k + lane / 16 * 8]", "lane % 16][k + lane / 8 % 2 * 8]"),
+    ("bfloat16", "at + -1 * to + 0 >= 0", "at + -1 * to + 1 >= 0"),
+    ("bfloat16", "-1 * at + to + 0 >= 0", "-1 * at + to + -1 >= 0"),
+    ("bfloat16", "begin = max(begin,", "begin = max(32,"),
+    ("bfloat16", "lane % 16][k * 16 + lane / 16 * 8]", "lane % 16][k * 16 + lane / 8 % 2 * 8]"),
     ("bfloat16", ".x4.trans", ".x4"),
-    ("bfloat16", "multiply(result0[i][j], x[i], y[j])", "multiply(result0[i][j], x[i], y[j ^ 1])"),
-    ("bfloat16", "m11_tile[line][at] = made11", "m11_tile[line][at ^ 1] = made11"),
-    ("bfloat16", "lane / 4 + c / 2 * 8", "lane / 4 + c % 2 * 8"),
-    ("bfloat16", "multiply(scores[i]", "if (lane < 31) multiply(scores[i]"),
+    ("bfloat16", "multiply(result0[i][j + 1], x, y[1])", "multiply(result0[i][j + 1], x, y[0])"),
+    ("bfloat16", "narrow(made11[0], made11[1])", "narrow(made11[1], made11[0])"),
+    ("bfloat16", ">> 16 * c", ">> 16 * (1 - c)"),
+    ("bfloat16", "quad + c / 2 * 8", "quad + c % 2 * 8"),
+    ("bfloat16", "scores1[i / 2][j + i % 2], own1[i / 2][k]", "scores1[i / 2][j + i % 2], own0[i / 2][k]"),
+    # tiles that come while others are computed with
+    ("bfloat16", "stage ^= 1", "stage ^= 0"),
+    ("bfloat16", "_tiles[stage][j * 8 + pair + c]", "_tiles[stage][j * 8 + pair]"),
+    ("bfloat16", "cp.async.wait_group 0", "cp.async.wait_group 1"),
 ]  # fmt: skip
 PLANTED = {"float32": "two blocks", "bfloat16": "causal blocks"}
 

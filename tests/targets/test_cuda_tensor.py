@@ -218,3 +218,39 @@ def test_errors(body: str, message: str) -> None:
 def test_what_is_not_simulated_is_an_error(line: str) -> None:
     with pytest.raises(CompileError, match="not simulated"):
         run(f"mov.u32 %r1, 0; {line}", np.zeros(128, np.uint32), shared=512)
+
+
+# ---- what attention does between products
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
+def test_two_numbers_are_rounded_to_a_word(kind: str, dtype: type) -> None:
+    """The first fills the upper half; of two nearest numbers it is the even one."""
+    x = np.random.default_rng(0).standard_normal((32, 2)).astype("f4")
+    x[0], x[1], x[2, 0] = (1 + 2.0**-9, 1 + 3 * 2.0**-9), (1 + 2.0**-12, -(1 + 3 * 2.0**-12)), np.inf
+    words = np.zeros(32, np.uint32)
+    load = f"{of_lane(2, 8)} ld.global.u32 %r1, [%rd19]; ld.global.u32 %r2, [%rd19+4];"
+    run(f"{load} cvt.rn.{kind}x2.f32 %r3, %r1, %r2; {of_lane(1, 4)} st.global.u32 [%rd19], %r3;", words, x.view("u4"))
+    found = words.view(np.uint16).reshape(32, 2)[:, ::-1]
+    np.testing.assert_array_equal(found, x.astype(dtype).view(np.uint16))
+
+
+def test_powers_of_two() -> None:
+    """Those of whole numbers are exact; what is below the normal numbers is zero."""
+    x = np.array([*range(-130, 129, 9), -np.inf, np.inf, np.nan], "f4")
+    out = np.zeros(32, "f4")
+    body = f"{of_lane(2, 4)} ld.global.u32 %r1, [%rd19]; ex2.approx.ftz.f32 %r2, %r1;"
+    run(f"{body} {of_lane(1, 4)} st.global.u32 [%rd19], %r2;", out.view("u4"), x.view("u4"))
+    expected = np.where(x < -126, 0, np.exp2(x.astype("f8"))).astype("f4")
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("lane", [None, 0, 31])
+def test_votes(lane: int | None) -> None:
+    """Of each warp alone, and of all of its lanes."""
+    out = np.zeros(64, np.uint32)
+    body = f"setp.eq.u32 %p1, %r30, {99 if lane is None else 32 + lane}; vote.sync.any.pred %p2, %p1, -1;"
+    run(f"{body} selp.b32 %r1, 1, 2, %p2; {of_lane(1, 4)} st.global.u32 [%rd19], %r1;", out, block=64)
+    assert out.tolist() == [2] * 32 + [2 if lane is None else 1] * 32
+    with pytest.raises(SimulatorError, match="not at this instruction"):
+        run("setp.eq.u32 %p1, %r30, 3; @%p1 bra $out; vote.sync.any.pred %p2, %p1, -1;\n$out:\n", out, block=64)

@@ -10,8 +10,7 @@ and factors are among them, but for the maximum, which is that of the keys up to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -35,10 +34,11 @@ def emit_attention(chain: TileFusion, *, wide: bool = True) -> CallSource | None
     """The source of a chain; None where it is none of two products, or a block has no room for its tiles."""
     if not is_attention(chain.specs):
         return None
-    writers = [partial(WarpWriter, chain, wide), *(partial(_Writer, chain, rows, wide) for rows in (64, 32))]
-    for writer in writers:
+    attempts: list[Callable[[], CallSource]] = [lambda: WarpWriter(chain, wide).source()]
+    attempts += [lambda rows=rows: _Writer(chain, rows, wide).source() for rows in (64, 32)]  # type: ignore[misc]
+    for attempt in attempts:
         try:
-            return writer().source()
+            return attempt()
         except Unfit:
             pass
     return None
@@ -125,15 +125,13 @@ class _Writer(Attention):
             ("counted", self.weights, [(c_type(weight.dtype), "weight")], rows.total.vars[0], rows.total.value),
         ):
             texts.append(self._row_function(name, array, given, var, value))
-        places, value = f"at_row, key + at{self._given(1)})", "scores_tile[line][at]"
+        places, element = f"at_row, key + at{self._given(1)})", "scores_tile[line][at]"
         if self._score is not None:
-            value = f"score({value}, at_row, key + at{self._given(0, 2)})"
-        calls = {"ranked": f"ranked({value}", "weight": f"weight({value}, most", "counted": "counted(w"}
+            element = f"score({element}, at_row, key + at{self._given(0, 2)})"
+        calls = {"ranked": f"ranked({element}", "weight": f"weight({element}, most", "counted": "counted(w"}
         return texts, {name: f"{call}, {places}" for name, call in calls.items()}
 
-    def _body(
-        self, calls: Mapping[str, str], ends: Ends, combined: Mapping[str, str], copies: bool
-    ) -> list[str]:
+    def _body(self, calls: Mapping[str, str], ends: Ends, combined: Mapping[str, str], copies: bool) -> list[str]:
         """The lines of the kernel after its declarations."""
         tile, one, two, result = self.tile, self.one, self.two, self.result
         each, blocks = tile.threads // tile.rows, -(-one.m // tile.rows)

@@ -254,4 +254,3 @@ class Attention:
         return [
             found.get(number, Buffer(f"p{number}", dtypes.uint8, 1, "in")) for number in range(self.given)
         ]  # one that is not found is the place of a result that has none
-

@@ -38,13 +38,12 @@ _SLACK = "8.0"  # powers of two that a weight may be above one, before what was 
 
 @record
 class Shape:
-    """How a block's work is cut: warps of 16 * `high` rows each, so many keys at a time, of which `stages` tiles are in
-    shared memory, and the number of blocks that a multiprocessor shall have room for."""
+    """How a block's work is cut: warps of 16 * `high` rows each, so many keys at a time, and the number of blocks that
+    a multiprocessor shall have room for."""
 
     warps: int
     high: int
     keys: int
-    stages: int
     blocks: int
 
     @property
@@ -54,9 +53,12 @@ class Shape:
 
 
 def shape_for(features: int, columns: int) -> Shape:
-    """The shape for operands of so many features, and results of so many columns."""
+    """The shape for operands of so many features, and results of so many columns: the fastest of five to eight that an
+    H100 has been given, for 32, 64 and 128 of both."""
     widest = max(features, columns)
-    return Shape(4, 1, 64, 2, 4) if widest <= 64 else Shape(4, 1, 64, 1, 2)
+    if widest <= 32:
+        return Shape(4, 1, 32, 4)
+    return Shape(4, 2, 64, 2) if widest <= 64 else Shape(4, 1, 32, 3)
 
 
 _ONES = {"bf16": "0x3f803f80u", "f16": "0x3c003c00u"}  # two of them
@@ -79,7 +81,7 @@ class WarpWriter(Attention):
         self.q = operand("q", one.a, q_stored, q_stored, shape.rows, self.depth, self.tensor, wide)
         self.k = operand("k", one.b, k_stored, k_stored, shape.keys, self.depth, self.tensor, wide)
         self.v = operand("v", two.b, v_stored, v_stored, self.columns, shape.keys, self.tensor, wide)
-        self.shared_bytes = max(self.q.nbytes, shape.stages * (self.k.nbytes + self.v.nbytes))
+        self.shared_bytes = max(self.q.nbytes, 2 * (self.k.nbytes + self.v.nbytes))
         demand(self.shared_bytes <= SHARED_BYTES)
         most = self.rows.most
         mask, self.ranked = masked(most.value, self.rows.row, most.vars[0], one.m)
@@ -129,8 +131,8 @@ class WarpWriter(Attention):
 
     def _kernel(self, ends: Ends) -> list[str]:
         shape, one = self.shape, self.one
-        blocks, high, stages = -(-one.m // shape.rows), shape.high, shape.stages
-        places = {"q": 0, "k": 0, "v": stages * self.k.nbytes}
+        blocks, high = -(-one.m // shape.rows), shape.high
+        places = {"q": 0, "k": 0, "v": 2 * self.k.nbytes}
         tiles = [
             f"{c_type(side.value)} (*const {side.name}_tiles)[{side.lines}][{side.pitch}] = "
             f"({c_type(side.value)} (*)[{side.lines}][{side.pitch}])(shared + {places[side.name]});"
@@ -152,7 +154,7 @@ class WarpWriter(Attention):
             f"float most[{high}][2], base[{high}][2];  // the largest scores, and those that weights are below",
             "#pragma unroll",
             f"for (int i = 0; i < {2 * high}; ++i) most[i / 2][i % 2] = base[i / 2][i % 2] = none;",
-            *(self._a_tile_ahead() if stages > 1 else self._in_turns()),
+            *self._keys(),
             *self._results(ends),
             "__syncthreads();  // shared memory is free for the next rows",
         ]
@@ -185,8 +187,8 @@ class WarpWriter(Attention):
             "__syncthreads();",
         ]
 
-    def _a_tile_ahead(self) -> list[str]:
-        """The loop over keys where two tiles have room: the next one comes while this is computed with."""
+    def _keys(self) -> list[str]:
+        """The loop over keys: the next tile of them comes while this one is computed with."""
         keys = self.shape.keys
         return [
             "load_k(k_tiles[0], k_matrix, begin, 0);",
@@ -202,7 +204,7 @@ class WarpWriter(Attention):
             "  }",
             "  commit();",
             *(f"  {line}" for line in self._seen_by_warp()),
-            *(f"    {line}" for line in [*self._scores_of("stage"), *self._softmax(), *self._weighted("stage")]),
+            *(f"    {line}" for line in [*self._scores_of(), *self._softmax(), *self._weighted()]),
             "  }",
             "}",
         ]
@@ -212,26 +214,7 @@ class WarpWriter(Attention):
         bounds = self.mask.holds_somewhere(("first", "last"), ("key", f"(key + {self.shape.keys - 1})"))
         return [f"if ({' && '.join(bounds)}) {{" if bounds else "{"]
 
-    def _in_turns(self) -> list[str]:
-        """The loop over keys where one tile has room: values come while scores are computed, and keys while values are
-        added up."""
-        keys = self.shape.keys
-        return [
-            "load_k(k_tiles[0], k_matrix, begin, 0);",
-            "#pragma unroll 1",
-            f"for (int key = begin; key < end; key += {keys}) {{",
-            *(f"  {line}" for line in _ARRIVE),
-            "  load_v(v_tiles[0], v_matrix, 0, key);",
-            "  commit();",
-            *(f"  {line}" for line in [*self._scores_of("0"), *self._softmax()]),
-            "  wait();",
-            "  __syncthreads();",
-            f"  if (key + {keys} < end) load_k(k_tiles[0], k_matrix, key + {keys}, 0);",
-            *(f"  {line}" for line in self._weighted("0")),
-            "}",
-        ]
-
-    def _scores_of(self, stage: str) -> list[str]:
+    def _scores_of(self) -> list[str]:
         """A tile of scores in registers, as a row's maximum is of: -inf where there are none."""
         high, across = self.shape.high, self.shape.keys // _COLUMNS
         turned, step = "_turned" * self.k.by_depth, f"k * {_STEP}"
@@ -244,7 +227,7 @@ class WarpWriter(Attention):
             "  #pragma unroll",
             f"  for (int j = 0; j < {across}; j += 2) {{",
             "    unsigned int y[2][2];",
-            f"    load_matrices{turned}(y[0], &k_tiles[{stage}]{at});",
+            f"    load_matrices{turned}(y[0], &k_tiles[stage]{at});",
             "    #pragma unroll",
             f"    for (int i = 0; i < {2 * high}; ++i) multiply(scores[i / 2][j + i % 2], x[i / 2][k], y[i % 2]);",
             "  }",
@@ -270,7 +253,12 @@ class WarpWriter(Attention):
         if not whole:
             return all_of
         some_of = self._for_each_score(
-            [f"const bool counts = {' && '.join(holds)};", "if (counts) {", f"  {found}", "} else scores[i][j][c] = none;"]
+            [
+                f"const bool counts = {' && '.join(holds)};",
+                "if (counts) {",
+                f"  {found}",
+                "} else scores[i][j][c] = none;",
+            ]
         )
         return [
             f"if ({' && '.join(whole)}) {{",
@@ -332,7 +320,7 @@ class WarpWriter(Attention):
             "    }",
             "}",
             *each,
-            "    const float shift = base[i][h] == none ? 0.0f : base[i][h] * rate;  // nothing was seen: weights are zero",
+            "    const float shift = base[i][h] == none ? 0.0f : base[i][h] * rate;  // unseen: weights are zero",
             "    #pragma unroll",
             f"    for (int j = 0; j < {across}; ++j)",
             "      #pragma unroll",
@@ -341,7 +329,7 @@ class WarpWriter(Attention):
             "  }",
         ]
 
-    def _weighted(self, stage: str) -> list[str]:
+    def _weighted(self) -> list[str]:
         """Adds up the products of weights and values, and the weights themselves, by a column of ones."""
         high, columns = self.shape.high, self.columns // _COLUMNS
         turned, step = "_turned" * self.v.by_depth, f"k * {_STEP}"
@@ -362,7 +350,7 @@ class WarpWriter(Attention):
             "  #pragma unroll",
             f"  for (int j = 0; j < {columns}; j += 2) {{",
             "    unsigned int y[2][2];",
-            f"    load_matrices{turned}(y[0], &v_tiles[{stage}]{at});",
+            f"    load_matrices{turned}(y[0], &v_tiles[stage]{at});",
             "    #pragma unroll",
             f"    for (int i = 0; i < {2 * high}; ++i) multiply(sums[i / 2][j + i % 2], w[i / 2], y[i % 2]);",
             "  }",
