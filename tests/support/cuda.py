@@ -11,10 +11,14 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.loops.ir import Kernel, KernelSpec
+from hybridml_compiler.record import replace
+from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda import nvrtc, stored
+from hybridml_compiler.targets.cuda.code import CudaKernel, CudaRegion
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
-from hybridml_compiler.targets.cuda.target import TARGET, CudaKernel, CudaRegion, CudaTarget
+from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
+from hybridml_compiler.targets.cuda.target import TARGET, CudaTarget
 from tests.support import examples
 from tests.support.closeness import same_bits
 
@@ -52,6 +56,27 @@ def compiled() -> Iterator[list[Any]]:
             yield made
     finally:
         CudaTarget.code_of, CudaTarget.call_of = nests, calls  # type: ignore[method-assign]
+
+
+class Counting(SimulatedDriver):
+    """A driver that counts its launches."""
+
+    launches = 0
+
+    def launch(self, *arguments: Any) -> None:
+        self.launches += 1
+        super().launch(*arguments)
+
+
+def gpu(name: str = "cuda:other", *, merges: bool = True, most_blocks: int = 1024) -> Counting:
+    """A new simulated GPU."""
+    driver = Counting(name)
+    driver.most_blocks = most_blocks
+    target: Any = CudaTarget(name, lambda: driver)
+    if not merges:
+        target.capabilities = replace(target.capabilities, merges=None)
+    registry.register(name, lambda: target.device)
+    return driver
 
 
 def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:

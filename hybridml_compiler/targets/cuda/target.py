@@ -15,7 +15,7 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...placement.performance import Performance
-from ...record import record, replace
+from ...record import replace
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.fusion.tile_fusion import TileFusion
@@ -180,7 +180,9 @@ class CudaTarget(KernelTarget):
             return self._kernel(partial(_source, spec), kept)
         if isinstance(kept, RegionSource):
             made = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
-            parts = [(self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)]
+            parts = [
+                (self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)
+            ]
             return CudaRegion(tuple(parts), kept.scratch)
         return kept
 

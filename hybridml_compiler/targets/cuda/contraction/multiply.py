@@ -17,6 +17,7 @@ from ..emit.types import c_type
 from .operands import Operand
 from .tiles import Tile
 
+UNROLLED = 8  # steps of k
 _GROUP = 4  # neighbours in memory that are one thread's
 _BESIDE = 8  # threads of a warp side by side: with four below each other they read the least of both operands
 _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instruction
@@ -47,21 +48,20 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     (rows, columns), kind = tile.own, c_type(dtype)
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
     beside, each = min(_BESIDE, tile.across), tile.depth // tile.slices
-    own = tile.down * tile.across
+    thread, slice = _thread(tile)
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
     else:
         product = "(int)((unsigned int)sums[i][j] + (unsigned int)x[i] * (unsigned int)y[j])"  # wraps
     return Multiplication(
         [],
-        [f"const int slice = threadIdx.x / {own}, thread = threadIdx.x % {own}, "
-         f"thread_row = thread / {beside} % {tile.down} * {high}, "
-         f"thread_column = (thread % {beside} + thread / {beside * tile.down} * {beside}) * {wide};"],
+        [f"const int thread_row = {thread} / {beside} % {tile.down} * {high}, "
+         f"thread_column = ({thread} % {beside} + {thread} / {beside * tile.down} * {beside}) * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
         [
-            "#pragma unroll 8",
+            f"#pragma unroll {UNROLLED}",
             f"for (int at = 0; at < {each}; ++at) {{",
-            f"  const int k = {f'slice * {each} + ' if tile.slices > 1 else ''}at;",
+            f"  const int k = {f'{slice} * {each} + ' if tile.slices > 1 else ''}at;",
             f"  {kind} x[{rows}], y[{columns}];",
             "  #pragma unroll",
             f"  for (int i = 0; i < {rows}; ++i) "
@@ -83,7 +83,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
             f"    sums[i][j] *= factors[i / {high} * {high * tile.down} + thread_row + i % {high}];",
         ],
         [
-            *(["if (slice == 0)"] if tile.slices > 1 else []),
+            *([f"if ({slice} == 0)"] if tile.slices > 1 else []),
             "#pragma unroll",
             f"for (int i = FIRST * {high}; i < LAST * {high}; ++i)",
             "  #pragma unroll",
@@ -97,20 +97,31 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     )  # fmt: skip
 
 
+def _thread(tile: Tile) -> tuple[str, str]:
+    """(the number of a thread in its slice, that of the slice)."""
+    own = tile.down * tile.across
+    return (f"(int)threadIdx.x % {own}" if tile.slices > 1 else "(int)threadIdx.x"), f"(int)threadIdx.x / {own}"
+
+
 def _gathered(kind: str, tile: Tile) -> list[str]:
     """The lines that add the sums of one slice after the other, through shared memory, to those of the first."""
-    (rows, columns), own = tile.own, tile.down * tile.across
-    where = f"shared_sums[(i * {columns} + j) * {own} + thread]"
-    loops = ["#pragma unroll", f"for (int i = 0; i < {rows}; ++i)", "  #pragma unroll", f"  for (int j = 0; j < {columns}; ++j)"]
+    (rows, columns), (thread, slice) = tile.own, _thread(tile)
+    where = f"shared_sums[(i * {columns} + j) * {tile.down * tile.across} + {thread}]"
+    loops = [
+        "#pragma unroll",
+        f"for (int i = 0; i < {rows}; ++i)",
+        "  #pragma unroll",
+        f"  for (int j = 0; j < {columns}; ++j)",
+    ]
     return [
         f"{kind}* const shared_sums = ({kind}*)shared;",
         "#pragma unroll 1",
         f"for (int other = 1; other < {tile.slices}; ++other) {{",
         "  __syncthreads();",
-        "  if (slice == other)",
+        f"  if ({slice} == other)",
         *(f"    {line}" for line in [*loops, f"    {where} = sums[i][j];"]),
         "  __syncthreads();",
-        "  if (slice == 0)",
+        f"  if ({slice} == 0)",
         *(f"    {line}" for line in [*loops, f"    sums[i][j] += {where};"]),
         "}",
     ]
