@@ -274,8 +274,8 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("bf16", "const int next = step + 2", "const int next = step + 1"),
     ("f16 odd", "int stage = step % 3", "int stage = step % 2"),
     # masks of edges
-    ("threads", "i < 40 && k < 50", "k < 50"),
-    ("threads", "i < 40 && k < 50", "i < 40 && k <= 50"),
+    ("threads", "i + turn * 4 < 40 && k < 50", "k < 50"),
+    ("threads", "4 < 40 && k < 50", "4 < 40 && k <= 50"),
     ("threads", "i < 33 && k < 50", "i < 33 && k <= 50"),
     ("threads", "exists ? 4 : 0", "4"),
     ("threads", "if (i < 40", "if (i <= 40"),
@@ -283,7 +283,7 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("turned", "if (i < 36 && ", "if ("),
     ("bf16", "k < 80", "k <= 80"),
     ("bf16", "i < 72 && k", "i <= 72 && k"),
-    ("f16 odd", "i < 37 && k < 79", "i < 37"),
+    ("f16 odd", "< 37 && k < 79", "< 37"),
     ("tf32", "i < 71", "true"),
     # places of tiles, matrices and strides
     ("turned", "matrix * 1440LL", "matrix % 2 * 1440LL"),

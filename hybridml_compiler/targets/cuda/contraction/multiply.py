@@ -17,7 +17,7 @@ from ..emit.types import c_type
 from .operands import Operand
 from .tiles import Tile
 
-UNROLLED = 8  # steps of k
+UNROLLED = 2  # steps of k
 _GROUP = 4  # neighbours in memory that are one thread's
 _BESIDE = 8  # threads of a warp side by side: with four below each other they read the least of both operands
 _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instruction
@@ -47,7 +47,7 @@ def multiplication(dtype: np.dtype, tile: Tile, a: Operand, b: Operand) -> Multi
 def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     (rows, columns), kind = tile.own, c_type(dtype)
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
-    beside, each = min(_BESIDE, tile.across), tile.depth // tile.slices
+    beside = min(_BESIDE, tile.across)
     thread, slice = _thread(tile)
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
@@ -58,23 +58,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
         [f"const int thread_row = {thread} / {beside} % {tile.down} * {high}, "
          f"thread_column = ({thread} % {beside} + {thread} / {beside * tile.down} * {beside}) * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
-        [
-            f"#pragma unroll {UNROLLED}",
-            f"for (int at = 0; at < {each}; ++at) {{",
-            f"  const int k = {f'{slice} * {each} + ' if tile.slices > 1 else ''}at;",
-            f"  {kind} x[{rows}], y[{columns}];",
-            "  #pragma unroll",
-            f"  for (int i = 0; i < {rows}; ++i) "
-            f"x[i] = a_tiles[stage][k][i / {high} * {high * tile.down} + thread_row + i % {high}];",
-            "  #pragma unroll",
-            f"  for (int j = 0; j < {columns}; ++j) "
-            f"y[j] = b_tiles[stage][k][j / {wide} * {wide * tile.across} + thread_column + j % {wide}];",
-            "  #pragma unroll",
-            f"  for (int i = 0; i < {rows}; ++i)",
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) sums[i][j] = {product};",
-            "}",
-        ],
+        _steps(tile, kind, product),
         [
             "#pragma unroll",
             f"for (int i = 0; i < {rows}; ++i)",
@@ -95,6 +79,52 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
         rows // high,
         _GROUP if dtype.itemsize == 4 else _GROUP // 2,
     )  # fmt: skip
+
+
+AHEAD = True
+
+
+def _steps(tile: Tile, kind: str, product: str) -> list[str]:
+    """The lines that multiply the tiles of a stage, by steps of k."""
+    (rows, columns), (_, slice), each = tile.own, _thread(tile), tile.depth // tile.slices
+    high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
+    start = f"{slice} * {each} + " if tile.slices > 1 else ""
+
+    def fetch(k: str, to: str) -> list[str]:
+        return [
+            "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i) "
+            f"x{to}[i] = a_tiles[stage][{start}{k}][i / {high} * {high * tile.down} + thread_row + i % {high}];",
+            "#pragma unroll",
+            f"for (int j = 0; j < {columns}; ++j) "
+            f"y{to}[j] = b_tiles[stage][{start}{k}][j / {wide} * {wide * tile.across} + thread_column + j % {wide}];",
+        ]
+
+    def multiply(at: str) -> list[str]:
+        return [
+            "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i)",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; ++j) sums[i][j] = "
+            f"{product.replace('x[', f'x{at}[').replace('y[', f'y{at}[')};",
+        ]
+
+    if not AHEAD:
+        return [
+            f"#pragma unroll {UNROLLED}",
+            f"for (int at = 0; at < {each}; ++at) {{",
+            f"  {kind} x[{rows}], y[{columns}];",
+            *(f"  {line}" for line in [*fetch("at", ""), *multiply("")]),
+            "}",
+        ]
+    return [
+        f"{kind} x[2][{rows}], y[2][{columns}];",
+        *fetch("0", "[0]"),
+        f"#pragma unroll {UNROLLED}",
+        f"for (int at = 0; at < {each}; ++at) {{",
+        *(f"  {line}" for line in [*fetch(f"(at + 1) % {each}", "[(at + 1) % 2]"), *multiply("[at % 2]")]),
+        "}",
+    ]
 
 
 def _thread(tile: Tile) -> tuple[str, str]:
