@@ -19,7 +19,6 @@ makes these updates alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from ... import dtypes
 from ...loops.ir import Buffer

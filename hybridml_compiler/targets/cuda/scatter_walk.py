@@ -46,8 +46,6 @@ def source(
     return CallSource(f"{functions}{text}", checked, threads, per_block, alignment, tuple(operands), total)
 
 
-
-
 def _numbers(variables: Sequence[Expr], name: str, most: int) -> list[str]:
     """The lines that define variables by the number of an iteration, one of fewer than so many."""
     lines, size = [], count_of(variables)
@@ -274,7 +272,7 @@ __shared__ {kind} tiles[2][{depth}][{beside}];
 const int warp = threadIdx.x / {_WARP}, other = (int)threadIdx.x - {_WARP};
 for (long long at = lo + blockIdx.x; at < hi && at / {parts} < counters[1]; at += gridDim.x) {{
   const int first = crowded[at / {parts}], start = starts[first], run = lengths[first];
-  const int column = (warp == 0 ? threadIdx.x : other) % {beside}, f = min((int)(at % {parts}) * {beside} + column, {width - 1});
+  const int column = threadIdx.x % {beside}, f = min((int)(at % {parts}) * {beside} + column, {width - 1});
   FIND
   {kind}* const element = &{store.buffer.name}[{found.step}LL * keys[first] + ({place})];
   {kind} total = *element;
@@ -310,6 +308,4 @@ for (long long at = lo + blockIdx.x; at < hi && at / {parts} < counters[1]; at +
     used = [arrays[name] for name in ("counters", "keys", "slots", "starts", "lengths", "crowded")]
     total = found.count // least * parts
     operands = (*kernel.operands, *used)
-    return source(
-        writer.functions.text(), operands, kernel.checked, body, total, threads=THREADS + _WARP, per_block=1
-    )
+    return source(writer.functions.text(), operands, kernel.checked, body, total, threads=THREADS + _WARP, per_block=1)
