@@ -34,18 +34,24 @@ def planned_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stored.StoredProgram, "save", lambda self, name: None)
 
 
+def _kernels(code: Any) -> list[Any]:
+    """The kernels of some code, one by one."""
+    return [kernel for kernel, _ in code.parts] if isinstance(code, CudaRegion) else [code]
+
+
 @contextmanager
 def compiled() -> Iterator[list[Any]]:
     """The code of all loop nests and calls that are compiled inside, or found compiled before."""
     made: list[Any] = []
 
     def code_of(self: CudaTarget, kernel: Kernel) -> Any:
-        made.append(nests(self, kernel))
-        return made[-1]
+        found = nests(self, kernel)
+        made.extend(_kernels(found))
+        return found
 
     def call_of(self: CudaTarget, spec: KernelSpec) -> Any:
         found = calls(self, spec)
-        made.extend([kernel for kernel, _ in found.parts] if isinstance(found, CudaRegion) else [found] * bool(found))
+        made.extend(_kernels(found) if found else [])
         return found
 
     nests, calls = CudaTarget.code_of, CudaTarget.call_of

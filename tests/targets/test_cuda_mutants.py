@@ -301,7 +301,7 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("first", "(unsigned int)(i % 5", "(unsigned int)(i % 6"),
     ("first", "k % 5", "k % 4"),
     # operands and sums in the place of others
-    ("threads", "x[i], y[j]", "x[j], y[i]"),
+    ("threads", "[i], y[at % 2][j]", "[j], y[at % 2][i]"),
     ("bf16", "sums[i][j], x[i], y[j]", "sums[i][j], x[i], y[j ^ 1]"),
     ("threads", "j % 2] = sums[i][j]", "j % 2] = sums[j][i]"),
     ("threads", "thread_column + j % 2] = sums", "thread_row + j % 2] = sums"),

@@ -64,14 +64,24 @@ def _sources(found: Scatter, wide: bool) -> list[CallSource]:
 
 # ---- launches that know nothing of the values: their text is the same for all
 
+# Thousands of atomic additions to one number take a microsecond for each thousand: a warp makes one.
 _PLACES = f"""\
 {COUNTS}
-{EACH}
-  const int i = (int)at;
-  if (slots[i] != 0) continue;
-  int* const counter = counts + keys[i];
-  const int length = *counter;
-  starts[i] = atomicAdd(counters, length);
+const int lane = threadIdx.x % 32;
+for (long long base = lo + blockIdx.x * {THREADS}LL; base < hi; base += gridDim.x * {THREADS}LL) {{
+  const int i = (int)(base + threadIdx.x);
+  const bool is_first = i < hi && slots[i] == 0;
+  int* const counter = counts + (is_first ? keys[i] : 0);
+  const int length = is_first ? *counter : 0;
+  int end = length, start = 0;
+  for (int step = 1; step < 32; step *= 2) {{
+    const int before = __shfl_up_sync(0xffffffffu, end, step);
+    if (lane >= step) end += before;
+  }}
+  if (lane == 31) start = atomicAdd(counters, end);
+  start = __shfl_sync(0xffffffffu, start, 31);
+  if (!is_first) continue;
+  starts[i] = start + end - length;
   lengths[i] = length;
   *counter = i;  // which the other updates of the row find it by
   if (length > CROWD) crowded[atomicAdd(counters + 1, 1)] = i;

@@ -17,7 +17,7 @@ from ..emit.types import c_type
 from .operands import Operand
 from .tiles import Tile
 
-UNROLLED = 2  # steps of k
+_UNROLLED = 2  # steps of k
 _GROUP = 4  # neighbours in memory that are one thread's
 _BESIDE = 8  # threads of a warp side by side: with four below each other they read the least of both operands
 _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instruction
@@ -54,11 +54,11 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     else:
         product = "(int)((unsigned int)sums[i][j] + (unsigned int)x[i] * (unsigned int)y[j])"  # wraps
     return Multiplication(
-        [],
+        [_FRAGMENT.format(kind=kind)],
         [f"const int thread_row = {thread} / {beside} % {tile.down} * {high}, "
          f"thread_column = ({thread} % {beside} + {thread} / {beside * tile.down} * {beside}) * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
-        _steps(tile, kind, product),
+        _steps(tile, dtype, product),
         [
             "#pragma unroll",
             f"for (int i = 0; i < {rows}; ++i)",
@@ -81,23 +81,26 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     )  # fmt: skip
 
 
-AHEAD = True
-
-
-def _steps(tile: Tile, kind: str, product: str) -> list[str]:
-    """The lines that multiply the tiles of a stage, by steps of k."""
+def _steps(tile: Tile, dtype: np.dtype, product: str) -> list[str]:
+    """The lines that multiply the tiles of a stage, by steps of k, each of which reads the operands of the next."""
     (rows, columns), (_, slice), each = tile.own, _thread(tile), tile.depth // tile.slices
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
-    start = f"{slice} * {each} + " if tile.slices > 1 else ""
+    start, kind = f"{slice} * {each} + " if tile.slices > 1 else "", c_type(dtype)
+
+    def vector(count: int) -> str:
+        """The type of neighbours, which are read at once. The compiler does not see them by itself round a loop's end."""
+        return f"fragment<{count}>"
 
     def fetch(k: str, to: str) -> list[str]:
         return [
             "#pragma unroll",
-            f"for (int i = 0; i < {rows}; ++i) "
-            f"x{to}[i] = a_tiles[stage][{start}{k}][i / {high} * {high * tile.down} + thread_row + i % {high}];",
+            f"for (int i = 0; i < {rows}; i += {high}) "
+            f"*({vector(high)}*)&x{to}[i] = *(const {vector(high)}*)&a_tiles[stage][{start}{k}]"
+            f"[i * {tile.down} + thread_row];",
             "#pragma unroll",
-            f"for (int j = 0; j < {columns}; ++j) "
-            f"y{to}[j] = b_tiles[stage][{start}{k}][j / {wide} * {wide * tile.across} + thread_column + j % {wide}];",
+            f"for (int j = 0; j < {columns}; j += {wide}) "
+            f"*({vector(wide)}*)&y{to}[j] = *(const {vector(wide)}*)&b_tiles[stage][{start}{k}]"
+            f"[j * {tile.across} + thread_column];",
         ]
 
     def multiply(at: str) -> list[str]:
@@ -109,22 +112,16 @@ def _steps(tile: Tile, kind: str, product: str) -> list[str]:
             f"{product.replace('x[', f'x{at}[').replace('y[', f'y{at}[')};",
         ]
 
-    if not AHEAD:
-        return [
-            f"#pragma unroll {UNROLLED}",
-            f"for (int at = 0; at < {each}; ++at) {{",
-            f"  {kind} x[{rows}], y[{columns}];",
-            *(f"  {line}" for line in [*fetch("at", ""), *multiply("")]),
-            "}",
-        ]
-    return [
-        f"{kind} x[2][{rows}], y[2][{columns}];",
+    body = [*fetch(f"(at + 1) % {each}", "[(at + 1) % 2]"), *multiply("[at % 2]")]
+    lines = [
+        f"__align__(16) {kind} x[2][{rows}], y[2][{columns}];",
         *fetch("0", "[0]"),
-        f"#pragma unroll {UNROLLED}",
+        f"#pragma unroll {_UNROLLED}",
         f"for (int at = 0; at < {each}; ++at) {{",
-        *(f"  {line}" for line in [*fetch(f"(at + 1) % {each}", "[(at + 1) % 2]"), *multiply("[at % 2]")]),
+        *(f"  {line}" for line in body),
         "}",
     ]
+    return ["{", *(f"  {line}" for line in lines), "}"]
 
 
 def _thread(tile: Tile) -> tuple[str, str]:
@@ -157,6 +154,12 @@ def _gathered(kind: str, tile: Tile) -> list[str]:
     ]
 
 
+_FRAGMENT = """\
+template <int count>
+struct __align__(sizeof({kind}) * count < 16 ? sizeof({kind}) * count : 16) fragment {{
+  {kind} of[count];
+}};
+"""
 _LOAD = """\
 static __device__ __forceinline__ void load_matrices{name}(unsigned int* to, const void* from) {{
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{way}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
