@@ -106,7 +106,7 @@ BUGS = {  # a text of the launches, and one that has a bug
     "place += __popc(all);": "",
     "other < warp; ++other) place +=": "other < warp; ++other) place -=",
     "i == first ? lengths[i] : 0": "lengths[first]",
-    "atomicAdd(counters, length)": "atomicAdd(counters, 1)",
+    "atomicAdd(counters, end)": "atomicAdd(counters, 1)",
 }
 
 

@@ -87,21 +87,17 @@ def _steps(tile: Tile, dtype: np.dtype, product: str) -> list[str]:
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
     start, kind = f"{slice} * {each} + " if tile.slices > 1 else "", c_type(dtype)
 
-    def vector(count: int) -> str:
-        """The type of neighbours, which are read at once. The compiler does not see them by itself round a loop's end."""
-        return f"fragment<{count}>"
-
-    def fetch(k: str, to: str) -> list[str]:
+    def read(name: str, size: int, count: int, k: str, to: str) -> list[str]:
+        own, threads = ("x", tile.down) if name == "a" else ("y", tile.across)
+        place = f"[stage][{start}{k}][i * {threads} + thread_{'row' if name == 'a' else 'column'}]"
         return [
             "#pragma unroll",
-            f"for (int i = 0; i < {rows}; i += {high}) "
-            f"*({vector(high)}*)&x{to}[i] = *(const {vector(high)}*)&a_tiles[stage][{start}{k}]"
-            f"[i * {tile.down} + thread_row];",
-            "#pragma unroll",
-            f"for (int j = 0; j < {columns}; j += {wide}) "
-            f"*({vector(wide)}*)&y{to}[j] = *(const {vector(wide)}*)&b_tiles[stage][{start}{k}]"
-            f"[j * {tile.across} + thread_column];",
+            f"for (int i = 0; i < {size}; i += {count}) "
+            f"*(fragment<{count}>*)&{own}{to}[i] = *(const fragment<{count}>*)&{name}_tiles{place};",
         ]
+
+    def fetch(k: str, to: str) -> list[str]:
+        return [*read("a", rows, high, k, to), *read("b", columns, wide, k, to)]
 
     def multiply(at: str) -> list[str]:
         return [
@@ -154,6 +150,7 @@ def _gathered(kind: str, tile: Tile) -> list[str]:
     ]
 
 
+# Neighbours that a thread reads at once: round the end of a loop the compiler does not see by itself that they are.
 _FRAGMENT = """\
 template <int count>
 struct __align__(sizeof({kind}) * count < 16 ? sizeof({kind}) * count : 16) fragment {{
