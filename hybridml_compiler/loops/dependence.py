@@ -90,7 +90,8 @@ def _apart(one: Affine, other: Affine, var: Expr, moving: Collection[Expr]) -> b
 
 def counts_up(terms: dict[Expr, Size], moving: Collection[Expr]) -> bool:
     """Whether the moving parts are the digits of a number: other digits are another number."""
-    digits = [(part, factor) for part, factor in terms.items() if not part.depends.isdisjoint(moving)]
+    moved = [(part, factor) for part, factor in terms.items() if not part.depends.isdisjoint(moving)]
+    digits = [(part, factor) for part, factor in moved if part.low is None or part.low != part.high]
     if any(is_dim(factor) or factor < 0 for _, factor in digits):
         return False
     below: Size | None = 0  # the greatest number of the digits so far

@@ -11,12 +11,15 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.loops.ir import Kernel, KernelSpec
+from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda import nvrtc, stored, target
 from hybridml_compiler.targets.cuda.code import CudaKernel, CudaRegion
 from hybridml_compiler.targets.cuda.contraction.library import multiplies
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
+from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import TARGET, CudaTarget
 from tests.support import examples
 from tests.support.closeness import same_bits
@@ -33,18 +36,24 @@ def planned_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stored.StoredProgram, "save", lambda self, name: None)
 
 
+def _kernels(code: Any) -> list[Any]:
+    """The kernels of some code, one by one."""
+    return [kernel for kernel, _ in code.parts] if isinstance(code, CudaRegion) else [code]
+
+
 @contextmanager
 def compiled() -> Iterator[list[Any]]:
     """The code of all loop nests and calls that are compiled inside, or found compiled before."""
     made: list[Any] = []
 
     def code_of(self: CudaTarget, kernel: Kernel) -> Any:
-        made.append(nests(self, kernel))
-        return made[-1]
+        found = nests(self, kernel)
+        made.extend(_kernels(found))
+        return found
 
     def call_of(self: CudaTarget, spec: KernelSpec) -> Any:
         found = calls(self, spec)
-        made.extend([kernel for kernel, _ in found.parts] if isinstance(found, CudaRegion) else [found] * bool(found))
+        made.extend(_kernels(found) if found else [])
         return found
 
     nests, calls = CudaTarget.code_of, CudaTarget.call_of
@@ -55,6 +64,27 @@ def compiled() -> Iterator[list[Any]]:
             yield made
     finally:
         CudaTarget.code_of, CudaTarget.call_of = nests, calls  # type: ignore[method-assign]
+
+
+class Counting(SimulatedDriver):
+    """A driver that counts its launches."""
+
+    launches = 0
+
+    def launch(self, *arguments: Any) -> None:
+        self.launches += 1
+        super().launch(*arguments)
+
+
+def gpu(name: str = "cuda:other", *, merges: bool = True, most_blocks: int = 1024) -> Counting:
+    """A new simulated GPU."""
+    driver = Counting(name)
+    driver.most_blocks = most_blocks
+    target: Any = CudaTarget(name, lambda: driver)
+    if not merges:
+        target.capabilities = replace(target.capabilities, merges=None)
+    registry.register(name, lambda: target.device)
+    return driver
 
 
 def sources(function: Callable[..., Any], *arrays: np.ndarray) -> list[Source]:

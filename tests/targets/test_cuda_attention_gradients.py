@@ -271,7 +271,7 @@ MUTANTS = [
     ("float32", "rows1(&row1_0[at], matrix * 70 + other + at", "rows1(&row1_0[at], matrix * 70 + at"),
     # tiles in the place of others, and transposed
     ("float32", "m11_tile[at][line] = made11", "m11_tile[line][at] = made11"),
-    ("float32", "x[i] = m10_tile[k]", "x[i] = m11_tile[k]"),
+    ("float32", "= *(const fragment<4>*)&m10_tile[", "= *(const fragment<4>*)&m11_tile["),
     ("float32", "right2_tile, right2_matrix, 0, other", "right2_tile, right2_matrix, 0, 0"),
     ("float32", "passed1_tile, passed1_matrix, other, 0", "passed1_tile, passed1_matrix, 0, 0"),
     ("float32", "result1[i][j] = fmaf(x[i], y[j], result1[i][j])", "result1[i][j] = fmaf(x[i], y[j], result0[i][j])"),

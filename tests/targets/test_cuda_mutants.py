@@ -288,8 +288,8 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("bf16", "const int next = step + 2", "const int next = step + 1"),
     ("f16 odd", "int stage = step % 3", "int stage = step % 2"),
     # masks of edges
-    ("threads", "i < 40 && k < 50", "k < 50"),
-    ("threads", "i < 40 && k < 50", "i < 40 && k <= 50"),
+    ("threads", "i + turn * 4 < 40 && k < 50", "k < 50"),
+    ("threads", "4 < 40 && k < 50", "4 < 40 && k <= 50"),
     ("threads", "i < 33 && k < 50", "i < 33 && k <= 50"),
     ("threads", "exists ? 4 : 0", "4"),
     ("threads", "if (i < 40", "if (i <= 40"),
@@ -297,7 +297,7 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("turned", "if (i < 36 && ", "if ("),
     ("bf16", "k < 80", "k <= 80"),
     ("bf16", "i < 72 && k", "i <= 72 && k"),
-    ("f16 odd", "i < 37 && k < 79", "i < 37"),
+    ("f16 odd", "< 37 && k < 79", "< 37"),
     ("tf32", "i < 71", "true"),
     # places of tiles, matrices and strides
     ("turned", "matrix * 1440LL", "matrix % 2 * 1440LL"),
@@ -315,7 +315,7 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("first", "(unsigned int)(i % 5", "(unsigned int)(i % 6"),
     ("first", "k % 5", "k % 4"),
     # operands and sums in the place of others
-    ("threads", "x[i], y[j]", "x[j], y[i]"),
+    ("threads", "[i], y[at % 2][j]", "[j], y[at % 2][i]"),
     ("bf16", "sums[i][j], x[i], y[j]", "sums[i][j], x[i], y[j ^ 1]"),
     ("threads", "j % 2] = sums[i][j]", "j % 2] = sums[j][i]"),
     ("threads", "thread_column + j % 2] = sums", "thread_row + j % 2] = sums"),

@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.record import replace
-from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda import region as regions
-from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
-from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.closeness import assert_close
-from tests.support.cuda import check_registers, compiled, needs_nvrtc, planned_anew
+from tests.support.cuda import Counting, check_registers, compiled, gpu, needs_nvrtc, planned_anew
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
 
@@ -24,27 +20,6 @@ pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
 def plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices of one name merge launches or do not."""
     planned_anew(monkeypatch)
-
-
-class Counting(SimulatedDriver):
-    """A driver that counts its launches."""
-
-    launches = 0
-
-    def launch(self, *arguments: Any) -> None:
-        self.launches += 1
-        super().launch(*arguments)
-
-
-def gpu(name: str = "cuda:other", *, merges: bool = True, most_blocks: int = 1024) -> Counting:
-    """A new simulated GPU."""
-    driver = Counting(name)
-    driver.most_blocks = most_blocks
-    target: Any = CudaTarget(name, lambda: driver)
-    if not merges:
-        target.capabilities = replace(target.capabilities, merges=None)
-    registry.register(name, lambda: target.device)
-    return driver
 
 
 def run(function: Callable[..., Any], driver: Counting, *arrays: np.ndarray) -> tuple[list[np.ndarray], int]:

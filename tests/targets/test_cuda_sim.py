@@ -239,6 +239,24 @@ def test_shuffles(mode: str) -> None:
     assert found.tolist() == [3 * (32 * (k // 32) + SHUFFLES[mode](k % 32)) for k in range(64)]
 
 
+def test_votes() -> None:
+    body = "and.b32 %r2, {1}, 3; setp.eq.u32 %p1, %r2, 1; vote.sync.ballot.b32 {0}, %p1, -1;"
+    found = apply(body, "u32", ["u32"], np.arange(64, dtype=np.uint32))
+    assert found.tolist() == [sum(1 << lane for lane in range(1, 32, 4))] * 64
+
+
+def test_atomic_updates_of_shared_memory() -> None:
+    """Each block has its own."""
+    total = np.zeros(1, np.uint32)
+    body = """.shared .align 4 .b8 own[4]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, own;
+    @%p1 bra $wait; st.shared.u32 [%r2], 0;
+$wait: bar.sync 0; atom.shared.add.u32 %r3, [%r2], 2; bar.sync 0; @%p1 bra $end;
+    ld.shared.u32 %r4, [%r2]; red.global.add.u32 [%rd1], %r4;
+$end: ret;"""
+    run(numbered(1) + body, total, block=40, grid=3)
+    assert total[0] == 3 * 80
+
+
 def test_atomic_updates() -> None:
     total, x = np.zeros(1, np.int64), np.arange(40)
     body = numbered(2) + "mad.lo.s64 %rd3, %rd19, 8, %rd2; ld.global.u64 %rd4, [%rd3]; red.global.add.u64 [%rd1], %rd4;"

@@ -64,7 +64,12 @@ def several(t: hm.Tensor) -> Any:
     )
 
 
-@pytest.mark.parametrize("program", [trained, looped, counted, by_numpy, narrow, several])
+def scattered(t: hm.Tensor) -> Any:
+    rows = hm.asarray(np.arange(40) % 7, device=SIMULATED)
+    return hm.grad(lambda x: (hm.take(x, rows, axis=0) ** 2).sum())(t), hm.bincount(rows, minlength=7)
+
+
+@pytest.mark.parametrize("program", [trained, looped, counted, by_numpy, narrow, several, scattered])
 def test_a_program_that_is_found_is_the_one_that_was_made(
     program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,20 +60,19 @@ class Scatter:
     def atomic(self) -> str:
         """The atomic update that means the same in any order; nothing where there is none."""
         value, dtype = self.store.value, self.store.buffer.dtype
-        whole = dtype.kind in "iu" and dtype.itemsize >= 4 and value.op in _ATOMIC
-        return _ATOMIC[value.op] if whole and self._own is not None else ""
+        whole = dtype.kind in "iu" and dtype.itemsize >= 4 and self.update is not None
+        return _ATOMIC.get(value.op, "") if whole else ""
 
     @property
-    def update(self) -> Expr:
-        """What an atomic update is made with."""
-        assert self._own is not None
-        return next(x for x in self.store.value.args if x is not self._own)
-
-    @property
-    def _own(self) -> Expr | None:
+    def own(self) -> Expr | None:
         """The element as it was, where the value is a combination of it and of something else."""
-        own = [x for x in self.store.value.args if self.is_own(x)]
-        return own[0] if len(own) == 1 else None
+        found = [x for x in self.store.value.args if self.is_own(x)]
+        return found[0] if len(found) == 1 and len(self.store.value.args) == 2 else None
+
+    @property
+    def update(self) -> Expr | None:
+        """That something else."""
+        return None if self.own is None else next(x for x in self.store.value.args if x is not self.own)
 
     def is_own(self, value: Expr) -> bool:
         return value.op == "load" and value.attr.name == self.store.buffer.name

@@ -186,7 +186,7 @@ class CudaTarget(KernelTarget):
         if isinstance(kept, ProductSource):
             return self._product(kept.call, kept.source)
         if isinstance(kept, RegionSource):
-            made = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
+            made: Any = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
             parts = [
                 (self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)
             ]

@@ -54,7 +54,7 @@ def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, 
     form = contraction_of(call)
     a, b = _sides(form, tile, wide)
     steps = -(-form.k // tile.depth)
-    ahead = stages(a.nbytes + b.nbytes, steps)
+    ahead = stages(a.nbytes + b.nbytes, steps, tile.slices)
     functions = DeviceFunctions()
     finish, results = finish_function("finish", call, epilogue, functions)
     given = [Buffer(x.name, x.stored, size, "in") for x, size in zip((a, b), form.sizes, strict=True)]

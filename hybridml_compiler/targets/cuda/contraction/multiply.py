@@ -17,6 +17,7 @@ from ..emit.types import c_type
 from .operands import Operand
 from .tiles import Tile
 
+_UNROLLED = 2  # steps of k
 _GROUP = 4  # neighbours in memory that are one thread's
 _BESIDE = 8  # threads of a warp side by side: with four below each other they read the least of both operands
 _MATRIX = (16, 8)  # rows and columns of the result of a tensor core's instruction
@@ -46,36 +47,18 @@ def multiplication(dtype: np.dtype, tile: Tile, a: Operand, b: Operand) -> Multi
 def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     (rows, columns), kind = tile.own, c_type(dtype)
     high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
-    beside, each = min(_BESIDE, tile.across), tile.depth // tile.slices
-    own = tile.down * tile.across
-    thread = "threadIdx.x" if tile.slices == 1 else f"(threadIdx.x % {own})"
+    beside = min(_BESIDE, tile.across)
+    thread, slice = _thread(tile)
     if dtype.kind == "f":
         product = f"{'fmaf' if dtype is dtypes.float32 else 'fma'}(x[i], y[j], sums[i][j])"
     else:
         product = "(int)((unsigned int)sums[i][j] + (unsigned int)x[i] * (unsigned int)y[j])"  # wraps
     return Multiplication(
-        [],
-        [*([f"const int slice = threadIdx.x / {own};"] if tile.slices > 1 else []),
-         f"const int thread_row = {thread} / {beside} % {tile.down} * {high}, "
+        [_FRAGMENT.format(kind=kind)],
+        [f"const int thread_row = {thread} / {beside} % {tile.down} * {high}, "
          f"thread_column = ({thread} % {beside} + {thread} / {beside * tile.down} * {beside}) * {wide};"],
         [f"{kind} sums[{rows}][{columns}] = {{}};"],
-        [
-            "#pragma unroll 8",
-            f"for (int at = 0; at < {each}; ++at) {{",
-            f"  const int k = {f'slice * {each} + ' if tile.slices > 1 else ''}at;",
-            f"  {kind} x[{rows}], y[{columns}];",
-            "  #pragma unroll",
-            f"  for (int i = 0; i < {rows}; ++i) "
-            f"x[i] = a_tiles[stage][k][i / {high} * {high * tile.down} + thread_row + i % {high}];",
-            "  #pragma unroll",
-            f"  for (int j = 0; j < {columns}; ++j) "
-            f"y[j] = b_tiles[stage][k][j / {wide} * {wide * tile.across} + thread_column + j % {wide}];",
-            "  #pragma unroll",
-            f"  for (int i = 0; i < {rows}; ++i)",
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) sums[i][j] = {product};",
-            "}",
-        ],
+        _steps(tile, dtype, product),
         [
             "#pragma unroll",
             f"for (int i = 0; i < {rows}; ++i)",
@@ -84,7 +67,7 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
             f"    sums[i][j] *= factors[i / {high} * {high * tile.down} + thread_row + i % {high}];",
         ],
         [
-            *(["if (slice == 0)"] if tile.slices > 1 else []),
+            *([f"if ({slice} == 0)"] if tile.slices > 1 else []),
             "#pragma unroll",
             f"for (int i = FIRST * {high}; i < LAST * {high}; ++i)",
             "  #pragma unroll",
@@ -98,10 +81,55 @@ def _by_threads(dtype: np.dtype, tile: Tile) -> Multiplication:
     )  # fmt: skip
 
 
+def _steps(tile: Tile, dtype: np.dtype, product: str) -> list[str]:
+    """The lines that multiply the tiles of a stage, by steps of k, each of which reads the operands of the next."""
+    (rows, columns), (_, slice), each = tile.own, _thread(tile), tile.depth // tile.slices
+    high, wide = math.gcd(_GROUP, rows), math.gcd(_GROUP, columns)
+    start, kind = f"{slice} * {each} + " if tile.slices > 1 else "", c_type(dtype)
+
+    def read(name: str, size: int, count: int, k: str, to: str) -> list[str]:
+        own, threads = ("x", tile.down) if name == "a" else ("y", tile.across)
+        place = f"[stage][{start}{k}][i * {threads} + thread_{'row' if name == 'a' else 'column'}]"
+        return [
+            "#pragma unroll",
+            f"for (int i = 0; i < {size}; i += {count}) "
+            f"*(fragment<{count}>*)&{own}{to}[i] = *(const fragment<{count}>*)&{name}_tiles{place};",
+        ]
+
+    def fetch(k: str, to: str) -> list[str]:
+        return [*read("a", rows, high, k, to), *read("b", columns, wide, k, to)]
+
+    def multiply(at: str) -> list[str]:
+        return [
+            "#pragma unroll",
+            f"for (int i = 0; i < {rows}; ++i)",
+            "  #pragma unroll",
+            f"  for (int j = 0; j < {columns}; ++j) sums[i][j] = "
+            f"{product.replace('x[', f'x{at}[').replace('y[', f'y{at}[')};",
+        ]
+
+    body = [*fetch(f"(at + 1) % {each}", "[(at + 1) % 2]"), *multiply("[at % 2]")]
+    lines = [
+        f"__align__(16) {kind} x[2][{rows}], y[2][{columns}];",
+        *fetch("0", "[0]"),
+        f"#pragma unroll {_UNROLLED}",
+        f"for (int at = 0; at < {each}; ++at) {{",
+        *(f"  {line}" for line in body),
+        "}",
+    ]
+    return ["{", *(f"  {line}" for line in lines), "}"]
+
+
+def _thread(tile: Tile) -> tuple[str, str]:
+    """(the number of a thread in its slice, that of the slice)."""
+    own = tile.down * tile.across
+    return (f"(int)threadIdx.x % {own}" if tile.slices > 1 else "(int)threadIdx.x"), f"(int)threadIdx.x / {own}"
+
+
 def _gathered(kind: str, tile: Tile) -> list[str]:
     """The lines that add the sums of one slice after the other, through shared memory, to those of the first."""
-    (rows, columns), own = tile.own, tile.down * tile.across
-    where = f"shared_sums[(i * {columns} + j) * {own} + threadIdx.x % {own}]"
+    (rows, columns), (thread, slice) = tile.own, _thread(tile)
+    where = f"shared_sums[(i * {columns} + j) * {tile.down * tile.across} + {thread}]"
     loops = [
         "#pragma unroll",
         f"for (int i = 0; i < {rows}; ++i)",
@@ -113,15 +141,22 @@ def _gathered(kind: str, tile: Tile) -> list[str]:
         "#pragma unroll 1",
         f"for (int other = 1; other < {tile.slices}; ++other) {{",
         "  __syncthreads();",
-        "  if (slice == other)",
+        f"  if ({slice} == other)",
         *(f"    {line}" for line in [*loops, f"    {where} = sums[i][j];"]),
         "  __syncthreads();",
-        "  if (slice == 0)",
+        f"  if ({slice} == 0)",
         *(f"    {line}" for line in [*loops, f"    sums[i][j] += {where};"]),
         "}",
     ]
 
 
+# Neighbours that a thread reads at once: round the end of a loop the compiler does not see by itself that they are.
+_FRAGMENT = """\
+template <int count>
+struct __align__(sizeof({kind}) * count < 16 ? sizeof({kind}) * count : 16) fragment {{
+  {kind} of[count];
+}};
+"""
 LOAD = """\
 static __device__ __forceinline__ void load_matrices{name}(unsigned int* to, const void* from) {{
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{way}.shared.b16 {{%0, %1, %2, %3}}, [%4];"

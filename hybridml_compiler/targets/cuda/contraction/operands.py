@@ -114,7 +114,7 @@ def load_function(side: Operand, threads: int) -> str:
     turn = [copy] if apart else [*where_lines, copy]
     if count % threads:
         last = f"place{f' + turn * {threads}' if apart and turns > 1 else ''}"
-        turn = [*turn[:-1], f"if ({last} < {count}) {copy}"]
+        turn = [*turn[:-1], f"if ({last} < {count}) {{", f"  {copy}", "}"]
     if turns > 1:
         unrolled = "#pragma unroll" if turns <= _TURNS else f"#pragma unroll {_TURNS}"
         turn = [unrolled, f"for (int turn = 0; turn < {turns}; ++turn) {{", *(f"  {x}" for x in turn), "}"]

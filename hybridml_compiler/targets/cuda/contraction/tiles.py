@@ -16,7 +16,7 @@ _MOST_STAGES = 3
 _BLOCKS = 128
 _RESIDENT = 512  # threads of a multiprocessor with 128 registers each
 _MOST_WIDE = 16  # sums of a thread in 8 bytes: 8x8 would not fit its registers
-_LEAST_STEPS = 4  # of k, of a tile in slices: each begins with waiting for its operands
+_LEAST_STEPS = 8  # of k, of a tile in slices: each begins with waiting for its operands
 _MOST_PADDING = 1.5  # elements that are computed, to those of the result
 
 
@@ -64,9 +64,9 @@ class Tile:
 # one block for each multiprocessor, slices give it more warps.
 _THREADS: tuple[Tile, ...] = (
     Tile(128, 128, 16, 16, 16),
-    Tile(64, 64, 32, 8, 8, slices=4),
+    Tile(64, 64, 16, 8, 8, slices=4),
     Tile(64, 64, 16, 16, 16),
-    Tile(32, 32, 64, 8, 8, slices=8),
+    Tile(32, 32, 32, 8, 8, slices=8),
     Tile(32, 32, 16, 8, 8),
     Tile(16, 16, 16, 8, 8),
 )
@@ -103,6 +103,8 @@ def tile_for(call: Contraction, *, tf32: bool = False) -> Tile:
     return replace(found, depth=16 if tensor == "tf32" else found.depth, tensor=tensor)
 
 
-def stages(bytes_of_one: int, steps: int) -> int:
-    """The number of steps in k whose operands are in shared memory or on their way at the same time."""
-    return max(2, min(_MOST_STAGES, SHARED_BYTES // bytes_of_one, steps))
+def stages(bytes_of_one: int, steps: int, slices: int = 1) -> int:
+    """The number of steps in k whose operands are in shared memory or on their way at the same time. Slices take fewer
+    cycles for a step, and have no other block to wait beside."""
+    most = _MOST_STAGES if slices == 1 else 2 * _MOST_STAGES
+    return max(2, min(most, SHARED_BYTES // bytes_of_one, steps))

@@ -156,14 +156,19 @@ def _atom(t: Threads, i: Instruction, lanes: Lanes) -> None:
     """Updates that no other thread comes between, one thread after the other."""
     to, target, *values = ["_", *i.operands] if i.name == "red" else i.operands
     how = next((part for part in i.parts if part in _UPDATES), None)
-    if how is None or "global" not in i.parts:
+    if how is None or not {"global", "shared"} & {*i.parts}:
         raise CompileError(f"cuda:sim: {i.text}: this atomic update is not simulated")
     address, before = t.address(target, lanes), np.zeros(t.number(lanes), i.dtype)
     value, alone = np.broadcast_to(t.read(values[0], i.dtype, lanes), address.shape), Access(i.text, None)
     for k in range(address.size):
-        at = address[k : k + 1]
-        before[k : k + 1] = t.memory.load(at, i.dtype, alone)
-        t.memory.store(at, i.dtype, _UPDATES[how](before[k : k + 1], value[k : k + 1]), alone)
+        at, one = address[k : k + 1], slice(k, k + 1)
+        if "shared" in i.parts:
+            region, owner = _own(t, "shared", lanes)
+            before[one] = region.load(at, owner[one], i.dtype, alone)
+            region.store(at, owner[one], i.dtype, _UPDATES[how](before[one], value[one]), alone)
+        else:
+            before[one] = t.memory.load(at, i.dtype, alone)
+            t.memory.store(at, i.dtype, _UPDATES[how](before[one], value[one]), alone)
     t.write(to, before, lanes)
 
 
