@@ -146,7 +146,7 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     if narrow is None and (node.dtype.char not in "fdi" or stored != (node.dtype, node.dtype)):
         return None
     product = fold_batch(Product(node.dtype, batch, m, n, k, a[1], b[1], narrow))
-    if product.n == 1 < product.m and (narrow is not None or product.a.column == 1):
+    if is_column(product):
         return as_row(product), b[0], a[0]
     return product, a[0], b[0]
 
@@ -186,6 +186,11 @@ def fold_batch(product: Product) -> Product:
         return product
     rows = replace(a, batch=())
     return replace(product, batch=(), m=product.matrices * product.m, a=rows, b=replace(b, batch=()))
+
+
+def is_column(product: Product) -> bool:
+    """Whether its result is one column, which is computed as a row."""
+    return product.n == 1 < product.m and (product.stored is not None or product.a.column == 1)
 
 
 def as_row(product: Product) -> Product:

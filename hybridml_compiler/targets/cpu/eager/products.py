@@ -69,7 +69,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     if x.dtype is not y.dtype and (not narrow or y.itemsize > 1):
         return None
     try:
-        from ....schedule.kernels.gemm import Product, fold_batch, matrix_of
+        from ....schedule.kernels.gemm import Product, as_row, fold_batch, is_column, matrix_of
         from ..llvm import modules, registry
         from ..llvm.gemm.product import own_blocking
         from ..runtime import blas, jit, scratch, threads
@@ -83,6 +83,9 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     shape = (*batch, x.shape[-2], y.shape[-1])
     dtype, stored = (dtypes.int32, (x.dtype, y.dtype)) if narrow else (x.dtype, None)
     product = fold_batch(Product(dtype, batch, x.shape[-2], y.shape[-1], x.shape[-1], a, b, stored))
+    turned = is_column(product)
+    if turned:
+        product = as_row(product)
     cpu = host_spec()
     holds, imports = own_blocking(product, cpu) is None, blas.gemm_symbols()
     if imports is None or (holds and product.dtype.kind != "f"):
@@ -100,7 +103,8 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     def run(x: np.ndarray, y: np.ndarray, keep: Any = library) -> Any:
         x, y = take_x(x), take_y(y)
         out = np.empty(shape, dtype)
-        pointers = table(x.ctypes.data, y.ctypes.data, out.ctypes.data)
+        left, right = (y, x) if turned else (x, y)
+        pointers = table(left.ctypes.data, right.ctypes.data, out.ctypes.data)
         try:  # an interrupt comes after a call: not between `hold` and `try`
             if holds:
                 hold()
