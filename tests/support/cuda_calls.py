@@ -12,7 +12,7 @@ from hybridml_compiler.record import record
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
-from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, source_of
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, sources_of
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
 
 from .cuda import launch
@@ -39,14 +39,19 @@ class CallCase:
     tf32: bool = False
 
     @property
-    def source(self) -> CallSource:
+    def sources(self) -> list[CallSource]:
         tile = self.tile or tile_for(contraction_of(self.call), tf32=self.tf32)
-        return source_of(self.call, None, tile)
+        return sources_of(self.call, None, tile)
+
+    @property
+    def source(self) -> CallSource:
+        """The first of them, which has the products."""
+        return self.sources[0]
 
     def error(self, text: str, blocks: int | None = None) -> float:
-        """How far a kernel's result is from the exact one, in parts of the product of magnitudes; infinite for one that
-        is wrong beyond measure."""
-        source, rng = self.source, np.random.default_rng(0)
+        """How far a result is from the exact one, in parts of the product of magnitudes; infinite for one that is wrong
+        beyond measure. `text` is that of the first kernel."""
+        (source, *more), rng = self.sources, np.random.default_rng(0)
         buffers = [
             rng.integers(-100, 100, int(x.size)).astype(x.dtype)
             if x.dtype.kind in "iu"
@@ -54,6 +59,10 @@ class CallCase:
             for x in source.operands
         ]
         launch(text, source, buffers, source.total, blocks)
+        for second in more:
+            made = [np.empty(int(x.size), x.dtype) for x in second.operands[1:]]
+            launch(second.text, second, [buffers.pop(), *made], second.total, blocks)
+            buffers += made
         a, b = (x.astype(np.float64) for x in buffers[:2])
         exact, most = self.exact(a, b), self.exact(np.abs(a), np.abs(b))
         found = buffers[2].astype(np.float64).reshape(exact.shape)

@@ -10,8 +10,8 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.targets.cuda.code import CudaKernel
 from hybridml_compiler.targets.cuda.fallback import Interpreted
-from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, TARGET, compiled, needs_nvrtc, same_bits
 

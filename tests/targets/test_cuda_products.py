@@ -12,10 +12,10 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda.code import CudaKernel
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
 from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, is_left_to_library
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
-from hybridml_compiler.targets.cuda.target import CudaKernel
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, check_registers, compiled, needs_nvrtc, sources
 from tests.support.cuda_calls import CallCase, ConvolutionCase, ProductCase

@@ -10,7 +10,7 @@ import pytest
 
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.targets.cuda.target import CudaKernel
+from hybridml_compiler.targets.cuda.code import CudaKernel
 from tests.support.cases import case
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, check_registers, compiled, needs_nvrtc, same_bits

@@ -18,10 +18,10 @@ from ...errors import DeviceError
 from ...graph.ir import Graph
 from ...once import lazy, once
 from ..device import PageLocked
-from . import cupy_rows, nvrtc
+from . import cudnn, cupy_rows, nvrtc
 from .cublas import Cublas, library
 from .cupy_rows import CuPy
-from .driver import Argument, Extent, Gemm, Pointer, Properties
+from .driver import Argument, Convolve, Extent, Gemm, Pointer, Properties
 from .emit.kernel import ENTRY
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
@@ -33,14 +33,15 @@ _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
 class CupyDriver:
-    """GPU number `index` (see driver.py). `cupy` and `blas` are the libraries; `form` tells what to compile kernels to
-    for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
+    """GPU number `index` (see driver.py). `cupy`, `blas` and `dnn` are the libraries; `form` tells what to compile
+    kernels to for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
 
     def __init__(
         self,
         index: int,
         cupy: Any,
         blas: Any = None,
+        dnn: Any = None,
         form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for,
         load: Callable[[str], Any] = import_module,
     ) -> None:
@@ -57,6 +58,8 @@ class CupyDriver:
             )
         self._blas = blas or library()
         self.has_gemm = self._blas is not None
+        self._dnn = dnn or cudnn.library()
+        self.libraries = "" if self._dnn is None else f"cuDNN {self._dnn.cudnnGetVersion()}"
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
 
     @lazy
@@ -157,6 +160,20 @@ class CupyDriver:
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Any, home: Any) -> None:
         self._enter()
         self._products.gemm(call, _at(a), _at(b), _at(out), stream, home)
+
+    @lazy
+    def _convolutions(self) -> cudnn.Cudnn | None:
+        self._enter()
+        return None if self._dnn is None else cudnn.Cudnn(self._dnn)
+
+    def convolution_bytes(self, call: Convolve) -> int | None:
+        self._enter()
+        return None if self._convolutions is None else self._convolutions.nbytes(call)
+
+    def convolve(self, call: Convolve, a: Pointer, b: Pointer, out: Pointer, workspace: Pointer, stream: Any) -> None:
+        self._enter()
+        assert self._convolutions is not None
+        self._convolutions.convolve(call, [_at(a), _at(b), _at(out)], _at(workspace), stream)
 
     def _lack(self, needs: str) -> str:
         self._enter()

@@ -23,8 +23,8 @@ def libraries(name: str) -> list[str]:
 
 
 def loaded(path: str, *parts: str) -> ctypes.CDLL:
-    """The library in a file, with the libraries of the same folder that it opens by their names alone. NVRTC 13.0 has no
-    path to its own folder, where the system's loader does not look. OSError where it cannot be loaded."""
+    """The library in a file, with the libraries of the same folder that it opens by their names alone. NVRTC 13.0 has
+    no path to its own folder, where the system's loader does not look. OSError where it cannot be loaded."""
     for part in parts:
         for file in Path(path).parent.glob(f"lib{part}.so.*"):
             if ".alt." not in file.name:

@@ -16,14 +16,14 @@ from ... import config, dtypes
 from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...schedule.control import Choice, Loop
-from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
 from . import user_kernels
+from .code import CudaSteps
 from .cupy_rows import reason
 from .device import CudaDevice
-from .driver import Gemm, Operand, Pointer, Stream
+from .driver import ALIGNMENT, Convolve, Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
 
 if TYPE_CHECKING:
@@ -113,12 +113,30 @@ class DeviceMachine:
         code = self.code.of(spec)
         if code is None:
             return False
-        if isinstance(spec, HorizontalFusion):
-            for kernel, numbers in code.parts:
-                self._call(kernel, [memories[k] for k in numbers], 0, 1)
-        else:
+        if not isinstance(code, CudaSteps):
             self._call(code, memories, part, parts)
+            return True
+        memories = [*memories, *map(self.new, code.scratch)]
+        for step, numbers in code.steps:
+            given = [memories[k] for k in numbers]
+            if isinstance(step, Convolve):
+                self._convolve(step, given)
+            else:
+                self._call(step, given, 0, 1)
         return True
+
+    def _convolve(self, call: Convolve, memories: Sequence[Pointer]) -> None:
+        nbytes = self.driver.convolution_bytes(call)
+        assert nbytes is not None, f"{call} was possible when its program was made"
+        odd = [(p.block.address + p.offset) % ALIGNMENT != 0 for p in memories]
+        given = [self.new(p.nbytes) if is_odd else p for p, is_odd in zip(memories, odd, strict=True)]
+        for new, old in zip(given[:2], memories, strict=False):
+            if new is not old:
+                self.copy(new, old, old.nbytes)
+        a, b, out = given
+        self.driver.convolve(call, a, b, out, self.new(nbytes), self.stream)
+        if odd[2]:
+            self.copy(memories[2], given[2], given[2].nbytes)
 
     def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source

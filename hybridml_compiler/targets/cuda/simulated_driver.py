@@ -19,8 +19,9 @@ from ...graph.ir import Graph
 from ..device import PageLocked
 from ..numpy_call import run_call
 from . import nvrtc
-from .driver import Argument, Extent, Gemm, Operand, Pointer, Properties
+from .driver import Argument, Convolve, Extent, Gemm, Operand, Pointer, Properties
 from .emit.kernel import ENTRY
+from .numpy_convolution import array_of, convolve
 from .sim.simulator import Simulator
 
 _ALIGNMENT = 256  # bytes, as CUDA's
@@ -56,6 +57,7 @@ class SimulatedDriver:
     """The simulated GPU (see driver.py)."""
 
     has_gemm = True
+    libraries = "NumPy"
     most_blocks = 1024  # the simulator's threads take turns
 
     def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
@@ -148,6 +150,15 @@ class SimulatedDriver:
                 np.matmul(left.astype(call.dtype, copy=False), right.astype(call.dtype, copy=False), out=result)
 
         stream.do(multiply)
+
+    def convolution_bytes(self, call: Convolve) -> int | None:
+        return 0
+
+    def convolve(
+        self, call: Convolve, a: Pointer, b: Pointer, out: Pointer, workspace: Pointer, stream: SimulatedStream
+    ) -> None:
+        arrays = [array_of(_at(p), images) for p, images in zip((a, b, out), call.memories, strict=True)]
+        stream.do(lambda: convolve(call, *arrays))
 
     def lacks(self, needs: str) -> str:
         return ""

@@ -19,14 +19,14 @@ from ...loops.ir import KernelSpec
 from ...record import fields, record, replace
 from ...runtime import cache
 from ...schedule.launch import Buffer, Launch, Plan
+from .code import Steps
 from .emit.kernel import Source
 from .fallback import Interpreted
 
 LARGEST = 64 << 20  # bytes of constants; a program with larger ones is planned again
 _UNPICKLED = (pickle.PicklingError, AttributeError, RecursionError, TypeError)  # of what has no pickle
 
-# of a region, the sources of its launches and the order of their operands
-Code = Source | tuple[tuple[Source, list[int]], ...] | Interpreted | None
+Code = Source | Steps | Interpreted | None
 
 
 @record(eq=False)

@@ -15,7 +15,7 @@ from ...aval import Aval
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...placement.performance import Performance
-from ...record import record, replace
+from ...record import replace
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.fusion.tile_fusion import TileFusion
@@ -29,10 +29,12 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
-from .contraction.kernel import emit_call, is_left_to_library
+from .code import CudaKernel, CudaSteps, Steps
+from .contraction.kernel import LIBRARY_FLOPS, call_steps, emit_call, is_left_to_library
+from .contraction.library_convolution import library_steps
 from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
-from .driver import Driver
+from .driver import Convolve, Driver
 from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
@@ -57,31 +59,6 @@ def can_merge(kernels: Sequence[Kernel]) -> bool:
     return len(kernels) > 1 and not any(map(unsupported, kernels)) and all(region.can_join(emit(k)) for k in kernels)
 
 
-@record(eq=False)
-class CudaKernel:
-    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
-    that needs it."""
-
-    source: Source
-    function: Any
-    anywhere: Callable[[], CudaKernel]
-
-    @property
-    def text(self) -> str:
-        return self.source.text
-
-
-@record(eq=False)
-class CudaRegion:
-    """The launches of a region: kernels, and the numbers of their operands among the region's."""
-
-    parts: tuple[tuple[CudaKernel, list[int]], ...]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(kernel.text for kernel, _ in self.parts)
-
-
 class CudaTarget(KernelTarget):
     """The target of a GPU, by the function that gives its driver."""
 
@@ -102,9 +79,9 @@ class CudaTarget(KernelTarget):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             has_library=has_kernel,
-            takes_epilogue=lambda _: True,
+            takes_epilogue=self._takes_epilogue,
             schedule=schedule,
-            reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
+            reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node, gradients=True),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             halves=True,
             worth_rows=worth_rows,
@@ -120,29 +97,63 @@ class CudaTarget(KernelTarget):
         reason = unsupported(kernel)
         return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
 
-    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
+    def _takes_epilogue(self, call: Call) -> bool:
+        """Whether a kernel of ours computes the call, or a library that rounds its result."""
+        return not isinstance(call, Convolution) or call.stored is not None or self._library_steps(call) is None
+
+    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaSteps | None:
         if isinstance(spec, TileFusion):
             return None if emit_tiles(spec) is None else self._kernel(partial(_source, spec))
-        if isinstance(spec, HorizontalFusion):
-            return self._region(spec)
         call = spec.call if isinstance(spec, Fused) else spec
-        if not isinstance(call, Product | Convolution):
+        if not isinstance(call, Product | Convolution | HorizontalFusion):
             return None
         if is_left_to_library(spec) and multiplies(spec) and self.device.driver.has_gemm:
             return None
-        return self._kernel(partial(_source, spec))
+        return self._code_of(spec, self._library_steps(spec) or self._steps(spec, True))
 
-    def _region(self, spec: HorizontalFusion) -> CudaRegion:
-        """The kernels of a region, each in one of a few launches."""
-        most, made = self.device.driver.most_blocks, []
-        for k, stages in enumerate(region.launches(spec.kernels, emit)):
-            kernel = self._kernel(partial(self._region_source, spec, k), region.joined(stages, most))
-            made.append((kernel, region.order(stages)))
-        return CudaRegion(tuple(made))
+    def _library_steps(self, spec: KernelSpec) -> Steps | None:
+        """The launches of a large convolution where a library computes it."""
+        call = spec.call if isinstance(spec, Fused) else spec
+        if not isinstance(call, Convolution) or call.flops < LIBRARY_FLOPS:
+            return None
+        steps = library_steps(spec)
+        return steps if steps is not None and self._can_run(steps) else None
 
-    def _region_source(self, spec: HorizontalFusion, part: int, wide: bool) -> Source:
-        stages = region.launches(spec.kernels, partial(emit, wide=wide))[part]
-        return region.joined(stages, self.device.driver.most_blocks)
+    def _can_run(self, steps: Steps) -> bool:
+        calls = [step for step, _ in steps.steps if isinstance(step, Convolve)]
+        return all(self.device.driver.convolution_bytes(call) is not None for call in calls)
+
+    def _steps(self, spec: KernelSpec, wide: bool) -> Steps:
+        """The launches of a call or a region by kernels of ours."""
+        if isinstance(spec, HorizontalFusion):
+            stages = region.launches(spec.kernels, partial(emit, wide=wide))
+            most = self.device.driver.most_blocks
+            return Steps(tuple((region.joined(launch, most), region.order(launch)) for launch in stages))
+        return call_steps(spec, wide)
+
+    def _code_of(self, spec: KernelSpec, steps: Steps) -> CudaKernel | CudaSteps:
+        """The code of a spec, of its sources."""
+
+        def step(number: int, made: Source | Convolve) -> CudaKernel | Convolve:
+            if isinstance(made, Convolve):
+                return made
+            return self._kernel(lambda wide: made if wide else self._anywhere(spec, steps, number), made)
+
+        made = [(step(number, one), order) for number, (one, order) in enumerate(steps.steps)]
+        if len(made) == 1 and isinstance(spec, Product | Convolution | Fused):
+            ((only, _),) = made
+            if isinstance(only, CudaKernel):
+                return only
+        return CudaSteps(tuple(made), steps.scratch)
+
+    def _anywhere(self, spec: KernelSpec, steps: Steps, number: int) -> Source:
+        """The source of a step for operands that begin anywhere."""
+        has_library = any(isinstance(step, Convolve) for step, _ in steps.steps)
+        found = library_steps(spec, wide=False) if has_library else self._steps(spec, False)
+        assert found is not None
+        source = found.steps[number][0]
+        assert isinstance(source, Source)
+        return source
 
     @lazy
     def _loaded(self) -> dict[tuple[Source, bool], CudaKernel]:
@@ -171,12 +182,21 @@ class CudaTarget(KernelTarget):
     def key(self) -> str:
         driver = self.device.driver
         settings = config.read()
-        facts = driver.properties.capability, driver.most_blocks, driver.has_gemm, settings.tf32, settings.fast_math
+        facts = (
+            driver.properties.capability,
+            driver.most_blocks,
+            driver.has_gemm,
+            driver.libraries,
+            settings.tf32,
+            settings.fast_math,
+        )
         return f"{self.name} {facts}"
 
     def find(self, key: str) -> KernelProgram | None:
         found = stored.find(key)
         if found is None:
+            return None
+        if not all(self._can_run(kept) for _, kept in found.codes if isinstance(kept, Steps)):
             return None
         code = CudaCode(self)
         for spec, kept in found.codes:
@@ -187,11 +207,7 @@ class CudaTarget(KernelTarget):
         """The code of a spec, of its sources."""
         if isinstance(kept, Source):
             return self._kernel(partial(_source, spec), kept)
-        if isinstance(kept, tuple):
-            assert isinstance(spec, HorizontalFusion)
-            parts = [(partial(self._region_source, spec, k), *part) for k, part in enumerate(kept)]
-            return CudaRegion(tuple((self._kernel(emitted, source), order) for emitted, source, order in parts))
-        return kept
+        return self._code_of(spec, kept) if isinstance(kept, Steps) else kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -221,8 +237,8 @@ class CudaCode(KernelCode):
 
 def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
-    if isinstance(code, CudaRegion):
-        return tuple((kernel.source, order) for kernel, order in code.parts)
+    if isinstance(code, CudaSteps):
+        return code.sources
     return code.source if isinstance(code, CudaKernel) else code
 
 
@@ -230,9 +246,12 @@ def _source(spec: KernelSpec, wide: bool) -> Source:
     """The source of a loop nest, a call or a fusion of tiles that there is a kernel for."""
     if isinstance(spec, Kernel):
         return emit(spec, wide=wide)
-    found = emit_tiles(spec, wide=wide) if isinstance(spec, TileFusion) else emit_call(spec, wide=wide)
-    assert found is not None
-    return found
+    if isinstance(spec, TileFusion):
+        found = emit_tiles(spec, wide=wide)
+        assert found is not None
+        return found
+    (only,) = emit_call(spec, wide=wide)
+    return only
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)

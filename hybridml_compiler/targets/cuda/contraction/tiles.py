@@ -13,12 +13,16 @@ _MOST_STAGES = 3
 # Blocks that fill the multiprocessors of a large GPU: a larger tile than leaves so many would leave some without work.
 _BLOCKS = 128
 _MOST_PADDING = 1.5  # elements that are computed, to those of the result
+# Where there are fewer threads than these, k is divided among so many blocks that there are four times as many, each
+# with at least so much of it, and as many times its rows: their sums are written and read once more.
+_THREADS_OF_GPU = 1 << 15
+_LEAST_DEPTH, _LEAST_DEPTHS = 256, 8
 
 
 @record
 class Tile:
     """Rows and columns of the result, and how deep into k its operands are loaded at a time. It is shared by so many
-    threads down and across, or, on tensor cores, warps."""
+    threads down and across, or, on tensor cores, warps; and k by the blocks of so many `parts`."""
 
     rows: int
     columns: int
@@ -26,6 +30,7 @@ class Tile:
     down: int
     across: int
     tensor: str = ""  # the type of the tensor cores' operands in PTX: f16, bf16 or tf32
+    parts: int = 1
 
     @property
     def threads(self) -> int:
@@ -44,7 +49,15 @@ class Tile:
         """Whether enough blocks have work, and little of it is for nothing."""
         blocks = self.blocks(call)
         padding = blocks * self.rows * self.columns / (call.m * call.n)
-        return call.matrices * blocks >= _BLOCKS and padding <= _MOST_PADDING
+        return call.matrices * blocks * self.parts_of(call) >= _BLOCKS and padding <= _MOST_PADDING
+
+    def parts_of(self, call: Contraction) -> int:
+        """The number of parts of k that are worth blocks of their own: 1 where the tiles are enough."""
+        threads = call.matrices * self.blocks(call) * self.threads
+        if threads >= _THREADS_OF_GPU:
+            return 1
+        most = call.k // max(_LEAST_DEPTH, _LEAST_DEPTHS * self.rows)
+        return max(1, min(4 * _THREADS_OF_GPU // threads, most))
 
 
 # The largest first. A thread has 8x8 sums at most, a warp 64x32: more would not fit its registers.
@@ -84,7 +97,9 @@ def tile_for(call: Contraction, *, tf32: bool = False) -> Tile:
     if found is None:
         found = min(table, key=lambda tile: (tile.blocks(call) * tile.rows * tile.columns, tile.rows))
     depth = 16 if tensor == "tf32" else found.depth
-    return Tile(found.rows, found.columns, depth, found.down, found.across, tensor)
+    steps = -(-call.k // depth)
+    parts = -(-steps // -(-steps // found.parts_of(call)))  # of as many steps each, and none of none
+    return Tile(found.rows, found.columns, depth, found.down, found.across, tensor, parts)
 
 
 def stages(bytes_of_one: int, steps: int) -> int:

@@ -1,0 +1,56 @@
+"""Code of a spec: a kernel that the driver has loaded, or several launches with memory between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...record import record
+from .driver import Convolve
+from .emit.kernel import Source
+
+# A launch, and the numbers of what it is given: the operands of the spec, and then the scratch memory of its code.
+Step = tuple[Source | Convolve, Sequence[int]]
+
+
+@record(eq=False)
+class Steps:
+    """Sources of a spec that is several launches, and bytes of their scratch memory."""
+
+    steps: tuple[Step, ...]
+    scratch: tuple[int, ...] = ()
+
+
+@record(eq=False)
+class CudaKernel:
+    """A kernel's source, its function as the driver has loaded it, and the same for operands that do not begin where
+    that needs it."""
+
+    source: Source
+    function: Any
+    anywhere: Callable[[], CudaKernel]
+
+    @property
+    def text(self) -> str:
+        return self.source.text
+
+
+@record(eq=False)
+class CudaSteps:
+    """The same as code: kernels of ours, and calls of a library."""
+
+    steps: tuple[tuple[CudaKernel | Convolve, Sequence[int]], ...]
+    scratch: tuple[int, ...] = ()
+
+    @property
+    def kernels(self) -> list[CudaKernel]:
+        return [step for step, _ in self.steps if isinstance(step, CudaKernel)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(step.text if isinstance(step, CudaKernel) else f"// {step}\n" for step, _ in self.steps)
+
+    @property
+    def sources(self) -> Steps:
+        made = [(step.source if isinstance(step, CudaKernel) else step, order) for step, order in self.steps]
+        return Steps(tuple(made), self.scratch)
