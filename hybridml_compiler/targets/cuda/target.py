@@ -31,7 +31,7 @@ from . import region, stored
 from .availability import checked_driver
 from .code import CudaKernel, CudaSteps, Steps
 from .contraction.kernel import LIBRARY_FLOPS, call_steps, emit_call, is_left_to_library
-from .contraction.library_convolution import library_steps
+from .contraction.library_convolution import library_convolution, library_steps
 from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
 from .driver import Convolve, Driver
@@ -99,7 +99,10 @@ class CudaTarget(KernelTarget):
 
     def _takes_epilogue(self, call: Call) -> bool:
         """Whether a kernel of ours computes the call, or a library that rounds its result."""
-        return not isinstance(call, Convolution) or call.stored is not None or self._library_steps(call) is None
+        if not isinstance(call, Convolution) or call.stored is not None or call.flops < LIBRARY_FLOPS:
+            return True
+        found = library_convolution(call)
+        return found is None or self.device.driver.convolution_bytes(found) is None
 
     def call_of(self, spec: KernelSpec) -> CudaKernel | CudaSteps | None:
         if isinstance(spec, TileFusion):

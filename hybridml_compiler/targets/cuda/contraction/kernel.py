@@ -90,10 +90,10 @@ def sources_of(
     ]
 
 
-# `finish` of a part of k: `matrix` is that of the sums of all parts.
+# `finish` of a part of k: `at` is that of the sums of all parts.
 _KEEP = """\
-static __device__ __forceinline__ void finish({type} value, long long matrix, long long i, long long j, {type}* partial) {{
-  partial[(matrix * {m} + i) * {n} + j] = value;
+static __device__ __forceinline__ void finish({type} value, long long at, long long i, long long j, {type}* partial) {{
+  partial[(at * {m} + i) * {n} + j] = value;
 }}
 """
 _ADDING = 256  # threads

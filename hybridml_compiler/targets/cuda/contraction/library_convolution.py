@@ -16,7 +16,9 @@ import numpy as np
 
 from .... import config, dtypes
 from ....loops.builder import LoopBuilder
-from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Store, expressions, perfect_nest, serial, statements
+from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Store, nested, perfect_nest, serial
+from ....loops.text import print_kernel
+from ....ops.conversion import convert
 from ....record import replace
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.convolution import Convolution
@@ -41,7 +43,9 @@ def library_convolution(call: Convolution, result: np.dtype | None = None) -> Co
     result = result or call.dtype
     (h, w), (oh, ow), kernel = call.size, call.out_size, call.kernel
     features = call.groups * call.features
-    along = zip((h, w), call.padding, (oh, ow), kernel, call.stride, call.dilation, strict=True)
+    # The library has the kernel of the forward convolution, whose result is the kernel of a gradient of weights.
+    turned = (kernel, (oh, ow), call.dilation, call.stride), ((oh, ow), kernel, call.stride, call.dilation)
+    along = zip((h, w), call.padding, *turned[not weights], strict=True)
     fits = [_fit(*axis) for axis in along]
     sizes, before, after = ((a, b) for a, b in zip(*fits, strict=True))
     offset = call.a.offset + sum(max(-p, 0) * step for p, step in zip(call.padding, (y, x), strict=True))
@@ -207,10 +211,12 @@ def _scheduled(s: LoopBuilder, kernel: Kernel, wide: bool) -> CallSource:
 
 def _rounded(epilogue: Kernel) -> np.dtype | None:
     """The dtype that the epilogue rounds the result to, if it does nothing else."""
-    others = epilogue.operands[1:]
-    stores = [stmt for stmt in statements(epilogue.body) if isinstance(stmt, Store)]
-    if len(others) != 1 or len(stores) != 1 or not dtypes.is_narrow(others[0].dtype):
+    first, *others = epilogue.operands
+    loops, body = perfect_nest(epilogue.body)
+    if len(others) != 1 or not dtypes.is_narrow(others[0].dtype):
         return None
-    value, loaded = stores[0].value, [e for e in expressions(epilogue.body) if e.op == "load"]
-    plain = value.op == "cast" and value.args == tuple(loaded) and loaded[0].args == (stores[0].index,)
-    return others[0].dtype if plain else None
+    (store,), s = body, LoopBuilder()
+    assert isinstance(store, Store)
+    value = convert(s, s.load(first, store.index), first.dtype, others[0].dtype)
+    plain = replace(epilogue, body=nested(loops, [replace(store, value=value)]))
+    return others[0].dtype if print_kernel(plain) == print_kernel(epilogue) else None
