@@ -58,7 +58,8 @@ class CupyDriver:
             )
         self._blas = blas or library()
         self.has_gemm = self._blas is not None
-        self._dnn = dnn or cudnn.library()
+        # cuDNN ends the process where it finds no cuBLAS, which is loaded here.
+        self._dnn = dnn or (cudnn.library() if self.has_gemm else None)
         self.libraries = "" if self._dnn is None else f"cuDNN {self._dnn.cudnnGetVersion()}"
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
 

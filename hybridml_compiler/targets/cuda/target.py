@@ -30,7 +30,7 @@ from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
 from .code import CudaKernel, CudaSteps, Steps
-from .contraction.kernel import LIBRARY_FLOPS, call_steps, emit_call, is_left_to_library
+from .contraction.kernel import call_steps, emit_call, is_left_to_library
 from .contraction.library_convolution import library_convolution, library_steps
 from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
@@ -99,7 +99,7 @@ class CudaTarget(KernelTarget):
 
     def _takes_epilogue(self, call: Call) -> bool:
         """Whether a kernel of ours computes the call, or a library that rounds its result."""
-        if not isinstance(call, Convolution) or call.stored is not None or call.flops < LIBRARY_FLOPS:
+        if not isinstance(call, Convolution) or call.stored is not None:
             return True
         found = library_convolution(call)
         return found is None or self.device.driver.convolution_bytes(found) is None
@@ -115,10 +115,7 @@ class CudaTarget(KernelTarget):
         return self._code_of(spec, self._library_steps(spec) or self._steps(spec, True))
 
     def _library_steps(self, spec: KernelSpec) -> Steps | None:
-        """The launches of a large convolution where a library computes it."""
-        call = spec.call if isinstance(spec, Fused) else spec
-        if not isinstance(call, Convolution) or call.flops < LIBRARY_FLOPS:
-            return None
+        """The launches of a convolution where a library computes it."""
         steps = library_steps(spec)
         return steps if steps is not None and self._can_run(steps) else None
 

@@ -39,12 +39,12 @@ static __device__ __forceinline__ void wait() {{ asm volatile("cp.async.wait_gro
 
 # From this size on a plain product is left to a library, which has no epilogues; below it launches are expected to take
 # longer than products. No GPU has measured either.
-LIBRARY_FLOPS = 1 << 27
+_LIBRARY_FLOPS = 1 << 27
 
 
 def is_left_to_library(spec: KernelSpec) -> bool:
     """Whether a library computes the product rather than a kernel of ours."""
-    return isinstance(spec, Product) and spec.flops >= LIBRARY_FLOPS
+    return isinstance(spec, Product) and spec.flops >= _LIBRARY_FLOPS
 
 
 @record

@@ -28,13 +28,14 @@ from ..emit.kernel import emit
 from ..schedule import schedule
 from .kernel import CallSource
 
+_LIBRARY_FLOPS = 1 << 27  # that are left to it; below, a launch is expected to take longer than the convolution
 _FIRST, _LAST = (0, 1, 2, 3), (0, 2, 3, 1)  # axes of (n, c, h, w) in their order in memory
 
 
 def library_convolution(call: Convolution, result: np.dtype | None = None) -> Convolve | None:
-    """The call of a library, with dense weights; None for one that it has no form of. `result`: its dtype, where that
-    is another than that of the sums."""
-    if call.dtype.kind != "f" or min(call.a.strides) < 0:
+    """The call of a library, with dense weights; None for one that is small, or that it has no form of. `result`: its
+    dtype, where that is another than that of the sums."""
+    if call.flops < _LIBRARY_FLOPS or call.dtype.kind != "f" or min(call.a.strides) < 0:
         return None
     weights = is_of_weights(call)
     n, y, x, g, c = call.a.strides
