@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.loops.ir import Kernel, KernelSpec
 from hybridml_compiler.targets.cuda import nvrtc, stored
-from hybridml_compiler.targets.cuda.code import CudaKernel, CudaSteps
+from hybridml_compiler.targets.cuda.code import CudaKernel, CudaRegion
 from hybridml_compiler.targets.cuda.emit.kernel import ENTRY, Source
 from hybridml_compiler.targets.cuda.sim.simulator import Simulator
 from hybridml_compiler.targets.cuda.target import TARGET, CudaTarget
@@ -42,7 +42,7 @@ def compiled() -> Iterator[list[Any]]:
 
     def call_of(self: CudaTarget, spec: KernelSpec) -> Any:
         found = calls(self, spec)
-        made.extend(found.kernels if isinstance(found, CudaSteps) else [found] * bool(found))
+        made.extend(found.kernels if isinstance(found, CudaRegion) else [found] * bool(found))
         return found
 
     nests, calls = CudaTarget.code_of, CudaTarget.call_of

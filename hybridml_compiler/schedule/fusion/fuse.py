@@ -14,8 +14,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ... import dtypes
 from ...graph import checks
-from ...graph.facts import element_cost, is_expensive, may_fail, may_stop, moved, widens
+from ...graph.facts import element_cost, is_cast, is_expensive, may_fail, may_stop, moved, widens
 from ...graph.ir import Graph, Node, users
 from ...record import record
 from ...sizes.dims import hint
@@ -182,12 +183,19 @@ def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: f
         return f"{node.kind}: {by} computes it"
     if node.kind == "movement" and _is_view_of_memory(node):
         return None
+    if _is_narrow_result(node) and any([r.op is not None and r.op.name == "permute_dims" for r in readers]):
+        return "the result of a library call, narrower"
     if weight >= 0.1 and not _IN_NO_ORDER.isdisjoint(kinds):
         return "read in no fixed order by a reader, and not cheap"
     if is_expensive(node):
         grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
         return f"read {grows:.0f} times an element, and not cheap" if grows >= 2 else None
     return None
+
+
+def _is_narrow_result(node: Node) -> bool:
+    """Whether a library call is rounded here, which it can do itself."""
+    return is_cast(node) and dtypes.is_narrow(node.dtype) and node.inputs[0].kind in LIBRARY
 
 
 def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:

@@ -9,15 +9,15 @@ from ...record import record
 from .driver import Convolve
 from .emit.kernel import Source
 
-# A launch, and the numbers of what it is given: the operands of the spec, and then the scratch memory of its code.
+# A launch, and the numbers of what it is given: the operands of the spec, and then the memory that its code works in.
 Step = tuple[Source | Convolve, Sequence[int]]
 
 
 @record(eq=False)
-class Steps:
-    """Sources of a spec that is several launches, and bytes of their scratch memory."""
+class RegionSource:
+    """Sources of a spec that is several launches, and bytes of the memory that they work in."""
 
-    steps: tuple[Step, ...]
+    parts: tuple[Step, ...]
     scratch: tuple[int, ...] = ()
 
 
@@ -36,21 +36,21 @@ class CudaKernel:
 
 
 @record(eq=False)
-class CudaSteps:
+class CudaRegion:
     """The same as code: kernels of ours, and calls of a library."""
 
-    steps: tuple[tuple[CudaKernel | Convolve, Sequence[int]], ...]
+    parts: tuple[tuple[CudaKernel | Convolve, Sequence[int]], ...]
     scratch: tuple[int, ...] = ()
 
     @property
     def kernels(self) -> list[CudaKernel]:
-        return [step for step, _ in self.steps if isinstance(step, CudaKernel)]
+        return [step for step, _ in self.parts if isinstance(step, CudaKernel)]
 
     @property
     def text(self) -> str:
-        return "\n".join(step.text if isinstance(step, CudaKernel) else f"// {step}\n" for step, _ in self.steps)
+        return "\n".join(step.text if isinstance(step, CudaKernel) else f"// {step}\n" for step, _ in self.parts)
 
     @property
-    def sources(self) -> Steps:
-        made = [(step.source if isinstance(step, CudaKernel) else step, order) for step, order in self.steps]
-        return Steps(tuple(made), self.scratch)
+    def sources(self) -> RegionSource:
+        made = [(step.source if isinstance(step, CudaKernel) else step, order) for step, order in self.parts]
+        return RegionSource(tuple(made), self.scratch)

@@ -20,7 +20,7 @@ from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
 from . import user_kernels
-from .code import CudaSteps
+from .code import CudaRegion
 from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import ALIGNMENT, Convolve, Gemm, Operand, Pointer, Stream
@@ -113,11 +113,11 @@ class DeviceMachine:
         code = self.code.of(spec)
         if code is None:
             return False
-        if not isinstance(code, CudaSteps):
+        if not isinstance(code, CudaRegion):
             self._call(code, memories, part, parts)
             return True
         memories = [*memories, *map(self.new, code.scratch)]
-        for step, numbers in code.steps:
+        for step, numbers in code.parts:
             given = [memories[k] for k in numbers]
             if isinstance(step, Convolve):
                 self._convolve(step, given)

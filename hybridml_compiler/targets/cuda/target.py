@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from ... import config
+from ... import config, dtypes
 from ...aval import Aval
+from ...graph.facts import stored as stored_as
+from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...placement.performance import Performance
@@ -29,7 +31,7 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
-from .code import CudaKernel, CudaSteps, Steps
+from .code import CudaKernel, CudaRegion, RegionSource
 from .contraction.kernel import call_steps, emit_call, is_left_to_library
 from .contraction.library_convolution import library_convolution, library_steps
 from .contraction.tile_fusion import emit_tiles
@@ -84,6 +86,7 @@ class CudaTarget(KernelTarget):
             reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node, gradients=True),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             halves=True,
+            channels_last=self._channels_last,
             worth_rows=worth_rows,
             part_of=part_of,
             splits_positions=True,
@@ -104,7 +107,15 @@ class CudaTarget(KernelTarget):
         found = library_convolution(call)
         return found is None or self.device.driver.convolution_bytes(found) is None
 
-    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaSteps | None:
+    def _channels_last(self, graph: Graph) -> bool:
+        """Whether convolutions are for tensor cores, which read neighbouring channels, or kernels of ours: those of
+        cuDNN in float32 copy images of another order."""
+        if config.read().tf32 or not self.device.driver.libraries:
+            return True
+        convolutions = [node for node in graph.nodes() if node.kind == "convolution"]
+        return any(dtypes.is_narrow(stored_as(x).dtype) for node in convolutions for x in node.inputs)
+
+    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, TileFusion):
             return None if emit_tiles(spec) is None else self._kernel(partial(_source, spec))
         call = spec.call if isinstance(spec, Fused) else spec
@@ -114,24 +125,24 @@ class CudaTarget(KernelTarget):
             return None
         return self._code_of(spec, self._library_steps(spec) or self._steps(spec, True))
 
-    def _library_steps(self, spec: KernelSpec) -> Steps | None:
+    def _library_steps(self, spec: KernelSpec) -> RegionSource | None:
         """The launches of a convolution where a library computes it."""
         steps = library_steps(spec)
         return steps if steps is not None and self._can_run(steps) else None
 
-    def _can_run(self, steps: Steps) -> bool:
-        calls = [step for step, _ in steps.steps if isinstance(step, Convolve)]
+    def _can_run(self, steps: RegionSource) -> bool:
+        calls = [step for step, _ in steps.parts if isinstance(step, Convolve)]
         return all(self.device.driver.convolution_bytes(call) is not None for call in calls)
 
-    def _steps(self, spec: KernelSpec, wide: bool) -> Steps:
+    def _steps(self, spec: KernelSpec, wide: bool) -> RegionSource:
         """The launches of a call or a region by kernels of ours."""
         if isinstance(spec, HorizontalFusion):
             stages = region.launches(spec.kernels, partial(emit, wide=wide))
             most = self.device.driver.most_blocks
-            return Steps(tuple((region.joined(launch, most), region.order(launch)) for launch in stages))
+            return RegionSource(tuple((region.joined(launch, most), region.order(launch)) for launch in stages))
         return call_steps(spec, wide)
 
-    def _code_of(self, spec: KernelSpec, steps: Steps) -> CudaKernel | CudaSteps:
+    def _code_of(self, spec: KernelSpec, steps: RegionSource) -> CudaKernel | CudaRegion:
         """The code of a spec, of its sources."""
 
         def step(number: int, made: Source | Convolve) -> CudaKernel | Convolve:
@@ -139,19 +150,19 @@ class CudaTarget(KernelTarget):
                 return made
             return self._kernel(lambda wide: made if wide else self._anywhere(spec, steps, number), made)
 
-        made = [(step(number, one), order) for number, (one, order) in enumerate(steps.steps)]
+        made = [(step(number, one), order) for number, (one, order) in enumerate(steps.parts)]
         if len(made) == 1 and isinstance(spec, Product | Convolution | Fused):
             ((only, _),) = made
             if isinstance(only, CudaKernel):
                 return only
-        return CudaSteps(tuple(made), steps.scratch)
+        return CudaRegion(tuple(made), steps.scratch)
 
-    def _anywhere(self, spec: KernelSpec, steps: Steps, number: int) -> Source:
+    def _anywhere(self, spec: KernelSpec, steps: RegionSource, number: int) -> Source:
         """The source of a step for operands that begin anywhere."""
-        has_library = any(isinstance(step, Convolve) for step, _ in steps.steps)
+        has_library = any(isinstance(step, Convolve) for step, _ in steps.parts)
         found = library_steps(spec, wide=False) if has_library else self._steps(spec, False)
         assert found is not None
-        source = found.steps[number][0]
+        source = found.parts[number][0]
         assert isinstance(source, Source)
         return source
 
@@ -196,7 +207,7 @@ class CudaTarget(KernelTarget):
         found = stored.find(key)
         if found is None:
             return None
-        if not all(self._can_run(kept) for _, kept in found.codes if isinstance(kept, Steps)):
+        if not all(self._can_run(kept) for _, kept in found.codes if isinstance(kept, RegionSource)):
             return None
         code = CudaCode(self)
         for spec, kept in found.codes:
@@ -207,7 +218,7 @@ class CudaTarget(KernelTarget):
         """The code of a spec, of its sources."""
         if isinstance(kept, Source):
             return self._kernel(partial(_source, spec), kept)
-        return self._code_of(spec, kept) if isinstance(kept, Steps) else kept
+        return self._code_of(spec, kept) if isinstance(kept, RegionSource) else kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -237,7 +248,7 @@ class CudaCode(KernelCode):
 
 def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
-    if isinstance(code, CudaSteps):
+    if isinstance(code, CudaRegion):
         return code.sources
     return code.source if isinstance(code, CudaKernel) else code
 

@@ -19,7 +19,7 @@ from ....record import record, replace
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.convolution import Convolution
 from ....schedule.kernels.gemm import Product
-from ..code import Steps
+from ..code import RegionSource
 from ..emit.functions import DeviceFunctions
 from ..emit.kernel import ENTRY, KernelWriter, Source
 from ..emit.scalars import C
@@ -63,15 +63,15 @@ def emit_call(spec: KernelSpec, *, wide: bool = True) -> list[CallSource]:
     return sources_of(call, epilogue, tile_for(contraction_of(call), tf32=config.read().tf32), wide=wide)
 
 
-def call_steps(spec: KernelSpec, wide: bool) -> Steps:
+def call_steps(spec: KernelSpec, wide: bool) -> RegionSource:
     """The same as steps."""
     first, *more = emit_call(spec, wide=wide)
     if not more:
-        return Steps(((first, tuple(range(len(first.operands)))),))
+        return RegionSource(((first, tuple(range(len(first.operands)))),))
     (second,) = more
     count = len(second.operands) + 1  # operands of the spec: those of both but the sums
     sums = first.operands[-1]
-    return Steps(((first, (0, 1, count)), (second, (count, *range(2, count)))), (int(sums.nbytes),))
+    return RegionSource(((first, (0, 1, count)), (second, (count, *range(2, count)))), (int(sums.nbytes),))
 
 
 def sources_of(

@@ -5,7 +5,12 @@
 
 Images are read and written where they are. Weights, which are small, are copied into the order of their images where
 they have another: those of the gradient of images are reversed, or every second one. A convolution whose kernel is
-larger than its result is the gradient of weights: its images are summed over, and its result is copied.
+larger than its result is the gradient of weights: its images are summed over, and its result is copied. In float32
+that is left to our kernel. On an H100, in us, cuDNN 9.19 and ours:
+
+    weights of 64x64x32x32 by 3x3 to 64              252    237
+    weights of 64x64x32x32 by 3x3, stride 2, to 128  476    131
+    weights of 64x3x128x128 by 7x7, stride 2, to 64  731    300
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from ....ops.conversion import convert
 from ....record import replace
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.convolution import Convolution
-from ..code import Step, Steps
+from ..code import Step, RegionSource
 from ..driver import Convolve, Images
 from ..emit.kernel import emit
 from ..schedule import schedule
@@ -37,7 +42,9 @@ def library_convolution(call: Convolution, result: np.dtype | None = None) -> Co
     dtype, where that is another than that of the sums."""
     if call.flops < _LIBRARY_FLOPS or call.dtype.kind != "f" or min(call.a.strides) < 0:
         return None
-    weights = is_of_weights(call)
+    weights, tf32 = is_of_weights(call), config.read().tf32
+    if weights and call.stored is None and not tf32:
+        return None
     n, y, x, g, c = call.a.strides
     order = _LAST if (n if weights else c) <= x else _FIRST
     stored = call.stored or (call.dtype, call.dtype)
@@ -70,7 +77,7 @@ def library_convolution(call: Convolution, result: np.dtype | None = None) -> Co
     return Convolve(
         call.dtype, _regular(source, order), _dense(made, order),
         _regular(gradient, order) if weights else _dense(gradient, mine),
-        stride, dilation, before, after, weights, config.read().tf32,
+        stride, dilation, before, after, weights, tf32,
     )  # fmt: skip
 
 
@@ -105,14 +112,14 @@ def _regular(images: Images, order: Sequence[int]) -> Images:
     return replace(images, strides=tuple(strides))
 
 
-def library_steps(spec: KernelSpec, *, wide: bool = True) -> Steps | None:
+def library_steps(spec: KernelSpec, *, wide: bool = True) -> RegionSource | None:
     """The launches of a convolution, and of the loop nest after it, where a library computes it; `wide`: as emit_call
     has it."""
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     if not isinstance(call, Convolution):
         return None
-    narrow = epilogue is not None and call.passing and not is_of_weights(call) and _rounded(epilogue)
-    found = library_convolution(call, narrow or None)
+    narrow = _rounded(epilogue) if epilogue is not None and call.passing else None
+    found = library_convolution(call, narrow)
     if found is None:
         return None
     scratch: list[int] = []
@@ -143,7 +150,7 @@ def library_steps(spec: KernelSpec, *, wide: bool = True) -> Steps | None:
         steps.append((found, (0, weights, out)))
     if epilogue is not None and not narrow:
         steps.append((_nest(epilogue, wide), (out, *range(3, count))))
-    return Steps(tuple(steps), tuple(scratch))
+    return RegionSource(tuple(steps), tuple(scratch))
 
 
 def _alike(a: Images, b: Images) -> bool:
