@@ -154,8 +154,9 @@ class FakeDnn:
         assert tuple(sizes) == images[2].shape[2:], "as many positions as y has"
         assert (images[0].shape[0], images[1].shape[0]) == images[2].shape[:2]
         assert all(_is_dense(i) for i in images[1:2])
-        pairs = [(convolution[k][0], convolution[k][1]) for k in (103, 102, 105, 104)]
-        return Convolve(DATA_TYPES[convolution[100][0]], images[0], images[1], images[2], *pairs, weights)
+        stride, dilation, before, after = ((convolution[k][0], convolution[k][1]) for k in (103, 102, 105, 104))
+        dtype, (x_images, w_images, y_images) = DATA_TYPES[convolution[100][0]], images
+        return Convolve(dtype, x_images, w_images, y_images, stride, dilation, before, after, weights)
 
 
 def _is_dense(images: Images) -> bool:

@@ -130,6 +130,8 @@ def materialise(
         of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
         homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
         reason = chosen.get(node) or _reason(node, reading, kinds, weight[node])
+        if reason is None and _is_rounded_result(node, readers):
+            reason = "the rounded result of a library call"
         if reason is None and len(homes[node]) > 1 and _movements(node, True, target.halves)[-1] not in chosen:
             # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
@@ -183,8 +185,6 @@ def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: f
         return f"{node.kind}: {by} computes it"
     if node.kind == "movement" and _is_view_of_memory(node):
         return None
-    if _is_narrow_result(node) and any([r.op is not None and r.op.name == "permute_dims" for r in readers]):
-        return "the result of a library call, narrower"
     if weight >= 0.1 and not _IN_NO_ORDER.isdisjoint(kinds):
         return "read in no fixed order by a reader, and not cheap"
     if is_expensive(node):
@@ -193,9 +193,14 @@ def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: f
     return None
 
 
-def _is_narrow_result(node: Node) -> bool:
-    """Whether a library call is rounded here, which it can do itself."""
-    return is_cast(node) and dtypes.is_narrow(node.dtype) and node.inputs[0].kind in LIBRARY
+def _is_rounded_result(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a library call is rounded here, which it can do itself, and permuted then."""
+    if not is_cast(node) or not dtypes.is_narrow(node.dtype) or node.inputs[0].kind not in LIBRARY:
+        return False
+    reading = readers[node]
+    while len(reading) == 1 and reading[0].op is not None and reading[0].op.name == "reshape":
+        reading = readers[reading[0]]
+    return any([reader.op is not None and reader.op.name == "permute_dims" for reader in reading])
 
 
 def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:

@@ -27,7 +27,7 @@ from ....ops.conversion import convert
 from ....record import replace
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.convolution import Convolution
-from ..code import Step, RegionSource
+from ..code import RegionSource, Step
 from ..driver import Convolve, Images
 from ..emit.kernel import emit
 from ..schedule import schedule
