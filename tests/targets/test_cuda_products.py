@@ -60,6 +60,27 @@ CASES: dict[str, CallCase] = {
         images=(2, 8, 8), channels=(1, 16, 24), kernel=(3, 3), padding=(1, 1), stored=BF16
     ),
     "images of tf32": ConvolutionCase(images=(2, 8, 8), channels=(1, 8, 24), kernel=(3, 3), tf32=True),
+    "reversed weights": ConvolutionCase(images=(2, 7, 8), channels=(1, 5, 7), kernel=(3, 2), turned=True),
+    "images inside": ConvolutionCase(
+        images=(20, 9, 7), channels=(1, 3, 20), kernel=(7, 6), padding=(1, 1), inner=True, dilation=(1, 1)
+    ),
+    "parts": ProductCase(m=40, n=33, k=350, tile=Tile(32, 32, 16, 8, 8, parts=3)),
+    "parts of a row": ProductCase(m=1, n=20, k=3000),
+    "parts, batches, doubles": ProductCase(
+        m=9, n=10, k=100, batch=(3,), dtype="float64", tile=Tile(16, 16, 16, 8, 8, parts=4)
+    ),
+    "parts of bf16": ProductCase(m=40, n=40, k=200, stored=BF16, turned="a", tile=Tile(32, 32, 32, 2, 2, "bf16", 3)),
+    "parts of groups, channels first": ConvolutionCase(
+        images=(3, 7, 6),
+        channels=(2, 8, 9),
+        kernel=(5, 6),
+        padding=(1, 2),
+        first=True,
+        tile=Tile(16, 16, 16, 8, 8, parts=5),
+    ),
+    "parts, images inside": ConvolutionCase(
+        images=(12, 9, 7), channels=(1, 6, 20), kernel=(7, 6), inner=True, tile=Tile(32, 32, 16, 8, 8, parts=4)
+    ),
     "tf32, large tile": ProductCase(m=136, n=72, k=40, tf32=True, turned="b", tile=Tile(128, 128, 16, 2, 4, "tf32")),
 }
 
@@ -134,6 +155,27 @@ def test_threads_read_sixteen_bytes_of_shared_memory() -> None:
 def test_tiles_follow_shapes(case: ProductCase, tile: tuple[int, int]) -> None:
     found = tile_for(contraction_of(case.call))
     assert (found.rows, found.columns) == tile
+
+
+@pytest.mark.parametrize(
+    ("case", "parts"),
+    [
+        (ProductCase(m=576, n=64, k=1 << 16), 56),  # nine tiles
+        (ProductCase(m=1, n=96, k=1 << 14), 64),
+        (ProductCase(m=10, n=2048, k=1 << 12), 16),
+        (ProductCase(m=10, n=10, k=1000), 3),  # of 21 steps each
+        (ProductCase(m=10, n=10, k=500), 1),
+        (ProductCase(m=4096, n=4096, k=1 << 14), 1),
+        (ProductCase(m=64, n=64, k=1 << 16, stored=BF16), 128),
+    ],
+)
+def test_long_sums_are_divided_where_tiles_are_few(case: ProductCase, parts: int) -> None:
+    """Into parts of as many steps each, so that the last one has some."""
+    form = contraction_of(case.call)
+    tile = tile_for(form)
+    assert tile.parts == parts
+    steps = -(-form.k // tile.depth)
+    assert (tile.parts - 1) * -(-steps // tile.parts) < steps
 
 
 def test_large_plain_products_are_a_librarys() -> None:
