@@ -26,6 +26,7 @@ BF16 = dtypes.canonical("bfloat16")
 FORMS: dict[str, dict[str, Any]] = {
     "same": {"padding": 1},
     "narrow images": {"padding": 1, "dtype": hm.bfloat16, "images": 16},
+    "narrow, bias": {"padding": 1, "dtype": hm.bfloat16, "images": 16, "bias": True},
     "halves": {"padding": 1, "dtype": hm.float16},
     "doubles": {"padding": 1, "dtype": hm.float64},
     "stride": {"padding": 1, "stride": 2},
@@ -48,14 +49,25 @@ def all_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def program(form: dict[str, Any]) -> tuple[Any, list[Any]]:
     """A function that gives a convolution and its gradients, and its operands."""
-    options = {"dtype": hm.float32, "kernel": 3, "channels": 8, "last": False, "groups": 1, "images": 2, **form}
+    options = {
+        "dtype": hm.float32,
+        "kernel": 3,
+        "channels": 8,
+        "last": False,
+        "groups": 1,
+        "images": 2,
+        "bias": False,
+        **form,
+    }
     dtype, kernel, channels, last, images = map(options.pop, ("dtype", "kernel", "channels", "last", "images"))
+    bias = options.pop("bias")
     groups = options["groups"]
 
     def convolved(x: Any, w: Any) -> Any:
         if last:
             return hm.functional.conv2d(x.permute((0, 3, 1, 2)), w, **options).permute((0, 2, 3, 1))
-        return hm.functional.conv2d(x, w, **options)
+        y = hm.functional.conv2d(x, w, w[:, 0, 0, 0] if bias else None, **options)
+        return hm.functional.relu(y) if bias else y
 
     def run(x: Any, w: Any, g: Any) -> Any:
         y, pullback = hm.vjp(convolved, x, w)
@@ -106,6 +118,7 @@ def test_gradients_of_weights_are_the_librarys_where_tensor_cores_are() -> None:
     assert any(call.weights for call in calls(there, FORMS["same"], HYBRIDML_TF32="1")[0])
     narrow = calls(there, FORMS["narrow images"])[0]
     assert [call.weights for call in narrow].count(True) == 1 and len(narrow) >= 2
+    narrow += calls(there, FORMS["narrow, bias"])[0]
     assert all(images.dtype is BF16 for call in narrow for images in call.memories)
 
 

@@ -21,9 +21,7 @@ import numpy as np
 
 from .... import config, dtypes
 from ....loops.builder import LoopBuilder
-from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Store, nested, perfect_nest, serial
-from ....loops.text import print_kernel
-from ....ops.conversion import convert
+from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Store, serial
 from ....record import replace
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.convolution import Convolution
@@ -32,6 +30,7 @@ from ..driver import Convolve, Images
 from ..emit.kernel import emit
 from ..schedule import schedule
 from .kernel import CallSource
+from .rounding import copied, rounded, unscheduled
 
 _LIBRARY_FLOPS = 1 << 27  # that are left to it; below, a launch is expected to take longer than the convolution
 _FIRST, _LAST = (0, 1, 2, 3), (0, 2, 3, 1)  # axes of (n, c, h, w) in their order in memory
@@ -118,8 +117,12 @@ def library_steps(spec: KernelSpec, *, wide: bool = True) -> RegionSource | None
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     if not isinstance(call, Convolution):
         return None
-    narrow = _rounded(epilogue) if epilogue is not None and call.passing else None
-    found = library_convolution(call, narrow)
+    s = LoopBuilder()
+    nest = narrow = None if epilogue is None else unscheduled(s, epilogue)
+    if nest is not None:
+        narrow = rounded(s, nest, call.stored[0]) if call.passing and call.stored is not None else None
+    nest, home = narrow or nest, None if narrow is None else copied(narrow)
+    found = library_convolution(call, None if narrow is None else narrow.operands[0].dtype)
     if found is None:
         return None
     scratch: list[int] = []
@@ -130,7 +133,9 @@ def library_steps(spec: KernelSpec, *, wide: bool = True) -> RegionSource | None
         return count + len(scratch) - 1
 
     steps: list[Step] = []
-    out = 3 if narrow else new(found.y) if call.passing else 2
+    out = 2
+    if call.passing:
+        out = new(found.w if found.weights else found.y) if home is None else 2 + home
     if found.weights:
         made = _by_group(found.w, call.groups)
         place = _weights_of_result(call, made)
@@ -148,8 +153,8 @@ def library_steps(spec: KernelSpec, *, wide: bool = True) -> RegionSource | None
             weights = new(wanted)
             steps.append((copies(place, wanted, wide), (1, weights)))
         steps.append((found, (0, weights, out)))
-    if epilogue is not None and not narrow:
-        steps.append((_nest(epilogue, wide), (out, *range(3, count))))
+    if nest is not None and home is None:
+        steps.append((_scheduled(s, nest, wide), (out, *range(3, count))))
     return RegionSource(tuple(steps), tuple(scratch))
 
 
@@ -202,12 +207,6 @@ def _extent(images: Images) -> int:
     return images.offset + sum(forward) + 1
 
 
-def _nest(kernel: Kernel, wide: bool) -> CallSource:
-    """The loop nest of an epilogue, over all elements."""
-    loops, body = perfect_nest(kernel.body)
-    return _scheduled(LoopBuilder(), replace(kernel, body=serial([loop.var for loop in loops], body)), wide)
-
-
 def _scheduled(s: LoopBuilder, kernel: Kernel, wide: bool) -> CallSource:
     kernel = schedule(s, kernel)
     source = emit(kernel, wide=wide)
@@ -215,16 +214,3 @@ def _scheduled(s: LoopBuilder, kernel: Kernel, wide: bool) -> CallSource:
         source.text, source.checked, source.block, source.per_block, source.alignment, kernel.operands,
         int(kernel.total),
     )  # fmt: skip
-
-
-def _rounded(epilogue: Kernel) -> np.dtype | None:
-    """The dtype that the epilogue rounds the result to, if it does nothing else."""
-    first, *others = epilogue.operands
-    loops, body = perfect_nest(epilogue.body)
-    if len(others) != 1 or not dtypes.is_narrow(others[0].dtype):
-        return None
-    (store,), s = body, LoopBuilder()
-    assert isinstance(store, Store)
-    value = convert(s, s.load(first, store.index), first.dtype, others[0].dtype)
-    plain = replace(epilogue, body=nested(loops, [replace(store, value=value)]))
-    return others[0].dtype if print_kernel(plain) == print_kernel(epilogue) else None
