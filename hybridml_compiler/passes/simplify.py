@@ -259,8 +259,7 @@ def _cast_after_moves(node: Node) -> Node | None:
 
 
 def _cast_after_moves_samples() -> list[Node]:
-    product = make("matmul", sample("f4", 3, 4), sample("f4", 4, 2))
-    turned = make("permute_dims", product, axes=(1, 0))
+    turned = make("permute_dims", make("matmul", sample("f4", 3, 4), sample("f4", 4, 2)), axes=(1, 0))
     return [make("astype", x, dtype=canonical("bfloat16")) for x in (turned, make("reshape", turned, shape=(3, 2)))]
 
 
@@ -296,9 +295,7 @@ CHOICE_RULES = (
         *(make(op, sample("i4")) for op in _ROUNDINGS),
     ]),
     Rule("cast(cast(x)) -> cast(x) where the first loses nothing", ("astype",), _cast_of_cast, _cast_samples),
-    Rule(
-        "cast(move(product)) -> move(cast(product))", ("astype",), _cast_after_moves, _cast_after_moves_samples
-    ),
+    Rule("cast(move(product)) -> move(cast(product))", ("astype",), _cast_after_moves, _cast_after_moves_samples),
 )  # fmt: skip
 
 # ---------------------------------------------------------------- reductions of one element, and of all
