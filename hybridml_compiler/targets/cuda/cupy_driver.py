@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import config
-from ...errors import DeviceError
+from ...errors import CompileError, DeviceError
 from ...graph.ir import Graph
 from ...once import lazy, once
 from ..device import PageLocked
@@ -165,7 +165,10 @@ class CupyDriver:
     @lazy
     def _convolutions(self) -> cudnn.Cudnn | None:
         self._enter()
-        return None if self._dnn is None else cudnn.Cudnn(self._dnn)
+        try:
+            return None if self._dnn is None else cudnn.Cudnn(self._dnn)
+        except CompileError:  # its parts do not fit each other, or this GPU
+            return None
 
     def convolution_bytes(self, call: Convolve) -> int | None:
         self._enter()
