@@ -123,6 +123,26 @@ def test_gradients_of_weights_are_the_librarys_where_tensor_cores_are() -> None:
     assert all(images.dtype is BF16 for call in narrow for images in call.memories)
 
 
+def test_channels_are_last_where_tensor_cores_are() -> None:
+    """Between convolutions; in float32 the library's engines would copy images to the other order and back."""
+    there = gpu("cupy")
+    x, w = array(2, 8, 7, 6).to(there.name), array(8, 8, 3, 3).to(there.name)
+
+    def between(dtype: Any) -> int:
+        """The stride of the channels of what the second convolution reads."""
+        there.dnn.calls = []
+        f = hm.trace(lambda x, w: hm.functional.conv2d(hm.relu(hm.functional.conv2d(x, w)), w))
+        f(x.to(dtype), w.to(dtype))
+        first, second = there.dnn.calls
+        assert first.y.shape == second.x.shape
+        return int(second.x.strides[1])
+
+    assert between(hm.float32) == 5 * 4 and between(hm.bfloat16) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HYBRIDML_TF32", "1")
+        assert between(hm.float32) == 1
+
+
 def test_small_convolutions_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "_LIBRARY_FLOPS", 1 << 40)
     assert calls(gpu("cupy"), FORMS["same"])[0] == []
@@ -143,10 +163,27 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_operands_anywhere() -> None:
     """Rows of an array begin at odd addresses: the library is given copies."""
     there = gpu("cupy")
-    xs, w = array(3, 1, 4, 5, 5), array(4, 4, 3, 3)
+    xs, w = array(3, 1, 3, 5, 5), array(4, 3, 3, 3)
     f = hm.trace(lambda xs, w: hm.scan(lambda c, x: (c, hm.functional.conv2d(x, w)), hm.zeros((1,)), xs)[1])
     assert_close(f(xs.to(there.name), w.to(there.name)).cpu(), f(xs, w))
     assert there.dnn.calls
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 4), (1, 3, 7, 7), (2, 1, 7, 7), (2, 3, 9, 9)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)])
+def test_gradients_of_weights_are_known_by_their_images(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
+    """Whatever has the larger kernel."""
+    n, c, h, w = shape
+    sizes = dict(enumerate(shape))
+    memory = [int(np.prod([sizes[k] for k in order[order.index(axis) + 1 :]])) for axis in range(4)]
+    image, channel, y, x = memory
+    out, kernel = (h - 2, w - 2), (3, 3)
+    forward = Strided(0, (image, y, x, 0, channel)), Strided(0, (9, 3, 0, 1, 1))
+    exchanged = Strided(0, (channel, y, x, 0, image)), forward[1]
+    one, none, f32 = (1, 1), (0, 0), dtypes.float32
+    call = Convolution(f32, n, (h, w), out, kernel, 1, c, 4, one, one, none, *forward)
+    gradient = Convolution(f32, c, (h, w), kernel, out, 1, n, 4, one, one, none, *exchanged)
+    assert not library.is_of_weights(call) and library.is_of_weights(gradient)
 
 
 @pytest.mark.parametrize(
