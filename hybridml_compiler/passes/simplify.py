@@ -9,6 +9,7 @@ is reassociated. Arithmetic of complex numbers is left alone: a product is made 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 import numpy as np
 
@@ -252,10 +253,7 @@ def _cast_after_moves(node: Node) -> Node | None:
         (x,) = x.inputs
     if not moves or x.kind not in ("contraction", "convolution") or node.dtype.itemsize >= x.dtype.itemsize:
         return None
-    value = make("astype", x, dtype=node.dtype)
-    for move in reversed(moves):
-        value = make(op_name(move), value, **move.params)
-    return value
+    return reduce(lambda y, move: make(op_name(move), y, **move.params), moves[::-1], make("astype", x, **node.params))
 
 
 def _cast_after_moves_samples() -> list[Node]:

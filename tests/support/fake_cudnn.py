@@ -12,7 +12,7 @@ from typing import Any
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.targets.cuda.driver import ALIGNMENT, Convolve, Images
-from hybridml_compiler.targets.cuda.numpy_convolution import array_of, convolve
+from hybridml_compiler.targets.cuda.sim.convolutions import array_of, convolve
 
 DATA_TYPES = {0: dtypes.float32, 1: dtypes.float64, 2: dtypes.float16, 9: dtypes.canonical("bfloat16")}
 NOT_SUPPORTED, BAD_PARAM = 3000, 2000

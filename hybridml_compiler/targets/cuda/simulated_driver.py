@@ -21,7 +21,7 @@ from ..numpy_call import run_call
 from . import nvrtc
 from .driver import Argument, Convolve, Extent, Gemm, Operand, Pointer, Properties
 from .emit.kernel import ENTRY
-from .numpy_convolution import array_of, convolve
+from .sim.convolutions import array_of, convolve
 from .sim.simulator import Simulator
 
 _ALIGNMENT = 256  # bytes, as CUDA's

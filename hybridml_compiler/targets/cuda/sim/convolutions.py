@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.convolution import convolution
-from .driver import Convolve, Images
+from ....ops.convolution import convolution
+from ..driver import Convolve, Images
 
 _EXCHANGED = (4, 1, 2, 3, 0)  # images and channels of (n, h, w, groups, channels)
 
