@@ -256,11 +256,6 @@ def _cast_after_moves(node: Node) -> Node | None:
     return reduce(lambda y, move: make(op_name(move), y, **move.params), moves[::-1], make("astype", x, **node.params))
 
 
-def _cast_after_moves_samples() -> list[Node]:
-    turned = make("permute_dims", make("matmul", sample("f4", 3, 4), sample("f4", 4, 2)), axes=(1, 0))
-    return [make("astype", x, dtype=canonical("bfloat16")) for x in (turned, make("reshape", turned, shape=(3, 2)))]
-
-
 def _where_samples() -> list[Node]:
     x, y = sample(), sample()
     return [make("where", scalar(True, "?"), x, y), make("where", make("full", shape=(3, 1), value=False), x, y)]
@@ -293,7 +288,10 @@ CHOICE_RULES = (
         *(make(op, sample("i4")) for op in _ROUNDINGS),
     ]),
     Rule("cast(cast(x)) -> cast(x) where the first loses nothing", ("astype",), _cast_of_cast, _cast_samples),
-    Rule("cast(move(product)) -> move(cast(product))", ("astype",), _cast_after_moves, _cast_after_moves_samples),
+    Rule("cast(move(product)) -> move(cast(product))", ("astype",), _cast_after_moves, lambda: [
+        make("astype", make("permute_dims", make("matmul", sample("f4", 3, 4), sample("f4", 4, 2)), axes=axes), dtype=t)
+        for axes, t in (((1, 0), np.dtype("f2")), ((1, 0), canonical("bfloat16")))
+    ]),
 )  # fmt: skip
 
 # ---------------------------------------------------------------- reductions of one element, and of all

@@ -6,7 +6,7 @@
 Images are read and written where they are. Weights, which are small, are copied into the order of their images where
 they have another: those of the gradient of images are reversed, or every second one. The gradient of weights is a
 convolution whose channels are images: it is called by its own name, and its result is copied. In float32
-that is left to our kernel. On an H100, in us, cuDNN 9.19 and ours:
+that is left to our kernel. See [Note: Convolutions on a GPU]. On an H100, in us, cuDNN 9.19 and ours:
 
     weights of 64x64x32x32 by 3x3 to 64              252    237
     weights of 64x64x32x32 by 3x3, stride 2, to 128  476    131
