@@ -267,7 +267,7 @@ class Stages:
     @lazy
     def graph(self) -> Graph:
         from .graph.devices import without_devices
-        from .passes import run_passes
+        from .passes import PASSES, run_passes
         from .schedule.checks import settled
 
         with self.stats.stage("verify"):
@@ -279,7 +279,10 @@ class Stages:
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"), structural():
-            graph = settled(run_passes(without_devices(self.captured), verify=self.verify, watch=watch)[0])
+            first = without_devices(self.captured)
+            turned = self.target.capabilities.channels_last(first)
+            passes = [found for found in PASSES if turned or found[0] != "channels_last"]
+            graph = settled(run_passes(first, verify=self.verify, passes=passes, watch=watch)[0])
         if self.memory is None:
             return graph
         from .schedule.plan import make_plan

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,7 @@ def _program() -> Iterable[Finding]:
 
 def _cuda() -> Iterable[Finding]:
     from hybridml_compiler.targets.cuda.availability import availability
+    from hybridml_compiler.targets.cuda.libraries import libraries
 
     found = availability()
 
@@ -150,6 +152,9 @@ def _cuda() -> Iterable[Finding]:
         return "none" if numbers is None else ".".join(map(str, numbers))
 
     yield "NVRTC", True, version(found.nvrtc)
+    for name, library, instead in (("cuBLAS", "cublas", "products"), ("cuDNN", "cudnn", "convolutions")):
+        files = libraries(library)
+        yield name, True, Path(files[0]).name if files else f"none: {instead} are kernels of ours"
     yield "CuPy", True, found.cupy or "none"
     yield "CUDA driver", True, version(found.driver)
     if found.problem:

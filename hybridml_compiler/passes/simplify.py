@@ -9,9 +9,11 @@ is reassociated. Arithmetic of complex numbers is left alone: a product is made 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 import numpy as np
 
+from ..dtypes import canonical
 from ..graph.ir import Graph, Node, constant
 from ..graph.rewrite import CONSTANT, Rule, Rules, make, rewrite
 from .canonical_views import VIEW_RULES
@@ -243,6 +245,17 @@ def _holds(wide: np.dtype, narrow: np.dtype) -> bool:
     return np.can_cast(narrow, wide, "safe")
 
 
+def _cast_after_moves(node: Node) -> Node | None:
+    """A narrowing cast of a product or convolution that is moved: first the cast, which the product can do itself."""
+    moves, x = [], node.inputs[0]
+    while is_op(x, "permute_dims", "reshape"):
+        moves.append(x)
+        (x,) = x.inputs
+    if not moves or x.kind not in ("contraction", "convolution") or node.dtype.itemsize >= x.dtype.itemsize:
+        return None
+    return reduce(lambda y, move: make(op_name(move), y, **move.params), moves[::-1], make("astype", x, **node.params))
+
+
 def _where_samples() -> list[Node]:
     x, y = sample(), sample()
     return [make("where", scalar(True, "?"), x, y), make("where", make("full", shape=(3, 1), value=False), x, y)]
@@ -275,6 +288,10 @@ CHOICE_RULES = (
         *(make(op, sample("i4")) for op in _ROUNDINGS),
     ]),
     Rule("cast(cast(x)) -> cast(x) where the first loses nothing", ("astype",), _cast_of_cast, _cast_samples),
+    Rule("cast(move(product)) -> move(cast(product))", ("astype",), _cast_after_moves, lambda: [
+        make("astype", make("permute_dims", make("matmul", sample("f4", 3, 4), sample("f4", 4, 2)), axes=axes), dtype=t)
+        for axes, t in (((1, 0), np.dtype("f2")), ((1, 0), canonical("bfloat16")))
+    ]),
 )  # fmt: skip
 
 # ---------------------------------------------------------------- reductions of one element, and of all

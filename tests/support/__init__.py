@@ -13,6 +13,7 @@ cuda_calls.py          products and convolutions of generated CUDA kernels, and 
 counting.py            a kernel whose loops are as long as they are told
 cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 examples.py            how many examples hypothesis draws
+fake_cudnn.py          cuDNN by the names of its backend API, over memory of the host
 fake_cupy.py           the names of CuPy that its driver uses, over memory of the host
 fake_cupy_rows.py      CuPy's functions for rows without a kernel, by NumPy and SciPy
 gpus.py                devices of both drivers of the CUDA target, for the same tests

@@ -38,7 +38,7 @@ def planned_anew(patch: pytest.MonkeyPatch) -> None:
 
 def _kernels(code: Any) -> list[Any]:
     """The kernels of some code, one by one."""
-    return [kernel for kernel, _ in code.parts] if isinstance(code, CudaRegion) else [code]
+    return code.kernels if isinstance(code, CudaRegion) else [code]
 
 
 @contextmanager

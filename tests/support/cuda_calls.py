@@ -12,7 +12,7 @@ from hybridml_compiler.record import record
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
-from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, source_of
+from hybridml_compiler.targets.cuda.contraction.kernel import CallSource, sources_of
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
 
 from .cuda import launch
@@ -39,14 +39,19 @@ class CallCase:
     tf32: bool = False
 
     @property
-    def source(self) -> CallSource:
+    def sources(self) -> list[CallSource]:
         tile = self.tile or tile_for(contraction_of(self.call), tf32=self.tf32)
-        return source_of(self.call, None, tile)
+        return sources_of(self.call, None, tile)
+
+    @property
+    def source(self) -> CallSource:
+        """The first of them, which has the products."""
+        return self.sources[0]
 
     def error(self, text: str, blocks: int | None = None) -> float:
-        """How far a kernel's result is from the exact one, in parts of the product of magnitudes; infinite for one that
-        is wrong beyond measure."""
-        source, rng = self.source, np.random.default_rng(0)
+        """How far a result is from the exact one, in parts of the product of magnitudes; infinite for one that is wrong
+        beyond measure. `text` is that of the first kernel."""
+        (source, *more), rng = self.sources, np.random.default_rng(0)
         buffers = [
             rng.integers(-100, 100, int(x.size)).astype(x.dtype)
             if x.dtype.kind in "iu"
@@ -54,6 +59,10 @@ class CallCase:
             for x in source.operands
         ]
         launch(text, source, buffers, source.total, blocks)
+        for second in more:
+            made = [np.empty(int(x.size), x.dtype) for x in second.operands[1:]]
+            launch(second.text, second, [buffers.pop(), *made], second.total, blocks)
+            buffers += made
         a, b = (x.astype(np.float64) for x in buffers[:2])
         exact, most = self.exact(a, b), self.exact(np.abs(a), np.abs(b))
         found = buffers[2].astype(np.float64).reshape(exact.shape)
@@ -114,7 +123,8 @@ def _elements(memory: np.ndarray, batch: tuple[int, ...], matrix: Matrix, rows: 
 
 @record
 class ConvolutionCase(CallCase):
-    """A convolution of images (n, h, w, groups, channels), or with `first` (n, groups, channels, h, w) in memory."""
+    """A convolution of images (n, h, w, groups, channels), or with `first` (n, groups, channels, h, w) in memory, or
+    with `inner` (h, w, groups, channels, n), as a gradient of weights has them; `turned`: its weights are reversed."""
 
     images: tuple[int, int, int] = (1, 1, 1)  # n, h, w
     channels: tuple[int, int, int] = (1, 1, 1)  # groups, channels and features of each
@@ -123,6 +133,8 @@ class ConvolutionCase(CallCase):
     dilation: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     first: bool = False
+    inner: bool = False
+    turned: bool = False
     stored: str = ""
 
     @property
@@ -130,12 +142,17 @@ class ConvolutionCase(CallCase):
         n, h, w = self.images
         g, c, o = self.channels
         steps = (h * w * g * c, w * g * c, g * c, c, 1) if not self.first else (g * c * h * w, w, 1, c * h * w, h * w)
-        kw = self.kernel[1]
-        weights = (kw * g * c * o, g * c * o, c * o, o, 1)
+        if self.inner:
+            steps = (1, w * g * c * n, g * c * n, c * n, n)
+        kh, kw = self.kernel
+        weights, first = (kw * g * c * o, g * c * o, c * o, o, 1), 0
+        if self.turned:
+            first = (kh - 1) * weights[0] + (kw - 1) * weights[1]
+            weights = (-weights[0], -weights[1], *weights[2:])
         stored = tuple(dtypes.canonical(name) for name in self.stored.split()) if self.stored else None
         return Convolution(
             dtypes.float32, n, (h, w), self.out, self.kernel, g, c, o, self.stride, self.dilation, self.padding,
-            Strided(0, steps), Strided(0, weights), self.first, stored,  # type: ignore[arg-type]
+            Strided(0, steps), Strided(first, weights), self.first, stored,  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property
@@ -147,7 +164,10 @@ class ConvolutionCase(CallCase):
     def exact(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         (n, h, w), (g, c, o), (kh, kw), (high, wide) = self.images, self.channels, self.kernel, self.out
         x = a.reshape(n, g, c, h, w).transpose(0, 3, 4, 1, 2) if self.first else a.reshape(n, h, w, g, c)
-        (top, left), weights = self.padding, b.reshape(kh, kw, g, c, o)
+        if self.inner:
+            x = a.reshape(h, w, g, c, n).transpose(4, 0, 1, 2, 3)
+        (top, left), weights = self.padding, b.reshape(kh, kw, g, c, o)[:: -1 if self.turned else 1]
+        weights = weights[:, :: -1 if self.turned else 1]
         x = np.pad(x, ((0, 0), (top, top), (left, left), (0, 0), (0, 0)))
         found = np.zeros((n, high, wide, g, o))
         for ky, kx in itertools.product(range(kh), range(kw)):

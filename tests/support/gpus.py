@@ -15,6 +15,7 @@ from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from hybridml_compiler.targets.cuda.target import CudaTarget
+from tests.support.fake_cudnn import FakeDnn
 from tests.support.fake_cupy import FakeBlas, FakeCuda, fake_cupy
 
 
@@ -24,6 +25,7 @@ class Gpu:
     device: CudaDevice
     runtime: Any  # of the stand-in; None for the simulated driver
     blas: Any
+    dnn: Any
 
     @property
     def pool(self) -> Any:
@@ -32,21 +34,22 @@ class Gpu:
 
 def gpu(kind: str, memory: int = 1 << 28) -> Gpu:
     """A new device of one of the two drivers."""
-    runtime = blas = None
+    runtime = blas = dnn = None
     driver: Any
     if kind == "gpu":
-        return Gpu("cuda", registry.find_device("cuda"), None, None)  # type: ignore[arg-type]
+        return Gpu("cuda", registry.find_device("cuda"), None, None, None)  # type: ignore[arg-type]
     if kind == "cupy":
         cupy = fake_cupy(memory)
         runtime = cupy.cuda.runtime
         blas = FakeBlas(runtime)
         form: Any = lambda architecture: ("ptx", architecture)  # noqa: E731
-        driver = CupyDriver(0, cupy, blas, form, cupy.libraries.load, FakeCuda(runtime))
+        dnn = FakeDnn(runtime)
+        driver = CupyDriver(0, cupy, blas, dnn, form, cupy.libraries.load, FakeCuda(runtime))
     else:
         driver = SimulatedDriver("cuda:other", memory)
     target = CudaTarget(driver.name, lambda: driver)
     registry.register(driver.name, lambda: target.device)
-    return Gpu(driver.name, target.device, runtime, blas)
+    return Gpu(driver.name, target.device, runtime, blas, dnn)
 
 
 # And on a GPU, where there is one (benchmarks/gpu_check.py).

@@ -12,10 +12,10 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cuda import nvrtc, target
-from hybridml_compiler.targets.cuda.code import CudaKernel
+from hybridml_compiler.targets.cuda.code import CudaKernel, Multiply, RegionSource
 from hybridml_compiler.targets.cuda.contraction.contraction import contraction_of
 from hybridml_compiler.targets.cuda.contraction.kernel import CallSource
-from hybridml_compiler.targets.cuda.contraction.library import is_left_to_library, library_call
+from hybridml_compiler.targets.cuda.contraction.library import is_left_to_library, product_steps
 from hybridml_compiler.targets.cuda.contraction.tiles import Tile, tile_for
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, check_registers, compiled, left_to_library, needs_nvrtc, planned_anew, sources
@@ -66,6 +66,29 @@ CASES: dict[str, CallCase] = {
         images=(2, 8, 8), channels=(1, 16, 24), kernel=(3, 3), padding=(1, 1), stored=BF16
     ),
     "images of tf32": ConvolutionCase(images=(2, 8, 8), channels=(1, 8, 24), kernel=(3, 3), tf32=True),
+    "reversed weights": ConvolutionCase(images=(2, 7, 8), channels=(1, 5, 7), kernel=(3, 2), turned=True),
+    "images inside": ConvolutionCase(
+        images=(20, 9, 7), channels=(1, 3, 20), kernel=(7, 6), padding=(1, 1), inner=True, dilation=(1, 1)
+    ),
+    "parts": ProductCase(m=40, n=33, k=350, tile=Tile(32, 32, 16, 8, 8, parts=3)),
+    "parts of a row": ProductCase(m=1, n=20, k=3000),
+    "parts, batches, doubles": ProductCase(
+        m=9, n=10, k=100, batch=(3,), dtype="float64", tile=Tile(16, 16, 16, 8, 8, parts=4)
+    ),
+    "parts of bf16": ProductCase(
+        m=40, n=40, k=200, stored=BF16, turned="a", tile=Tile(32, 32, 32, 2, 2, "bf16", parts=3)
+    ),
+    "parts of groups, channels first": ConvolutionCase(
+        images=(3, 7, 6),
+        channels=(2, 8, 9),
+        kernel=(5, 6),
+        padding=(1, 2),
+        first=True,
+        tile=Tile(16, 16, 16, 8, 8, parts=5),
+    ),
+    "parts, images inside": ConvolutionCase(
+        images=(12, 9, 7), channels=(1, 6, 20), kernel=(7, 6), inner=True, tile=Tile(32, 32, 16, 8, 8, parts=4)
+    ),
     "tf32, large tile": ProductCase(m=136, n=72, k=40, tf32=True, turned="b", tile=Tile(128, 128, 16, 2, 4, "tf32")),
 }
 
@@ -142,6 +165,27 @@ def test_tiles_follow_shapes(case: ProductCase, tile: tuple[int, int]) -> None:
     assert (found.rows, found.columns) == tile
 
 
+@pytest.mark.parametrize(
+    ("case", "parts"),
+    [
+        (ProductCase(m=576, n=64, k=1 << 16), 56),  # nine tiles
+        (ProductCase(m=1, n=96, k=1 << 14), 64),
+        (ProductCase(m=10, n=2048, k=1 << 12), 16),
+        (ProductCase(m=10, n=10, k=1000), 3),  # of 21 steps each
+        (ProductCase(m=10, n=10, k=500), 1),
+        (ProductCase(m=4096, n=4096, k=1 << 14), 1),
+        (ProductCase(m=64, n=64, k=1 << 16, stored=BF16), 128),
+    ],
+)
+def test_long_sums_are_divided_where_tiles_are_few(case: ProductCase, parts: int) -> None:
+    """Into parts of as many steps each, so that the last one has some."""
+    form = contraction_of(case.call)
+    tile = tile_for(form)
+    assert tile.parts == parts
+    steps = -(-form.k // tile.depth)
+    assert (tile.parts - 1) * -(-steps // tile.parts) < steps
+
+
 def test_a_product_is_a_librarys_where_that_is_faster_by_more_than_a_launch() -> None:
     large, small = ProductCase(m=2048, n=2048, k=2048).call, ProductCase(m=64, n=64, k=64).call
     assert is_left_to_library(large) and not is_left_to_library(small)
@@ -158,8 +202,8 @@ def test_what_follows_a_product_of_the_library(dtype: np.dtype, monkeypatch: pyt
     """Nothing, a loop nest on the result as it is rounded, and one that reads it both rounded and not."""
     planned_anew(monkeypatch)
     left_to_library(monkeypatch, always=True)
-    found = []
-    monkeypatch.setattr(target, "library_call", lambda spec: found.append(library_call(spec)) or found[-1])
+    found: list[RegionSource] = []
+    monkeypatch.setattr(target, "product_steps", lambda spec, wide: found.append(product_steps(spec)) or found[-1])
     rng = np.random.default_rng(0)
     x, y, b = (hm.tensor(rng.standard_normal(s, "f4")).to(dtype) for s in ((48, 32), (32, 96), (96,)))
     programs: list[tuple[Any, bool, bool]] = [
@@ -172,8 +216,9 @@ def test_what_follows_a_product_of_the_library(dtype: np.dtype, monkeypatch: pyt
         expected = program(x, y, b)
         for _ in range(3):
             assert_close(run(*(t.to(SIM) for t in (x, y, b))).cpu().float(), expected.float())
-        (call,) = found
-        assert call.dtype is (dtype if is_narrow else np.dtype("f4")) and (call.epilogue is not None) == goes_on
+        ((product, _), *more) = found[0].parts
+        assert isinstance(product, Multiply) and product.dtype is (dtype if is_narrow else np.dtype("f4"))
+        assert bool(more) == goes_on
 
 
 @needs_nvrtc

@@ -18,6 +18,7 @@ from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.targets.cuda import stored
+from hybridml_compiler.targets.cuda.contraction import library_convolution
 from tests.support.cuda import needs_nvrtc
 
 pytestmark = needs_nvrtc
@@ -69,10 +70,20 @@ def scattered(t: hm.Tensor) -> Any:
     return hm.grad(lambda x: (hm.take(x, rows, axis=0) ** 2).sum())(t), hm.bincount(rows, minlength=7)
 
 
-@pytest.mark.parametrize("program", [trained, looped, counted, by_numpy, narrow, several, scattered])
+def by_library(t: hm.Tensor) -> Any:
+    """A convolution whose weights are reversed, and then copied for the library; and a long sum in parts."""
+    image, weights = t.reshape(1, 4, 10, 10), t[:1, :18].reshape(1, 2, 3, 3)
+    long = hm.concatenate([t.reshape(1, 400)] * 3, axis=1)
+    y = hm.functional.conv2d(image, hm.concatenate([weights, weights], axis=1).flip((2, 3)))
+    return y, hm.relu(long @ long.mT)
+
+
+@pytest.mark.parametrize("program", [trained, looped, counted, by_numpy, narrow, several, scattered, by_library])
 def test_a_program_that_is_found_is_the_one_that_was_made(
     program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(library_convolution, "_LIBRARY_FLOPS", 0)
+
     def run() -> tuple[Any, list[Any]]:
         hm.manual_seed(0)
         f = hm.trace(program, dynamic=False)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ... import dtypes
 from ...graph import checks
-from ...graph.facts import element_cost, is_expensive, may_fail, may_stop, moved, widens
+from ...graph.facts import element_cost, is_cast, is_expensive, may_fail, may_stop, moved, widens
 from ...graph.ir import Graph, Node, users
 from ...record import record
 from ...sizes.dims import hint
@@ -129,6 +130,8 @@ def materialise(
         of_readers = [{r} if r in chosen else homes[r] for r in reading]  # of most nodes, one
         homes[node] = of_readers[0] if len(of_readers) == 1 else set().union(*of_readers)
         reason = chosen.get(node) or _reason(node, reading, kinds, weight[node])
+        if reason is None and _is_rounded_result(node, readers):
+            reason = "the rounded result of a library call"
         if reason is None and len(homes[node]) > 1 and _movements(node, True, target.halves)[-1] not in chosen:
             # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
@@ -188,6 +191,16 @@ def _reason(node: Node, readers: Sequence[Node], kinds: Sequence[str], weight: f
         grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
         return f"read {grows:.0f} times an element, and not cheap" if grows >= 2 else None
     return None
+
+
+def _is_rounded_result(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a library call is rounded here, which it can do itself, and permuted then."""
+    if not is_cast(node) or not dtypes.is_narrow(node.dtype) or node.inputs[0].kind not in LIBRARY:
+        return False
+    reading = readers[node]
+    while len(reading) == 1 and reading[0].op is not None and reading[0].op.name == "reshape":
+        reading = readers[reading[0]]
+    return any([reader.op is not None and reader.op.name == "permute_dims" for reader in reading])
 
 
 def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:

@@ -165,8 +165,9 @@ def convolution_of(
 MIN_FEATURES = 8
 
 
-def reads_narrow(node: Node) -> bool:
-    """Whether its operands are read as they are stored, through casts, which depends on the convolution alone.
+def reads_narrow(node: Node, gradients: bool = False) -> bool:
+    """Whether its operands are read as they are stored, through casts, which depends on the convolution alone (and
+    `gradients`: whether a target has products of those below).
 
     In bfloat16 or float16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over
     pixels, and no two of these are adjacent in memory. That is computed in float32, and so are small groups. Where the
@@ -179,7 +180,7 @@ def reads_narrow(node: Node) -> bool:
     if node.dtype is dtypes.int32:
         narrow = all(x.itemsize == 1 and x.kind in "iu" for x in kinds)
     else:
-        gradient = kh * kw * node.shape[0] * groups * features > node.aval.size
+        gradient = not gradients and kh * kw * node.shape[0] * groups * features > node.aval.size
         alike = dtypes.is_narrow(kinds[0]) and kinds[0] is kinds[1]
         narrow = node.dtype is dtypes.float32 and alike and not gradient
     if not narrow or node.aval.size * kh * kw * channels <= cost.WHOLE_PRODUCT:

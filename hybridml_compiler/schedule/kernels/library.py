@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...aval import Aval
-from ...graph.ir import Node
+from ...graph.ir import Graph, Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Kernel, KernelSpec
 from ...loops.transforms import parallelized
@@ -73,6 +73,8 @@ class Capabilities:
     # where there are several cores.
     merges: Callable[[Sequence[Kernel]], bool] | None = None
     merged_bytes: int | None = None  # that kernels may keep alive by waiting for others; None: as cost.py has it
+    # Are convolutions of the graph faster with their channels last (see passes/layout.py)?
+    channels_last: Callable[[Graph], bool] = lambda _: True
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy

@@ -1,13 +1,50 @@
-"""The code of a launch of a plan: a kernel that the driver has loaded, or several, one after the other."""
+"""Code of a spec: a kernel that the driver has loaded, or several launches with memory between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...record import record
-from .contraction.library import LibraryCall
+from ...schedule.kernels.gemm import Product
+from .driver import Convolve
 from .emit.kernel import Source
+
+
+@record
+class Multiply:
+    """A product by cuBLAS, whose result is stored in a dtype."""
+
+    call: Product
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"{self.call} -> {self.dtype} by cuBLAS"
+
+
+@record
+class Clear:
+    """The first bytes of an array set to zero."""
+
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.nbytes} bytes of zeros"
+
+
+Ready = Convolve | Multiply | Clear  # what needs no kernel of ours
+# A launch, and the numbers of what it is given: the operands of the spec, and then the memory that its code works in.
+Step = tuple[Source | Ready, Sequence[int]]
+
+
+@record(eq=False)
+class RegionSource:
+    """Sources of a spec that is several launches, and bytes of the memory that they work in."""
+
+    parts: tuple[Step, ...]
+    scratch: tuple[int, ...] = ()
 
 
 @record(eq=False)
@@ -26,41 +63,20 @@ class CudaKernel:
 
 @record(eq=False)
 class CudaRegion:
-    """Kernels, and the numbers of their operands among those of the launch; after these come arrays of so many bytes,
-    to work in, of which the first is zero at the start."""
+    """The same as code: kernels of ours, and calls of a library."""
 
-    parts: tuple[tuple[CudaKernel, list[int]], ...]
+    parts: tuple[tuple[CudaKernel | Ready, Sequence[int]], ...]
     scratch: tuple[int, ...] = ()
 
     @property
-    def text(self) -> str:
-        return "\n".join(kernel.text for kernel, _ in self.parts)
-
-
-@record
-class RegionSource:
-    """The same as sources, for the disk."""
-
-    parts: tuple[tuple[Source, list[int]], ...]
-    scratch: tuple[int, ...]
-
-
-@record(eq=False)
-class CudaProduct:
-    """A product by the library, and the kernel after it."""
-
-    call: LibraryCall
-    kernel: CudaKernel | None
+    def kernels(self) -> list[CudaKernel]:
+        return [step for step, _ in self.parts if isinstance(step, CudaKernel)]
 
     @property
     def text(self) -> str:
-        after = "" if self.kernel is None else self.kernel.text
-        return f"// {self.call.call} -> {self.call.dtype} by cuBLAS\n{after}"
+        return "\n".join(step.text if isinstance(step, CudaKernel) else f"// {step}\n" for step, _ in self.parts)
 
-
-@record(eq=False)
-class ProductSource:
-    """The same with the kernel's source, for the disk."""
-
-    call: LibraryCall
-    source: Source | None
+    @property
+    def sources(self) -> RegionSource:
+        made = [(step.source if isinstance(step, CudaKernel) else step, order) for step, order in self.parts]
+        return RegionSource(tuple(made), self.scratch)

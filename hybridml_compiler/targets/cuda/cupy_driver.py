@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ... import config
-from ...errors import DeviceError
+from ...errors import CompileError, DeviceError
 from ...graph.ir import Graph
 from ...once import lazy, once
 from ..device import PageLocked
-from . import cupy_rows, nvrtc
+from . import cudnn, cupy_rows, nvrtc
 from .cublas import Cublas, library
 from .cupy_rows import CuPy
-from .driver import Argument, Extent, Gemm, Pointer, Prepared, Properties
+from .driver import Argument, Convolve, Extent, Gemm, Pointer, Prepared, Properties
 from .emit.kernel import ENTRY
 from .launching.libcuda import Libcuda
 
@@ -35,8 +35,8 @@ _BLOCKS = 32  # of a launch, for each multiprocessor
 
 
 class CupyDriver:
-    """GPU number `index` (see driver.py). `cupy`, `blas` and `cuda` are the libraries; `form` tells what to compile
-    kernels to for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
+    """GPU number `index` (see driver.py). `cupy`, `blas`, `dnn` and `cuda` are the libraries; `form` tells what kernels
+    become for an architecture, `load` imports others of CuPy's modules. DeviceError for a GPU that is too old."""
 
     scribble = None
 
@@ -45,6 +45,7 @@ class CupyDriver:
         index: int,
         cupy: Any,
         blas: Any = None,
+        dnn: Any = None,
         form: Callable[[int], tuple[nvrtc.Form, int]] = nvrtc.form_for,
         load: Callable[[str], Any] = import_module,
         cuda: Any = None,
@@ -64,6 +65,9 @@ class CupyDriver:
             )
         self._calls, self._blas = Libcuda(cuda, self.name), blas or library()
         self.has_gemm = self._blas is not None
+        # cuDNN ends the process where it finds no cuBLAS, which is loaded here.
+        self._dnn = dnn or (cudnn.library() if self.has_gemm else None)
+        self.libraries = "" if self._dnn is None else f"cuDNN {self._dnn.cudnnGetVersion()}"
         self.most_blocks = _BLOCKS * self.properties.multiprocessors
 
     @lazy
@@ -172,6 +176,23 @@ class CupyDriver:
 
     def prepared_gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
         return self._products.prepared(call, a, b, out)
+
+    @lazy
+    def _convolutions(self) -> cudnn.Cudnn | None:
+        self.enter()
+        try:
+            return None if self._dnn is None else cudnn.Cudnn(self._dnn)
+        except CompileError:  # its parts do not fit each other, or this GPU
+            return None
+
+    def convolution_bytes(self, call: Convolve) -> int | None:
+        self.enter()
+        return None if self._convolutions is None else self._convolutions.nbytes(call)
+
+    def convolve(self, call: Convolve, a: Pointer, b: Pointer, out: Pointer, workspace: Pointer, stream: Any) -> None:
+        self.enter()
+        assert self._convolutions is not None
+        self._convolutions.convolve(call, [_at(a), _at(b), _at(out)], _at(workspace), stream)
 
     def _lack(self, needs: str) -> str:
         self.enter()

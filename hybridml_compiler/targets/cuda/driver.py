@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ... import dtypes
 from ...graph import ir
 from ...record import record
 from ..device import PageLocked
@@ -24,6 +25,7 @@ Event = Any
 Function = Any
 Graph = Any
 Extent = int | tuple[int, ...]
+ALIGNMENT = 16  # bytes, of what a library's convolutions read and write
 
 
 @record
@@ -120,11 +122,51 @@ class Gemm:
     offset: int = 0
 
 
+@record
+class Images:
+    """Four axes in memory, in elements: images (or features), channels, rows and columns."""
+
+    dtype: np.dtype
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@record
+class Convolve:
+    """A convolution by a library: `y` of x and w or, with `weights`, `w` of x and y, which is the gradient of weights.
+
+    Channels of x are those of all groups, as are the features, the first axis of w and the second of y. It is given the
+    memory of its two operands, in that order, and of its result.
+    """
+
+    dtype: np.dtype  # of its sums
+    x: Images
+    w: Images
+    y: Images
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    before: tuple[int, int]  # zeros round x
+    after: tuple[int, int]
+    weights: bool = False
+    tf32: bool = False  # whether operands of float32 may be rounded
+
+    @property
+    def memories(self) -> tuple[Images, Images, Images]:
+        return (self.x, self.y, self.w) if self.weights else (self.x, self.w, self.y)
+
+    def __str__(self) -> str:
+        what = "gradient of weights" if self.weights else "convolution"
+        shapes = ", ".join(f"{dtypes.short(i.dtype)}{list(i.shape)}" for i in self.memories)
+        return f"{what} by a library: {shapes}"
+
+
 class Driver(Protocol):
     """A GPU as a queue of work. What takes a stream is done when that has come to it, unless it says otherwise."""
 
     name: str  # of the device
     has_gemm: bool  # whether there is a library for `gemm`
+    libraries: str  # the others that compute something, with their versions
     most_blocks: int  # of a launch: more of them take turns
 
     @property
@@ -190,6 +232,15 @@ class Driver(Protocol):
 
     def prepared_gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer) -> Prepared:
         """`gemm` for many calls."""
+
+    def convolution_bytes(self, call: Convolve) -> int | None:
+        """The size of the memory that a library works in when it computes a convolution; None where there is none that
+        does."""
+
+    def convolve(
+        self, call: Convolve, a: Pointer, b: Pointer, out: Pointer, workspace: Pointer, stream: Stream
+    ) -> None:
+        """A convolution by the library. Its memory begins at multiples of ALIGNMENT."""
 
     def lacks(self, needs: str) -> str:
         """The reason why operations that need a library (cupy_rows.py) are left to the host; "" where it is there."""

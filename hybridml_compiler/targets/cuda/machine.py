@@ -15,15 +15,14 @@ from ... import config
 from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...schedule.control import Choice, Loop
-from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from ...schedule.host_call import HostCall
 from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
 from . import user_kernels
-from .code import CudaProduct, CudaRegion
+from .code import Clear, CudaRegion, Multiply
 from .cupy_rows import reason
 from .device import CudaDevice
-from .driver import Gemm, Operand, Pointer, Stream
+from .driver import ALIGNMENT, Convolve, Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
 
 if TYPE_CHECKING:
@@ -114,24 +113,43 @@ class DeviceMachine:
 
     def call(self, spec: KernelSpec, memories: Sequence[Pointer], part: int, parts: int) -> bool:
         code = self.code.of(spec)
-        if code is None or (parts > 1 and isinstance(code, CudaProduct)):
+        if code is None:
             return False
-        if isinstance(code, CudaProduct):
-            self._product(code, memories)
-        elif isinstance(spec, HorizontalFusion):
-            self._region(code, memories)
-        else:
+        if not isinstance(code, CudaRegion):
             self._call(code, memories, part, parts)
+            return True
+        if parts > 1 and any(isinstance(step, Multiply) for step, _ in code.parts):
+            return False  # a part of the library's product, and of the loop nest after it
+        self._region(code, memories)
         return True
 
     def _region(self, code: CudaRegion, memories: Sequence[Pointer]) -> None:
-        """Launches the kernels of a region."""
-        scratch = [self.new(nbytes) for nbytes in code.scratch]
-        for memory, nbytes in zip(scratch[:1], code.scratch, strict=False):
-            self.zero(memory, nbytes)
-        everything = [*memories, *scratch]
-        for kernel, numbers in code.parts:
-            self._call(kernel, [everything[k] for k in numbers], 0, 1)
+        """Runs launches one after the other."""
+        memories = [*memories, *map(self.new, code.scratch)]
+        for step, numbers in code.parts:
+            given = [memories[k] for k in numbers]
+            match step:
+                case Convolve():
+                    self._convolve(step, given)
+                case Multiply():
+                    self._multiply(gemms(step.call, result=step.dtype), given)
+                case Clear():
+                    self.zero(given[0], step.nbytes)
+                case _:
+                    self._call(step, given, 0, 1)
+
+    def _convolve(self, call: Convolve, memories: Sequence[Pointer]) -> None:
+        nbytes = self.driver.convolution_bytes(call)
+        assert nbytes is not None, f"{call} was possible when its program was made"
+        odd = [(p.block.address + p.offset) % ALIGNMENT != 0 for p in memories]
+        given = [self.new(p.nbytes) if is_odd else p for p, is_odd in zip(memories, odd, strict=True)]
+        for new, old in zip(given[:2], memories, strict=False):
+            if new is not old:
+                self.copy(new, old, old.nbytes)
+        a, b, out = given
+        self.driver.convolve(call, a, b, out, self.new(nbytes), self.stream)
+        if odd[2]:
+            self.copy(memories[2], given[2], given[2].nbytes)
 
     def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source
@@ -140,23 +158,12 @@ class DeviceMachine:
         if lo < hi:
             self._launch(code, given, lo, hi)
 
-    def _product(self, code: CudaProduct, memories: Sequence[Pointer]) -> None:
-        """A product by the library, and the loop nest after it."""
-        found, (left, right, *others) = code.call, memories
-        if found.home is None:
-            rows, columns = found.call.result
-            others[0] = self.new(rows * columns * found.dtype.itemsize)
-        out = others[0 if found.home is None else found.home - 2]
-        for gemm in gemms(found.call, result=found.dtype):
-            self.driver.gemm(gemm, left, right, out, self.stream, self.home)
-        if found.epilogue is not None:
-            sizes = [int(buffer.nbytes) for buffer in found.epilogue.operands]
-            given = [memory[:size] for memory, size in zip(others, sizes, strict=False)]
-            self._launch(code.kernel, given, 0, int(found.epilogue.total))
-
     def product(self, call: Product, memories: Sequence[Pointer], part: int, parts: int) -> None:
+        self._multiply(gemms(call, part, parts), memories)
+
+    def _multiply(self, calls: Sequence[Gemm], memories: Sequence[Pointer]) -> None:
         left, right, out = memories
-        for gemm in gemms(call, part, parts):
+        for gemm in calls:
             self.driver.gemm(gemm, left, right, out, self.stream, self.home)
 
     def operation(self, graph: Graph, memories: Sequence[Pointer]) -> bool:

@@ -22,6 +22,7 @@ import re
 
 from ... import dtypes
 from ...loops.ir import Buffer
+from .code import Clear, RegionSource, Step
 from .contraction.kernel import CallSource
 from .scatter_form import Scatter
 from .scatter_walk import COUNTS, EACH, THREADS, WORDS, atomic, crowds, keys, last, source, walk
@@ -40,11 +41,13 @@ def scratch_of(found: Scatter) -> tuple[Buffer, ...]:
     return (counters, *(Buffer(name, dtypes.int32, found.count, "inout") for name in names))
 
 
-def launches_of(found: Scatter, *, wide: bool = True) -> list[tuple[CallSource, list[int]]]:
-    """The sources of the launches, in order, and the numbers of their operands, where the arrays of `scratch_of` follow
-    those of the loop nest."""
-    number = {x.name: k for k, x in enumerate((*found.kernel.operands, *scratch_of(found)))}
-    return [(source, [number[x.name] for x in source.operands]) for source in _sources(found, wide)]
+def scatter_steps(found: Scatter, *, wide: bool = True) -> RegionSource:
+    """The launches, in order."""
+    scratch = scratch_of(found)
+    number = {x.name: k for k, x in enumerate((*found.kernel.operands, *scratch))}
+    steps: list[Step] = [(Clear(int(x.nbytes)), (number[x.name],)) for x in scratch[:1]]
+    steps += [(source, tuple(number[x.name] for x in source.operands)) for source in _sources(found, wide)]
+    return RegionSource(tuple(steps), tuple(int(x.nbytes) for x in scratch))
 
 
 def _sources(found: Scatter, wide: bool) -> list[CallSource]:

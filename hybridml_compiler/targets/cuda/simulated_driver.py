@@ -19,8 +19,9 @@ from ...graph.ir import Graph
 from ..device import PageLocked
 from ..numpy_call import run_call
 from . import nvrtc
-from .driver import Argument, Extent, Gemm, Memory, Operand, Pointer, Prepared, Properties, filled
+from .driver import Argument, Convolve, Extent, Gemm, Memory, Operand, Pointer, Prepared, Properties, filled
 from .emit.kernel import ENTRY
+from .sim.convolutions import array_of, convolve
 from .sim.simulator import Simulator
 
 _ALIGNMENT = 256  # bytes, as CUDA's
@@ -56,6 +57,7 @@ class SimulatedDriver:
     """The simulated GPU (see driver.py)."""
 
     has_gemm = True
+    libraries = "NumPy"
     most_blocks = 1024  # the simulator's threads take turns
 
     def __init__(self, name: str = "cuda:sim", memory: int = 1 << 32) -> None:
@@ -169,6 +171,15 @@ class SimulatedDriver:
             self.gemm(call, left, right, result, stream, home)
 
         return multiply
+
+    def convolution_bytes(self, call: Convolve) -> int | None:
+        return 0
+
+    def convolve(
+        self, call: Convolve, a: Pointer, b: Pointer, out: Pointer, workspace: Pointer, stream: SimulatedStream
+    ) -> None:
+        arrays = [array_of(_at(p), images) for p, images in zip((a, b, out), call.memories, strict=True)]
+        stream.do(lambda: convolve(call, *arrays))
 
     def lacks(self, needs: str) -> str:
         return ""

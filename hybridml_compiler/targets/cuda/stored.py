@@ -19,14 +19,14 @@ from ...loops.ir import KernelSpec
 from ...record import fields, record, replace
 from ...runtime import cache
 from ...schedule.launch import Buffer, Launch, Plan
-from .code import ProductSource, RegionSource
+from .code import RegionSource
 from .emit.kernel import Source
 from .fallback import Interpreted
 
 LARGEST = 64 << 20  # bytes of constants; a program with larger ones is planned again
 _UNPICKLED = (pickle.PicklingError, AttributeError, RecursionError, TypeError)  # of what has no pickle
 
-Code = Source | RegionSource | ProductSource | Interpreted | None
+Code = Source | RegionSource | Interpreted | None
 
 
 @record(eq=False)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from ... import config
+from ... import config, dtypes
 from ...aval import Aval
+from ...graph.facts import stored as stored_as
+from ...graph.ir import Graph
 from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy, once
 from ...placement.performance import Performance
@@ -29,18 +31,19 @@ from ..base import Interface, Stage
 from ..kernel_target import KernelCode, KernelProgram, KernelTarget
 from . import region, stored
 from .availability import checked_driver
-from .code import CudaKernel, CudaProduct, CudaRegion, ProductSource, RegionSource
-from .contraction.kernel import emit_call
-from .contraction.library import LibraryCall, is_left_to_library, library_call
+from .code import CudaKernel, CudaRegion, Multiply, Ready, RegionSource
+from .contraction.kernel import call_steps, emit_call
+from .contraction.library import is_left_to_library, product_steps
+from .contraction.library_convolution import library_convolution, library_steps
 from .contraction.tile_fusion import emit_tiles
 from .device import CudaDevice
-from .driver import Driver
+from .driver import Convolve, Driver
 from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
 from .reductions import part_of, worth_rows
-from .scatter import launches_of, scratch_of
-from .scatter_form import Scatter, scattered
+from .scatter import scatter_steps
+from .scatter_form import scattered
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 
@@ -82,11 +85,12 @@ class CudaTarget(KernelTarget):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             has_library=has_kernel,
-            takes_epilogue=lambda _: True,
+            takes_epilogue=self._takes_epilogue,
             schedule=schedule,
-            reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node),
+            reads_narrow=lambda node: node.kind == "contraction" or convolution.reads_narrow(node, gradients=True),
             passing=lambda call: replace(call, passing=True),  # its epilogue alone reads it: it needs no memory
             halves=True,
+            channels_last=self._channels_last,
             worth_rows=worth_rows,
             part_of=part_of,
             splits_positions=True,
@@ -99,46 +103,79 @@ class CudaTarget(KernelTarget):
     def compile(self, kernel: Kernel) -> CudaKernel | CudaRegion | Interpreted:
         found = scattered(kernel)
         if found is not None:
-            return self._scatter(kernel, found)
+            return self._code_of(kernel, self._steps(kernel, True))
         reason = unsupported(kernel)
         return Interpreted(kernel, reason) if reason else self._kernel(partial(_source, kernel))
 
-    def _scatter(self, kernel: Kernel, found: Scatter) -> CudaRegion:
-        """The launches of a scatter."""
-        parts = [
-            (self._kernel(partial(_scatter_source, kernel, k), source), numbers)
-            for k, (source, numbers) in enumerate(launches_of(found))
-        ]
-        return CudaRegion(tuple(parts), tuple(int(x.nbytes) for x in scratch_of(found)))
+    def _takes_epilogue(self, call: Call) -> bool:
+        """Whether a kernel of ours computes the call, or a library that rounds its result."""
+        if not isinstance(call, Convolution) or call.stored is not None:
+            return True
+        found = library_convolution(call)
+        return found is None or self.device.driver.convolution_bytes(found) is None
 
-    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | CudaProduct | None:
+    def _channels_last(self, graph: Graph) -> bool:
+        """Whether convolutions are for tensor cores, which read neighbouring channels, or kernels of ours: those of
+        cuDNN in float32 copy images of another order."""
+        if config.read().tf32 or not self.device.driver.libraries:
+            return True
+        convolutions = [node for node in graph.nodes() if node.kind == "convolution"]
+        return any(dtypes.is_narrow(stored_as(x).dtype) for node in convolutions for x in node.inputs)
+
+    def call_of(self, spec: KernelSpec) -> CudaKernel | CudaRegion | None:
         if isinstance(spec, TileFusion):
             return None if emit_tiles(spec) is None else self._kernel(partial(_source, spec))
-        if isinstance(spec, HorizontalFusion):
-            return self._region(spec)
         call = spec.call if isinstance(spec, Fused) else spec
-        if not isinstance(call, Product | Convolution):
+        if not isinstance(call, Product | Convolution | HorizontalFusion):
             return None
+        return self._code_of(spec, self._library_steps(spec) or self._steps(spec, True))
+
+    def _library_steps(self, spec: KernelSpec, *, wide: bool = True) -> RegionSource | None:
+        """The launches of a product or a convolution where a library computes it."""
         if is_left_to_library(spec) and self.device.driver.has_gemm:
-            return self._product(library_call(spec))
-        return self._kernel(partial(_source, spec))
+            return product_steps(spec, wide=wide)
+        steps = library_steps(spec, wide=wide)
+        return steps if steps is not None and self._can_run(steps) else None
 
-    def _product(self, call: LibraryCall, source: Source | None = None) -> CudaProduct:
-        """A product by the library, with the kernel after it, whose source may be known."""
-        after = None if call.epilogue is None else self._kernel(partial(_source, call.epilogue), source)
-        return CudaProduct(call, after)
+    def _can_run(self, steps: RegionSource) -> bool:
+        calls = [step for step, _ in steps.parts if isinstance(step, Convolve)]
+        return all(self.device.driver.convolution_bytes(call) is not None for call in calls)
 
-    def _region(self, spec: HorizontalFusion) -> CudaRegion:
-        """The kernels of a region, each in one of a few launches."""
-        most, made = self.device.driver.most_blocks, []
-        for k, stages in enumerate(region.launches(spec.kernels, emit)):
-            kernel = self._kernel(partial(self._region_source, spec, k), region.joined(stages, most))
-            made.append((kernel, region.order(stages)))
-        return CudaRegion(tuple(made))
+    def _steps(self, spec: KernelSpec, wide: bool) -> RegionSource:
+        """The launches of a scatter, a call or a region by kernels of ours."""
+        if isinstance(spec, Kernel):
+            found = scattered(spec)
+            assert found is not None
+            return scatter_steps(found, wide=wide)
+        if isinstance(spec, HorizontalFusion):
+            stages = region.launches(spec.kernels, partial(emit, wide=wide))
+            most = self.device.driver.most_blocks
+            return RegionSource(tuple((region.joined(launch, most), region.order(launch)) for launch in stages))
+        return call_steps(spec, wide)
 
-    def _region_source(self, spec: HorizontalFusion, part: int, wide: bool) -> Source:
-        stages = region.launches(spec.kernels, partial(emit, wide=wide))[part]
-        return region.joined(stages, self.device.driver.most_blocks)
+    def _code_of(self, spec: KernelSpec, steps: RegionSource) -> CudaKernel | CudaRegion:
+        """The code of a spec, of its sources."""
+
+        def step(number: int, made: Source | Ready) -> CudaKernel | Ready:
+            if not isinstance(made, Source):
+                return made
+            return self._kernel(lambda wide: made if wide else self._anywhere(spec, steps, number), made)
+
+        made = [(step(number, one), order) for number, (one, order) in enumerate(steps.parts)]
+        if len(made) == 1 and isinstance(spec, Product | Convolution | Fused):
+            ((only, _),) = made
+            if isinstance(only, CudaKernel):
+                return only
+        return CudaRegion(tuple(made), steps.scratch)
+
+    def _anywhere(self, spec: KernelSpec, steps: RegionSource, number: int) -> Source:
+        """The source of a step for operands that begin anywhere."""
+        has_library = any(isinstance(step, Convolve | Multiply) for step, _ in steps.parts)
+        found = self._library_steps(spec, wide=False) if has_library else self._steps(spec, False)
+        assert found is not None
+        source = found.parts[number][0]
+        assert isinstance(source, Source)
+        return source
 
     @lazy
     def _loaded(self) -> dict[tuple[Source, bool], CudaKernel]:
@@ -167,12 +204,21 @@ class CudaTarget(KernelTarget):
     def key(self) -> str:
         driver = self.device.driver
         settings = config.read()
-        facts = driver.properties.capability, driver.most_blocks, driver.has_gemm, settings.tf32, settings.fast_math
+        facts = (
+            driver.properties.capability,
+            driver.most_blocks,
+            driver.has_gemm,
+            driver.libraries,
+            settings.tf32,
+            settings.fast_math,
+        )
         return f"{self.name} {facts}"
 
     def find(self, key: str) -> KernelProgram | None:
         found = stored.find(key)
         if found is None:
+            return None
+        if not all(self._can_run(kept) for _, kept in found.codes if isinstance(kept, RegionSource)):
             return None
         code = CudaCode(self)
         for spec, kept in found.codes:
@@ -183,15 +229,7 @@ class CudaTarget(KernelTarget):
         """The code of a spec, of its sources."""
         if isinstance(kept, Source):
             return self._kernel(partial(_source, spec), kept)
-        if isinstance(kept, ProductSource):
-            return self._product(kept.call, kept.source)
-        if isinstance(kept, RegionSource):
-            made: Any = self._region_source if isinstance(spec, HorizontalFusion) else _scatter_source
-            parts = [
-                (self._kernel(partial(made, spec, k), source), order) for k, (source, order) in enumerate(kept.parts)
-            ]
-            return CudaRegion(tuple(parts), kept.scratch)
-        return kept
+        return self._code_of(spec, kept) if isinstance(kept, RegionSource) else kept
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> CudaCode:
         return CudaCode(self)
@@ -222,10 +260,7 @@ class CudaCode(KernelCode):
 def _kept(code: Any) -> stored.Code:
     """The sources of some code; itself where it has none."""
     if isinstance(code, CudaRegion):
-        parts = tuple((kernel.source, order) for kernel, order in code.parts)
-        return RegionSource(parts, code.scratch)
-    if isinstance(code, CudaProduct):
-        return ProductSource(code.call, None if code.kernel is None else code.kernel.source)
+        return code.sources
     return code.source if isinstance(code, CudaKernel) else code
 
 
@@ -233,16 +268,12 @@ def _source(spec: KernelSpec, wide: bool) -> Source:
     """The source of a loop nest, a call or a fusion of tiles that there is a kernel for."""
     if isinstance(spec, Kernel):
         return emit(spec, wide=wide)
-    found = emit_tiles(spec, wide=wide) if isinstance(spec, TileFusion) else emit_call(spec, wide=wide)
-    assert found is not None
-    return found
-
-
-def _scatter_source(kernel: Kernel, part: int, wide: bool) -> Source:
-    """The source of a launch of a scatter."""
-    found = scattered(kernel)
-    assert found is not None
-    return launches_of(found, wide=wide)[part][0]
+    if isinstance(spec, TileFusion):
+        found = emit_tiles(spec, wide=wide)
+        assert found is not None
+        return found
+    (only,) = emit_call(spec, wide=wide)
+    return only
 
 
 TARGET = CudaTarget("cuda:sim", SimulatedDriver)

@@ -114,9 +114,11 @@ def _of_convolution(call: Convolution) -> Contraction:
     (h, w), (out_h, out_w), (kh, kw) = call.size, call.out_size, call.kernel
     (sy, sx), (dy, dx), (top, left) = call.stride, call.dilation, call.padding
     n, y, x, g, c = call.a.strides
-    rows = [Digit(call.batch, n), Digit(out_h, sy * y), Digit(out_w, sx * x)]
-    steps = [Digit(kh, dy * y), Digit(kw, dx * x), Digit(call.channels, c)]
-    inside = [Inside(1, sy, 0, dy, -top, h), Inside(2, sx, 1, dx, -left, w)]
+    # Of rows and of steps those are next to each other that are the nearest in memory.
+    by_pixel, inner = abs(n) > abs(sx * x), abs(c) > abs(dx * x)
+    rows = _ordered(by_pixel, Digit(call.batch, n), Digit(out_h, sy * y), Digit(out_w, sx * x))
+    steps = _ordered(inner, Digit(call.channels, c), Digit(kh, dy * y), Digit(kw, dx * x))
+    inside = [Inside(by_pixel, sy, inner, dy, -top, h), Inside(1 + by_pixel, sx, 1 + inner, dx, -left, w)]
     needed = tuple(i for i in inside if i.start < 0 or _last(i, rows, steps) >= i.extent)
     start = call.a.offset - top * y - left * x
     pixels = Addresses(start, (Digit(call.groups, g),), tuple(rows), tuple(steps), needed)
@@ -125,17 +127,23 @@ def _of_convolution(call: Convolution) -> Contraction:
         call.w.offset,
         (Digit(call.groups, wg),),
         (Digit(call.features, wo),),
-        (Digit(kh, ky), Digit(kw, kx), Digit(call.channels, wc)),
+        tuple(_ordered(inner, Digit(call.channels, wc), Digit(kh, ky), Digit(kw, kx))),
     )
     stored, sizes = call.stored or (call.dtype,) * 2, (_memory(call.a, call), _memory(call.w, call, weights=True))
     all_features, size = call.groups * call.features, out_h * out_w
     if not call.channels_first:
+        row = "i" if by_pixel else f"i % {call.batch} * {size} + i / {call.batch}"
         column = "j" if call.groups == 1 else f"matrix * {call.features} + j"
-        return Contraction(str(call), call.dtype, stored, call.result, pixels, weights, ("i", column), sizes)
-    place = f"j / {size} * {all_features} + matrix * {call.features} + i", f"j % {size}"
+        return Contraction(str(call), call.dtype, stored, call.result, pixels, weights, (row, column), sizes)
+    image, pixel = (f"j / {size}", f"j % {size}") if by_pixel else (f"j % {call.batch}", f"j / {call.batch}")
+    place = f"{image} * {all_features} + matrix * {call.features} + i", pixel
     return Contraction(
         str(call), call.dtype, stored[::-1], call.result, weights, pixels, place, sizes[::-1], swapped=True
     )
+
+
+def _ordered(pixels_inner: bool, channel: Digit, *pixels: Digit) -> list[Digit]:
+    return [channel, *pixels] if pixels_inner else [*pixels, channel]
 
 
 def _last(inside: Inside, rows: Sequence[Digit], steps: Sequence[Digit]) -> int:
@@ -148,7 +156,8 @@ def _memory(operand: Strided, call: Convolution, *, weights: bool = False) -> in
     """The number of elements up to the last one of an operand."""
     shape = (*call.kernel, call.groups, call.channels, call.features) if weights else (
         call.batch, *call.size, call.groups, call.channels)  # fmt: skip
-    return operand.offset + sum((n - 1) * step for n, step in zip(shape, operand.strides, strict=True)) + 1
+    forward = [(n, step) for n, step in zip(shape, operand.strides, strict=True) if step > 0]
+    return operand.offset + sum((n - 1) * step for n, step in forward) + 1
 
 
 def _extent(side: Addresses) -> int:

@@ -3,6 +3,10 @@
 A block computes a tile of the result. Its operands come to shared memory some steps ahead, asynchronously where their
 elements are as wide as the hardware copies; threads or tensor cores multiply them; the sums pass through the same
 memory once more, so that neighbours are stored side by side, each through the epilogue.
+
+A small result of a long k has few tiles: k is divided among blocks, whose sums a second kernel adds, in their order:
+
+    convolution 64x32x32x1x64 by 32x32 -> 3x3x64     9 tiles of 64x64, each the work of 56 blocks
 """
 
 from __future__ import annotations
@@ -10,15 +14,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .... import config, dtypes
+from ....loops.builder import LoopBuilder
 from ....loops.ir import Buffer, Expr, Kernel, KernelSpec, Store, expressions, perfect_nest, statements
 from ....record import record, replace
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.convolution import Convolution
 from ....schedule.kernels.gemm import Product
+from ..code import RegionSource
 from ..emit.functions import DeviceFunctions
-from ..emit.kernel import ENTRY, KernelWriter, Source
+from ..emit.kernel import ENTRY, KernelWriter, Source, emit
 from ..emit.scalars import C
 from ..emit.types import c_type
+from ..schedule import schedule
 from .contraction import Contraction, contraction_of, offset
 from .multiply import Multiplication, multiplication
 from .operands import COPY, HALF, Operand, load_function, operand
@@ -40,23 +47,88 @@ class CallSource(Source):
     total: int = 1
 
 
-def emit_call(spec: KernelSpec, *, wide: bool = True) -> CallSource:
+def nest_source(s: LoopBuilder, nest: Kernel, wide: bool) -> CallSource:
+    """The source of a loop nest beside a call, which is scheduled here."""
+    nest = schedule(s, nest)
+    x = emit(nest, wide=wide)
+    return CallSource(x.text, x.checked, x.block, x.per_block, x.alignment, nest.operands, int(nest.total))
+
+
+def emit_call(spec: KernelSpec, *, wide: bool = True) -> list[CallSource]:
     """The source of a call and of the loop nest after it; unless it is `wide`, elements are copied one by one, wherever
-    operands begin."""
+    operands begin. Where there are two, the last operand of the first is new memory, which the second begins with."""
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     assert isinstance(call, Product | Convolution)
-    tile = tile_for(contraction_of(call), tf32=config.read().tf32)
-    return source_of(call, epilogue, tile, wide=wide)
+    return sources_of(call, epilogue, tile_for(contraction_of(call), tf32=config.read().tf32), wide=wide)
 
 
-def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, *, wide: bool = True) -> CallSource:
-    """The source with this tile."""
+def call_steps(spec: KernelSpec, wide: bool) -> RegionSource:
+    """The same as steps."""
+    first, *more = emit_call(spec, wide=wide)
+    if not more:
+        return RegionSource(((first, tuple(range(len(first.operands)))),))
+    (second,) = more
+    count = len(second.operands) + 1  # operands of the spec: those of both but the sums
+    sums = first.operands[-1]
+    return RegionSource(((first, (0, 1, count)), (second, (count, *range(2, count)))), (int(sums.nbytes),))
+
+
+def sources_of(
+    call: Product | Convolution, epilogue: Kernel | None, tile: Tile, *, wide: bool = True
+) -> list[CallSource]:
+    """The sources with this tile."""
+    functions = DeviceFunctions()
+    finish, results = finish_function("finish", call, epilogue, functions)
+    if tile.parts == 1:
+        return [_products(call, tile, wide, "\n".join([functions.text(), finish]), results)]
+    form = contraction_of(call)
+    sums = Buffer("partial", form.dtype, form.matrices * tile.parts * form.m * form.n, "out")
+    return [
+        _products(call, tile, wide, _KEEP.format(type=c_type(form.dtype), m=form.m, n=form.n), [sums]),
+        _additions(form, tile, "\n".join([functions.text(), finish]), replace(sums, role="in"), results),
+    ]
+
+
+# `finish` of a part of k: `at` is that of the sums of all parts.
+_KEEP = """\
+static __device__ __forceinline__ void finish({type} value, long long at, long long i, long long j, {type}* partial) {{
+  partial[(at * {m} + i) * {n} + j] = value;
+}}
+"""
+_ADDING = 256  # threads
+
+
+def _additions(form: Contraction, tile: Tile, finish: str, sums: Buffer, results: Sequence[Buffer]) -> CallSource:
+    """The kernel of the sums of all parts, element by element."""
+    operands, size, total = (sums, *results), form.m * form.n, form.matrices * form.m * form.n
+    parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in operands]
+    sum_of = f"{c_type(form.dtype)} value = partial[first]"
+    lines = [
+        f"// {form.text}, the sums of {tile.parts} parts",
+        f'extern "C" __global__ void __launch_bounds__({_ADDING}, 1)',
+        f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
+        f"  const long long apart = gridDim.x * {_ADDING}LL;",
+        f"  for (long long element = lo + blockIdx.x * {_ADDING}LL + threadIdx.x; element < hi; element += apart) {{",
+        f"    const long long matrix = element / {size}, place = element % {size};",
+        f"    const long long first = matrix * {tile.parts * size}LL + place;",
+        f"    {sum_of};",
+        "    #pragma unroll 8",
+        f"    for (int part = 1; part < {tile.parts}; ++part) value += partial[first + part * {size}LL];",
+        f"    finish(value, matrix, place / {form.n}, place % {form.n}, {', '.join(x.name for x in results)});",
+        "  }",
+        "}\n",
+    ]
+    return CallSource("\n".join([finish, *lines]), False, _ADDING, _ADDING, 1, operands, total)
+
+
+def _products(
+    call: Product | Convolution, tile: Tile, wide: bool, finish: str, results: Sequence[Buffer]
+) -> CallSource:
+    """The kernel of the tiles, each of a part of k."""
     form = contraction_of(call)
     a, b = _sides(form, tile, wide)
     steps = -(-form.k // tile.depth)
-    ahead = stages(a.nbytes + b.nbytes, steps, tile.slices)
-    functions = DeviceFunctions()
-    finish, results = finish_function("finish", call, epilogue, functions)
+    ahead = stages(a.nbytes + b.nbytes, -(-steps // tile.parts), tile.slices)
     given = [Buffer(x.name, x.stored, size, "in") for x, size in zip((a, b), form.sizes, strict=True)]
     operands = (*(given[::-1] if form.swapped else given), *results)
     multiply = multiplication(form.dtype, tile, a, b)
@@ -65,7 +137,7 @@ def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, 
     texts += [HALF] * any(s.stored is dtypes.float16 and s.value is not s.stored for s in (a, b))
     texts += [COMMIT, WAIT.format(ahead - 2)] * bool(copies)
     texts += [load_function(side, tile.threads) for side in (a, b)]
-    texts += [*multiply.functions, functions.text(), finish]
+    texts += [*multiply.functions, finish]
     parameters = [f"{'const ' * (x.role == 'in')}{c_type(x.dtype)}* {x.name}" for x in operands]
     parts = _Parts(form, tile, a, b, steps, ahead, bool(copies), multiply, ", ".join(x.name for x in results))
     lines = [
@@ -84,7 +156,8 @@ def source_of(call: Product | Convolution, epilogue: Kernel | None, tile: Tile, 
     ]
     text = "\n".join(part for part in [*texts, "\n".join(body)] if part)
     alignment = max(side.width * side.stored.itemsize for side in (a, b))
-    return CallSource(text, False, tile.threads, 1, alignment, operands, form.matrices * tile.blocks(form))
+    total = form.matrices * tile.parts * tile.blocks(form)
+    return CallSource(text, False, tile.threads, 1, alignment, operands, total)
 
 
 @record
@@ -129,8 +202,18 @@ def _tile(parts: _Parts) -> list[str]:
     form, tile, ahead, steps = parts.form, parts.tile, parts.ahead, parts.steps
     across, blocks = -(-form.n // tile.columns), tile.blocks(form)
     row, column = (f"place / {across}", f"place % {across}") if across > 1 else ("place", "0")
-    lines = [
-        f"const long long matrix = tile{f' / {blocks}' if blocks > 1 else ''};",
+    each = -(-steps // tile.parts)
+    matrix = f"tile{f' / {blocks}' if blocks > 1 else ''}"
+    lines = [f"const long long matrix = {matrix};"]
+    first, last = "0", str(steps)
+    if tile.parts > 1:
+        lines = [
+            f"const long long sums_matrix = {matrix}, matrix = sums_matrix / {tile.parts};",
+            f"const int first = (int)(sums_matrix % {tile.parts}) * {each};",
+            f"const int last = min(first + {each}, {steps});",
+        ]
+        first, last = "first", "last"
+    lines += [
         f"const int place = {f'(int)(tile % {blocks})' if blocks > 1 else '0'}, row = {row} * {tile.rows}, "
         f"column = {column} * {tile.columns};",
     ]
@@ -142,15 +225,19 @@ def _tile(parts: _Parts) -> list[str]:
     commit = ["commit();"] * parts.copies
     lines += parts.multiply.sums
     for step in range(ahead - 1):
-        lines += [line.format(step) for line in load if step < steps] + commit
+        if tile.parts > 1:
+            lines += ["{", f"  const int next = first + {step};", "  if (next < last) {"]
+            lines += [*(f"    {line.format('next')}" for line in load), "  }", "}", *commit]
+        else:
+            lines += [line.format(step) for line in load if step < steps] + commit
     return [
         *lines,
         "#pragma unroll 1",
-        f"for (int step = 0; step < {steps}; ++step) {{",
+        f"for (int step = {first}; step < {last}; ++step) {{",
         *["  wait();"] * parts.copies,
         "  __syncthreads();",
         f"  const int next = step + {ahead - 1};",
-        f"  if (next < {steps}) {{",
+        f"  if (next < {last}) {{",
         *(f"    {line.format('next')}" for line in load),
         "  }",
         *(f"  {line}" for line in commit),
@@ -175,6 +262,7 @@ def _results(parts: _Parts) -> list[str]:
     guards = [f"i < {form.m}"] * (form.m % tile.rows != 0) + [f"j < {form.n}"] * (form.n % tile.columns != 0)
     where = f"if ({' && '.join(guards)}) " if guards else ""
     lines = [*multiply.gather, f"{kind} (*sums_tile)[{pitch}] = ({kind} (*)[{pitch}])shared;"]
+    matrix = "sums_matrix" if tile.parts > 1 else "matrix"
     for part in range(count):
         first, last = str(part * each), str((part + 1) * each)
         lines += [
@@ -185,7 +273,7 @@ def _results(parts: _Parts) -> list[str]:
             f"for (int index = threadIdx.x; index < {rows * tile.columns}; index += {tile.threads}) {{",
             f"  const int line = index / {tile.columns}, at = index % {tile.columns};",
             f"  const int i = row + line{f' + {part * rows}' if part else ''}, j = column + at;",
-            f"  {where}finish(sums_tile[line][at], matrix, i, j, {parts.pointers});",
+            f"  {where}finish(sums_tile[line][at], {matrix}, i, j, {parts.pointers});",
             "}",
         ]
     return [*lines, "__syncthreads();  // shared memory is free for the next tile"]

@@ -8,20 +8,15 @@ float32 and rounds once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
 from .... import config, dtypes
 from ....loops.builder import LoopBuilder
-from ....loops.ir import Expr, For, Kernel, KernelSpec, Stmt, Store, perfect_nest
-from ....loops.transforms import renamed
-from ....ops.conversion import convert
-from ....record import record, replace
+from ....loops.ir import KernelSpec
 from ....schedule.fusion.epilogue import Fused
 from ....schedule.kernels.gemm import Product
-from ..schedule import schedule
+from ..code import Multiply, RegionSource
 from .contraction import contraction_of
+from .kernel import nest_source
+from .rounding import copied, rounded, unscheduled
 from .tiles import tensor_type
 
 # Operations per second of our kernels and of cuBLAS, by what multiplies: an H100's, 4096 x 4096 x 4096
@@ -55,68 +50,20 @@ def is_left_to_library(spec: KernelSpec) -> bool:
     return call.flops / theirs + _LAUNCH + passes < call.flops / ours
 
 
-@record
-class LibraryCall:
-    """A product by the library, and the loop nest after it: `dtype` is that of the result in memory, which the launch
-    has as operand number `home`; None where it needs memory that it has not."""
-
-    call: Product
-    dtype: np.dtype
-    home: int | None
-    epilogue: Kernel | None
-
-
-def library_call(spec: KernelSpec) -> LibraryCall:
-    """A product, with the loop nest after it, as the library and a launch compute it."""
-    if isinstance(spec, Product):
-        return LibraryCall(spec, spec.dtype, 2, None)
-    assert isinstance(spec, Fused) and isinstance(spec.call, Product) and spec.epilogue is not None
-    call, nest = spec.call, spec.epilogue
+def product_steps(spec: KernelSpec, *, wide: bool = True) -> RegionSource:
+    """A product by the library, and the loop nest after it."""
+    call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
+    assert isinstance(call, Product)
+    if epilogue is None:
+        return RegionSource(((Multiply(call, call.dtype), (0, 1, 2)),))
     s = LoopBuilder()
-    nest = replace(nest, body=renamed(s, _serial(nest.body), {}, fresh=True))
-    rounded = _rounded(s, nest, call) if call.passing else None
-    if rounded is not None and (copied := _copied(rounded)) is not None:
-        return LibraryCall(call, rounded.operands[0].dtype, 2 + copied, None)
-    nest = rounded or nest
-    return LibraryCall(call, nest.operands[0].dtype, None if call.passing else 2, schedule(s, nest))
-
-
-def _rounded(s: LoopBuilder, nest: Kernel, call: Product) -> Kernel | None:
-    """The loop nest that reads the result in the type that the operands are stored in, which is all that it looks at;
-    None where it looks at more."""
-    first = nest.operands[0]
-    if call.stored is None or first.role != "in":
-        return None
-    narrow = replace(first, name="rounded", dtype=call.stored[0])
-    rounded = [(convert(s, load, first.dtype, narrow.dtype), s.load_of(narrow, load.args)) for load in _loads(nest)]
-    mapping = {loop.var: loop.var for loop in perfect_nest(nest.body)[0]}
-    mapping |= {e: load for e in nest.expressions if e.dtype is narrow.dtype for r, load in rounded if _same(e, r)}
-    made = replace(nest, buffers=(narrow, *nest.buffers[1:]), body=renamed(s, nest.body, mapping))
-    return None if any(e.op == "load" and e.attr == first for e in made.expressions) else made
-
-
-def _loads(nest: Kernel) -> list[Expr]:
-    """Loads of the first operand."""
-    return [e for e in nest.expressions if e.op == "load" and e.attr.name == nest.operands[0].name]
-
-
-def _same(x: Expr, y: Expr) -> bool:
-    """Whether two expressions are built alike from the same parts."""
-    if x is y:
-        return True
-    if (x.op, x.attr, x.dtype, len(x.args)) != (y.op, y.attr, y.dtype, len(y.args)):
-        return False
-    return all(map(_same, x.args, y.args)) if x.args else x.op == "const"
-
-
-def _copied(nest: Kernel) -> int | None:
-    """The number of the operand that gets the first as it is, where nothing else is done."""
-    match perfect_nest(nest.body)[1]:
-        case [Store(buffer, index, value)] if value.op == "load" and value in _loads(nest) and value.args == (index,):
-            return nest.operands.index(buffer)
-    return None
-
-
-def _serial(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """The statements before they were scheduled."""
-    return tuple(For(x.var, _serial(x.body)) if isinstance(x, For) else x for x in body)
+    nest = unscheduled(s, epilogue)
+    narrow = rounded(s, nest, call.stored[0]) if call.passing and call.stored is not None else None
+    dtype = (narrow or nest).operands[0].dtype
+    home = None if narrow is None else copied(narrow)
+    if home is not None:
+        return RegionSource(((Multiply(call, dtype), (0, 1, 2 + home)),))
+    count = 2 + len(nest.operands)  # operands of the spec
+    out, scratch = (count, (call.result[0] * call.result[1] * dtype.itemsize,)) if call.passing else (2, ())
+    after = nest_source(s, narrow or nest, wide)
+    return RegionSource(((Multiply(call, dtype), (0, 1, out)), (after, (out, *range(3, count)))), scratch)

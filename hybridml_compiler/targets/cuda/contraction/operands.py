@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from .... import dtypes
 from ....record import record
 from ..emit.types import c_type
-from .contraction import Addresses, Inside, digit_of, offset
+from .contraction import Addresses, Digit, Inside, digit_of, joined, offset
 
 _BYTES = 16  # that a thread copies at once, at most
 _TURNS = 8  # copies by a thread that are unrolled: the addresses of more, kept from tile to tile, take all registers
+_LANES = 32
 _UNITS = (16, 8, 4)  # bytes that the hardware copies asynchronously; narrower elements pass through registers
 
 
@@ -56,13 +58,19 @@ class Operand:
 def operand(name: str, where: Addresses, stored: np.dtype, value: np.dtype, rows: int, steps: int, tensor: str,
             wide: bool) -> Operand:  # fmt: skip
     """The operand of a tile of so many rows and steps."""
-    deep = where.steps[-1].stride == 1 or where.rows[-1].stride != 1
+    deep = _neighbours(where.steps) >= _neighbours(where.rows)
     by_depth = not deep or not tensor  # tensor cores read rows of either axis, threads columns
     scattered = stored is not value or (deep and by_depth)  # each element is converted, or goes to another line
     width = 1 if scattered or not wide else _width(where, deep, stored.itemsize, steps if deep else rows)
     # Sixteen bytes more spread the lines of a tile over the banks of shared memory; of tf32 columns 32.
     pad = _BYTES // value.itemsize * (2 if tensor == "tf32" and not deep else 1)
     return Operand(name, where, stored, value, deep, width, rows, steps, (rows if by_depth else steps) + pad, by_depth)
+
+
+def _neighbours(digits: Sequence[Digit]) -> float:
+    """The number of elements of an index that a warp finds side by side, or as many of those as a stride leaves."""
+    run = joined(digits)
+    return min(run[-1].extent, _LANES) / max(abs(run[-1].stride), 1) if run else 0
 
 
 def _width(where: Addresses, deep: bool, itemsize: int, tile: int) -> int:

@@ -18,12 +18,17 @@ _RESIDENT = 512  # threads of a multiprocessor with 128 registers each
 _MOST_WIDE = 16  # sums of a thread in 8 bytes: 8x8 would not fit its registers
 _LEAST_STEPS = 8  # of k, of a tile in slices: each begins with waiting for its operands
 _MOST_PADDING = 1.5  # elements that are computed, to those of the result
+# Where there are fewer threads than these, k is divided among so many blocks that there are four times as many, each
+# with at least so much of it, and as many times its rows: their sums are written and read once more.
+_THREADS_OF_GPU = 1 << 15
+_LEAST_DEPTH, _LEAST_DEPTHS = 256, 8
 
 
 @record
 class Tile:
     """Rows and columns of the result, and how deep into k its operands are loaded at a time. It is shared by so many
-    threads down and across, or, on tensor cores, warps; and of those each of some slices of the depth has so many."""
+    threads down and across, or, on tensor cores, warps; of those each of some `slices` of the depth has so many; and k
+    by the blocks of so many `parts`."""
 
     rows: int
     columns: int
@@ -32,6 +37,7 @@ class Tile:
     across: int
     tensor: str = ""  # the type of the tensor cores' operands in PTX: f16, bf16 or tf32
     slices: int = 1
+    parts: int = 1
 
     @property
     def threads(self) -> int:
@@ -57,7 +63,16 @@ class Tile:
         blocks = self.blocks(call)
         padding = blocks * self.rows * self.columns / (call.m * call.n)
         enough = self.slices == 1 or call.k >= _LEAST_STEPS * self.depth
-        return call.matrices * blocks >= _BLOCKS and padding <= _MOST_PADDING and enough
+        blocks *= call.matrices * self.parts_of(call)
+        return blocks >= _BLOCKS and padding <= _MOST_PADDING and enough
+
+    def parts_of(self, call: Contraction) -> int:
+        """The number of parts of k that are worth blocks of their own: 1 where the tiles are enough."""
+        threads = call.matrices * self.blocks(call) * self.threads
+        if threads >= _THREADS_OF_GPU:
+            return 1
+        most = call.k // max(_LEAST_DEPTH, _LEAST_DEPTHS * self.rows)
+        return max(1, min(4 * _THREADS_OF_GPU // threads, most))
 
 
 # The largest first. A thread has 8x8 sums at most, a warp 64x32: more would not fit its registers. Where there is about
@@ -100,7 +115,10 @@ def tile_for(call: Contraction, *, tf32: bool = False) -> Tile:
     if found is None:
         alone = [tile for tile in table if tile.slices == 1]
         found = min(alone, key=lambda tile: (tile.blocks(call) * tile.rows * tile.columns, tile.rows))
-    return replace(found, depth=16 if tensor == "tf32" else found.depth, tensor=tensor)
+    depth = 16 if tensor == "tf32" else found.depth
+    steps = -(-call.k // depth)
+    parts = -(-steps // -(-steps // found.parts_of(call)))  # of as many steps each, and none of none
+    return replace(found, depth=depth, tensor=tensor, parts=parts)
 
 
 def stages(bytes_of_one: int, steps: int, slices: int = 1) -> int:

@@ -17,7 +17,20 @@ from ....record import record
 from ....schedule.launch import Launch, Plan
 from ...run_plan import Walk, memory_of
 from ..device import CudaDevice
-from ..driver import Argument, Driver, Extent, Function, Gemm, Memory, Place, Pointer, Prepared, Stream, filled
+from ..driver import (
+    Argument,
+    Convolve,
+    Driver,
+    Extent,
+    Function,
+    Gemm,
+    Memory,
+    Place,
+    Pointer,
+    Prepared,
+    Stream,
+    filled,
+)
 from ..machine import DeviceMachine
 from ..pool import NUMBER, rounded
 
@@ -159,3 +172,15 @@ class _NotingDriver:
 
     def gemm(self, call: Gemm, a: Pointer, b: Pointer, out: Pointer, stream: Stream, home: Stream) -> None:
         self.machine.calls.append(self.driver.prepared_gemm(call, a, b, out))
+
+    def convolution_bytes(self, call: Convolve) -> int | None:
+        return self.driver.convolution_bytes(call)
+
+    def convolve(
+        self, call: Convolve, a: Pointer, b: Pointer, out: Pointer, workspace: Pointer, stream: Stream
+    ) -> None:
+        def convolve(memories: Sequence[Memory], stream: Stream, home: Stream) -> None:
+            left, right, result, work = (filled(pointer, memories) for pointer in (a, b, out, workspace))
+            self.driver.convolve(call, left, right, result, work, stream)
+
+        self.machine.calls.append(convolve)
