@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.targets.cuda.cupy_rows import ROWS
+from hybridml_compiler.targets.cuda.libraries.cupy_rows import ROWS
 
 HEADER = """\
 # [Note: Rows on a GPU]
 
-Generated from the operation table and from `hybridml_compiler/targets/cuda/cupy_rows.py` by `make docs`; do not edit.
+Generated from the operation table and `targets/cuda/libraries/cupy_rows.py` by `make docs`: do not edit.
 
 **Kernels** are generated for all rows of the kinds
 {kinds}.

@@ -21,7 +21,7 @@ import numpy as np
 import hybridml as hm
 from hybridml import functional as F
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.targets.cuda.cupy_rows import ROWS as CUPY_ROWS
+from hybridml_compiler.targets.cuda.libraries.cupy_rows import ROWS as CUPY_ROWS
 
 from .device import Check, Record, torch_of
 

@@ -144,7 +144,7 @@ def _program() -> Iterable[Finding]:
 
 def _cuda() -> Iterable[Finding]:
     from hybridml_compiler.targets.cuda.availability import availability
-    from hybridml_compiler.targets.cuda.libraries import libraries
+    from hybridml_compiler.targets.cuda.libraries.files import libraries
 
     found = availability()
 

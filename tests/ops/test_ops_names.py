@@ -47,7 +47,18 @@ HONEST = {
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
     ("hybridml_compiler/targets/cpu/kernels/loop_columns.py", "COMBINE[part.op]"): "the same",
     ("hybridml_compiler/targets/cuda/emit/values.py", "INFIX[expr.op]"): "the same",
-    ("hybridml_compiler/targets/cuda/cupy_rows.py", "ROWS.get(node.op.name)"): "CuPy's functions, by the rows they are",
+    (
+        "hybridml_compiler/schedule/fusion/fuse.py",
+        "reading[0].op.name == 'reshape'",
+    ): "the movement that keeps the order of elements",
+    ("hybridml_compiler/schedule/fusion/fuse.py", "reader.op.name == 'permute_dims'"): "the one that has another order",
+    ("hybridml_compiler/targets/cuda/emit/narrow.py", "SHORTER[source.op]"): "the same",
+    ("hybridml_compiler/targets/cuda/scatter/form.py", "_ATOMIC.get(value.op, '')"): "the same",
+    ("hybridml_compiler/targets/cuda/contraction/attention_mask.py", "_SIGNS[condition.op]"): "the same",
+    (
+        "hybridml_compiler/targets/cuda/libraries/cupy_rows.py",
+        "ROWS.get(node.op.name)",
+    ): "CuPy's functions, by row",
     ("hybridml_compiler/eager/large.py", "op is _astype"): "a cast between narrow floats computes nothing in float32",
 }
 

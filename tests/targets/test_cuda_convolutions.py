@@ -12,8 +12,8 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided
 from hybridml_compiler.targets.cuda.contraction import library_convolution as library
-from hybridml_compiler.targets.cuda.cudnn import Cudnn
 from hybridml_compiler.targets.cuda.driver import Convolve, Images
+from hybridml_compiler.targets.cuda.libraries.cudnn import Cudnn
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc, planned_anew
 from tests.support.examples import every

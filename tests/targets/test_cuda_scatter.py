@@ -11,8 +11,8 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.loops.text import parse_kernel
-from hybridml_compiler.targets.cuda import scatter as scatters
-from hybridml_compiler.targets.cuda.scatter_form import scatter_of, scattered
+from hybridml_compiler.targets.cuda.scatter import launches as scatters
+from hybridml_compiler.targets.cuda.scatter.form import scatter_of, scattered
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
 from tests.support.closeness import same_bits
 from tests.support.cuda import check_registers, compiled, gpu, needs_nvrtc, planned_anew

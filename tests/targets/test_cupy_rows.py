@@ -14,7 +14,7 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda.cupy_driver import CupyDriver
-from hybridml_compiler.targets.cuda.cupy_rows import ROWS
+from hybridml_compiler.targets.cuda.libraries.cupy_rows import ROWS
 from hybridml_compiler.targets.cuda.target import CudaTarget
 from tests.support.cases import case
 from tests.support.closeness import assert_close

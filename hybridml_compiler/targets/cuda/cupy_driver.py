@@ -19,12 +19,13 @@ from ...errors import CompileError, DeviceError
 from ...graph.ir import Graph
 from ...once import lazy, once
 from ..device import PageLocked
-from . import cudnn, cupy_rows, nvrtc
-from .cublas import Cublas, library
-from .cupy_rows import CuPy
+from . import nvrtc
 from .driver import Argument, Convolve, Extent, Gemm, Pointer, Prepared, Properties
 from .emit.kernel import ENTRY
 from .launching.libcuda import Libcuda
+from .libraries import cudnn, cupy_rows
+from .libraries.cublas import Cublas, library
+from .libraries.cupy_rows import CuPy
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3  # kinds of cudaMemcpy
 _PINNED = 1  # cudaMemoryTypeHost

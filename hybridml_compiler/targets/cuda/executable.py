@@ -27,12 +27,12 @@ from ..device import DeviceArray, kind_of
 from ..kernel_target import KernelExecutable, KernelProgram
 from ..numpy_call import graph_of
 from ..run_plan import Walk, memory_of
-from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import Memory, Stream
 from .fallback import Interpreted
 from .launching.calls import CallList, HostPart, Part
 from .launching.checks import Watch
+from .libraries.cupy_rows import reason
 from .machine import DeviceMachine, sets_status
 from .pool import NUMBER, Block, rounded
 from .user_kernels import has_kernel

@@ -20,10 +20,10 @@ from ...schedule.kernels.gemm import Matrix, Product
 from ..numpy_call import typed
 from . import user_kernels
 from .code import Clear, CudaRegion, Multiply
-from .cupy_rows import reason
 from .device import CudaDevice
 from .driver import ALIGNMENT, Convolve, Gemm, Operand, Pointer, Stream
 from .fallback import Interpreted
+from .libraries.cupy_rows import reason
 
 if TYPE_CHECKING:
     from ..kernel_target import KernelCode

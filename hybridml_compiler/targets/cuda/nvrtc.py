@@ -14,7 +14,7 @@ from ...errors import CompileError, DeviceError
 from ...once import lazy, once
 from ...record import record
 from ...runtime import cache
-from .libraries import libraries, loaded
+from .libraries.files import libraries, loaded
 
 Form = Literal["ptx", "cubin"]
 

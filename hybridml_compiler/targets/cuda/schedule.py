@@ -43,7 +43,7 @@ from ...loops.merge import join_reductions, merge_loops
 from ...loops.transforms import bind, collapse, renamed, split, vectorize
 from ...record import replace
 from .reductions import is_contiguous, tiled
-from .scatter_form import rows_first, scatter_of
+from .scatter.form import rows_first, scatter_of
 from .vectors import VECTOR, inside_of, lanes_of, with_inside
 
 # A thread loads and stores 16 bytes at once where this many iterations are left: enough for all threads of a GPU.

@@ -42,8 +42,8 @@ from .emit.kernel import Source, emit, unsupported
 from .executable import CudaExecutable
 from .fallback import Interpreted
 from .reductions import part_of, worth_rows
-from .scatter import scatter_steps
-from .scatter_form import scattered
+from .scatter.form import scattered
+from .scatter.launches import scatter_steps
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
 

@@ -1,5 +1,7 @@
 """Two products with a softmax between them as one kernel, whose scores are in shared memory alone.
 
+See [Note: GPU attention].
+
     scores = q @ k.T -> elementwise -> weights = f(scores, max of a row) -> (weights @ v, sum of a row) -> elementwise
 
 It is read off a chain of launches (schedule/fusion/tile_fusion.py): a product, a loop nest over rows, a product. A

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import config, dtypes
-from ...errors import CompileError, OutOfMemoryError
-from ...locks import rlock
-from .driver import Gemm, Memory, Place, Pointer, Prepared
-from .libraries import libraries, loaded
+from .... import config, dtypes
+from ....errors import CompileError, OutOfMemoryError
+from ....locks import rlock
+from ..driver import Gemm, Memory, Place, Pointer, Prepared
+from .files import libraries, loaded
 
 # Bytes for each stream, as PyTorch gives it on an H100. Its own would be allocated in the middle of a capture.
 _WORKSPACE = 32 << 20

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ... import dtypes
-from ...loops.builder import LoopBuilder
-from ...loops.dependence import counts_up
-from ...loops.index import affine_terms
-from ...loops.ir import Expr, For, Kernel, Store, extent, nested, perfect_nest
-from ...record import record
-from ...sizes.dims import is_dim
+from .... import dtypes
+from ....loops.builder import LoopBuilder
+from ....loops.dependence import counts_up
+from ....loops.index import affine_terms
+from ....loops.ir import Expr, For, Kernel, Store, extent, nested, perfect_nest
+from ....record import record
+from ....sizes.dims import is_dim
 
 _LEAST = 16  # updates of a row's element that a thread does not make one after the other
 _MOST = (1 << 31) - 1 - (1 << 20)  # of updates, and of rows: they are numbered in 32 bits

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.ir import Graph, Node
-from ...record import record
+from ....graph.ir import Graph, Node
+from ....record import record
 
 Array = Any  # cupy.ndarray
 _LINALG, _SPECIAL = "cupyx.scipy.linalg", "cupyx.scipy.special"

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ... import dtypes
-from ...errors import CompileError
-from ...locks import rlock
-from ...record import record
-from .driver import ALIGNMENT, Convolve, Images
-from .libraries import libraries, loaded
+from .... import dtypes
+from ....errors import CompileError
+from ....locks import rlock
+from ....record import record
+from ..driver import ALIGNMENT, Convolve, Images
+from .files import libraries, loaded
 
 # cudnnDataType_t
 _TYPES = {dtypes.float32: 0, dtypes.float64: 1, dtypes.float16: 2, dtypes.canonical("bfloat16"): 9}

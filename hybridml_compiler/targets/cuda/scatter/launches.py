@@ -1,4 +1,5 @@
-"""Loop nests that combine updates with elements at indices, as launches whose work is about linear, in the same order.
+"""Loop nests that combine updates with elements at indices, as launches whose work is about linear, in the same order
+([Note: GPU scatters]).
 
     for m < 16384 { for j < 64 { y[i[m]*64 + j] = y[i[m]*64 + j] + u[m*64 + j] } }
 
@@ -7,7 +8,7 @@
     members   updates are put there, at their slots: those of a row are side by side
     ranks     an update that k others of its row come before is number k of them, whatever its slot was
     searches  where that would take long, a block looks for the updates of a row among all, in order
-    walk      each row is read, combined with its updates one after the other, and written (scatter_walk.py)
+    walk      each row is read, combined with its updates one after the other, and written (walk.py)
     crowds    a row with many updates has a block: some of its warps read what another one combines
 
 Atomic updates are of integers that say where things are put, so results have the bits of the loop nest's, which the CPU
@@ -20,12 +21,12 @@ from __future__ import annotations
 
 import re
 
-from ... import dtypes
-from ...loops.ir import Buffer
-from .code import Clear, RegionSource, Step
-from .contraction.kernel import CallSource
-from .scatter_form import Scatter
-from .scatter_walk import COUNTS, EACH, THREADS, WORDS, atomic, crowds, keys, last, source, walk
+from .... import dtypes
+from ....loops.ir import Buffer
+from ..code import Clear, RegionSource, Step
+from ..contraction.kernel import CallSource
+from .form import Scatter
+from .walk import COUNTS, EACH, THREADS, WORDS, atomic, crowds, keys, last, source, walk
 
 CROWD = 256  # updates of a row that are more than a thread walks along
 LONG = 2048  # that are too many to be ranked

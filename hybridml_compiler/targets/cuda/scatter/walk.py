@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ... import dtypes
-from ...loops.builder import LoopBuilder, identity
-from ...loops.ir import Buffer, Expr, extent, perfect_nest
-from ...loops.transforms import split
-from ...record import record
-from .contraction.kernel import CallSource
-from .emit.kernel import ENTRY, KernelWriter
-from .emit.scalars import C
-from .emit.types import c_type, literal
-from .scatter_form import Scatter, count_of, scatter_of
-from .vectors import lanes_of
+from .... import dtypes
+from ....loops.builder import LoopBuilder, identity
+from ....loops.ir import Buffer, Expr, extent, perfect_nest
+from ....loops.transforms import split
+from ....record import record
+from ..contraction.kernel import CallSource
+from ..emit.kernel import ENTRY, KernelWriter
+from ..emit.scalars import C
+from ..emit.types import c_type, literal
+from ..vectors import lanes_of
+from .form import Scatter, count_of, scatter_of
 
 THREADS = 256  # of a block
 WORDS = 4  # counters in front of those of the rows: of places taken, of crowded rows

@@ -1,0 +1,1 @@
+"""Scatters as launches: which loop nests are scatters, and the kernels that make them."""
