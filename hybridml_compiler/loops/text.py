@@ -292,7 +292,7 @@ def named_values(kernel: Kernel) -> set[Expr]:
 
 
 def named(order: Sequence[Expr], roots: Sequence[Expr], args: Callable[[Expr], Any] = lambda e: e.args) -> set[Expr]:
-    """Those of the expressions, operands first, that get a name."""
+    """The expressions that get a name, operands first."""
     uses: dict[Expr, int] = {}
     for users in (*map(args, order), roots):
         for operand in users:

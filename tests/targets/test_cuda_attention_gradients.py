@@ -16,9 +16,10 @@ from benchmarks.models.gpt import GPT
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.tile_fusion import TileFusion
 from hybridml_compiler.schedule.launch import Plan
+from hybridml_compiler.targets.cuda.driver import Pointer
 from hybridml_compiler.targets.cuda.emit.kernel import Source
-from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.sim.memory import SimulatorError
+from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver, _at
 from hybridml_compiler.targets.cuda.target import CudaCode
 from tests.support.closeness import assert_close
 from tests.support.cuda import SIM, check_registers, compiled, launch, needs_nvrtc
@@ -215,20 +216,21 @@ def test_a_training_step(dtype: str) -> None:
 @cache
 def launched(name: str, dtype: str) -> tuple[Source, list[np.ndarray], list[np.ndarray]]:
     """The kernel of the gradients, and its operands before and after it."""
-    found: list[Any] = []
+    seen: list[Any] = []
 
-    def launch(self: DeviceMachine, code: Any, given: Any, lo: int, hi: int) -> None:
-        before = [self.read(memory, memory.nbytes).copy() for memory in given]
-        run(self, code, given, lo, hi)
-        if "products of" in code.text:
-            after = [self.read(memory, memory.nbytes).copy() for memory in given]
-            found.append((code.source, before, after))
+    def launch(self: SimulatedDriver, function: Any, grid: Any, block: Any, arguments: Any, stream: Any) -> None:
+        memories = [_at(argument) for argument in arguments if isinstance(argument, Pointer)]
+        before = [memory.copy() for memory in memories]
+        run(self, function, grid, block, arguments, stream)
+        seen.append((function, before, [memory.copy() for memory in memories]))
 
-    run = DeviceMachine._launch
+    run = SimulatedDriver.launch
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DeviceMachine, "_launch", launch)
-        ran(name, dtype)
-    ((source, before, after),) = found
+        patch.setattr(SimulatedDriver, "launch", launch)
+        codes = ran(name, dtype)[2].values()
+    (code,) = (code for code in codes if "products of" in code.text)
+    source = code.source
+    ((before, after),) = (arrays for function, *arrays in seen if function is code.function)
     for x, array in zip(source.operands, before, strict=True):
         if x.role != "in":
             array.fill(0)

@@ -13,7 +13,8 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.errors import CompileError, DeviceError
 from hybridml_compiler.runtime import cache
-from hybridml_compiler.targets.cuda import libraries, nvrtc
+from hybridml_compiler.targets.cuda import nvrtc
+from hybridml_compiler.targets.cuda.libraries import files as libraries
 from tests.support.cuda import SIM, TARGET, compiled, needs_nvrtc
 
 ADD = """extern "C" __global__ void kernel(const float* a, const float* b, float* c) {

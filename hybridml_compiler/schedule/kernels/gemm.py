@@ -189,8 +189,10 @@ def fold_batch(product: Product) -> Product:
 
 
 def is_column(product: Product) -> bool:
-    """Whether its result is one column, which is computed as a row."""
-    return product.n == 1 < product.m and (product.stored is not None or product.a.column == 1)
+    """Whether its result is one column, which is computed as a row. Matrices of one element a row have two orders, of
+    which the other operand's place may be none."""
+    along = product.a.column == 1 and at_most(2, product.k)
+    return product.n == 1 < product.m and (product.stored is not None or along)
 
 
 def as_row(product: Product) -> Product:

@@ -53,7 +53,7 @@ def demand(holds: bool) -> None:
 
 @record
 class Ends:
-    """What becomes of the sums of a row.
+    """The expression that a row's sums become.
 
     `end_row(most, total, places of what is kept, leads, row)` stores what is for each row, where the thread leads those
     of the row; `finish(value, row, column, what is kept)` stores an element of the result.
@@ -71,7 +71,7 @@ class Ends:
 
 
 class Attention:
-    """What the writers of kernels share: they add tiles, and the kernel's own lines."""
+    """The part that writers of kernels share: they add tiles, and the kernel's own lines."""
 
     inverts = False  # whether results are multiplied by the inverse of what they are divided by, once for a row
 

@@ -57,7 +57,7 @@ class Mask:
         return [f"{x.at(rows[x.a < 0], columns[x.b < 0])} >= 0" for x in self.bounds]
 
     def holds_somewhere(self, rows: tuple[str, str], columns: tuple[str, str]) -> list[str]:
-        """What holds where a tile has an element that counts."""
+        """The condition that holds where a tile has an element that counts."""
         return [f"{x.at(rows[x.a > 0], columns[x.b > 0])} >= 0" for x in self.bounds]
 
     def limits(self, rows: tuple[str, str], tile: int) -> list[str]:

@@ -38,8 +38,8 @@ _SLACK = "8.0"  # powers of two that a weight may be above one, before what was 
 
 @record
 class Shape:
-    """How a block's work is cut: warps of 16 * `high` rows each, so many keys at a time, and the number of blocks that
-    a multiprocessor shall have room for."""
+    """The division of a block's work: warps of 16 * `high` rows each, so many keys at a time, and the number of blocks
+    that a multiprocessor shall have room for."""
 
     warps: int
     high: int
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def rows(self) -> int:
-        """Rows of a block."""
+        """The number of rows of a block."""
         return self.warps * self.high * _STEP
 
 
@@ -358,7 +358,7 @@ class WarpWriter(Attention):
         ]
 
     def _results(self, ends: Ends) -> list[str]:
-        """What the chain does with the sums of each row, from registers to memory."""
+        """The lines that take the sums of each row from registers to memory."""
         two, columns = self.two, self.columns // _COLUMNS
         kept = "".join(f", &{name}" for name in ends.names)
         values = "".join(f", {name}" for name in ends.names)

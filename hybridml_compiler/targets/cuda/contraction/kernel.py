@@ -63,7 +63,7 @@ def emit_call(spec: KernelSpec, *, wide: bool = True) -> list[CallSource]:
 
 
 def call_steps(spec: KernelSpec, wide: bool) -> RegionSource:
-    """The same as steps."""
+    """The launches of a call and of the loop nest after it, by kernels of ours."""
     first, *more = emit_call(spec, wide=wide)
     if not more:
         return RegionSource(((first, tuple(range(len(first.operands)))),))

@@ -19,7 +19,7 @@ from .tile_form import Form, Maker, Reader
 
 
 class Elements:
-    """What the writers of kernels share: they add tiles, and the kernel's own lines."""
+    """The part that writers of kernels share: they add tiles, and the kernel's own lines."""
 
     def __init__(self, form: Form, functions: DeviceFunctions) -> None:
         self.form, self.functions = form, functions

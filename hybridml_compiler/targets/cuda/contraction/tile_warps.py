@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def lines(self) -> int:
-        """Lines of a block."""
+        """The lines of a block."""
         return self.warps * self.high * _STEP
 
 

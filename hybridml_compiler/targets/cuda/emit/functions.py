@@ -343,7 +343,7 @@ def _ldexp(s: Writer, x: C, y: C) -> C:
 
 
 def _exp(s: Writer, x: C) -> C:
-    """As on the CPU, which takes a choice and not an underflow where the result is 0."""
+    """The same result as on the CPU, which takes a choice and not an underflow where that is 0."""
     from ....loops.notation import Value, at_least, at_most, polynomial
     from ....loops.transcendental.exp import EXP, EXP_RANGE, power_of_two, reduce
 

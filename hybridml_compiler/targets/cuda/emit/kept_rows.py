@@ -51,7 +51,7 @@ class Sweep:
 
 @record(eq=False)
 class Rows:
-    """How a kernel goes over its rows: `size` elements are number `turn` * `lanes` + `lane`, for each of its turns."""
+    """The way of a kernel over its rows: `size` elements are number `turn` * `lanes` + `lane`, for each turn."""
 
     size: int
     lanes: int

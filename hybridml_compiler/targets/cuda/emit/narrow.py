@@ -135,7 +135,7 @@ def _variables(expr: Expr) -> set[Expr]:
 
 
 def _converted(expr: Expr) -> Expr | None:
-    """What a bitcast converts, where it is the last instruction of a conversion."""
+    """The value that a bitcast converts, where it is the last instruction of a conversion."""
     if dtypes.is_narrow(expr.dtype):
         source = _origin(expr, lambda e: e.dtype is dtypes.uint32 and e.args[0].dtype is dtypes.float32)
     else:

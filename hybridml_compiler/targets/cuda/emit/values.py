@@ -119,7 +119,7 @@ class ValueWriter(Blocks[C]):
         return C(call(self.functions.helper(name), value), expr.dtype)
 
     def rounded(self, expr: Expr) -> C:
-        """What is rounded to a narrow number."""
+        """The value that is rounded to a narrow number."""
         source = self.conversions.found[expr]
         shorter = self.conversions.shorter(expr) if source not in self.named else ""
         if not shorter:

@@ -102,7 +102,7 @@ class Checks:
             return Watch(self._free.pop(), avals, explain, places)
 
     def note(self, watch: Watch, arrays: Sequence[DeviceArray], stream: Stream) -> None:
-        """Notes a call."""
+        """Notes that a call may find an index out of range."""
         watch.calls.append(([arrays[k] for k in watch.kept], None if watch.places else user_place()))
         watch.streams.add(id(stream))
         self._pending[watch] = None

@@ -106,7 +106,7 @@ def _failed(name: str, status: int) -> CompileError:
 
 
 def _start(pointer: Pointer, offset: int, dtype: np.dtype) -> tuple[int | None, int]:
-    """Where a matrix begins: the number of the memory that comes with a call, if it does, and bytes from there on."""
+    """The place of a matrix: the number of the memory that comes with a call, if it does, and bytes from there on."""
     at = pointer.offset + offset * dtype.itemsize
     block = pointer.block
     return (block.number, at) if isinstance(block, Place) else (None, block.raw + at)

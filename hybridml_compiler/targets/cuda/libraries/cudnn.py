@@ -62,7 +62,7 @@ class _Refused(Exception):
 
 
 class _Node:
-    """A description."""
+    """A new description of the library's, by its kind."""
 
     def __init__(self, library: Any, kind: int) -> None:
         self.library, self.at = library, ctypes.c_void_p()

@@ -71,7 +71,7 @@ class Scatter:
 
     @property
     def update(self) -> Expr | None:
-        """That something else."""
+        """The other operand of the update."""
         return None if self.own is None else next(x for x in self.store.value.args if x is not self.own)
 
     def is_own(self, value: Expr) -> bool:

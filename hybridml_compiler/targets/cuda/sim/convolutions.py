@@ -1,4 +1,4 @@
-"""What a library computes of a convolution (see driver.Convolve), by NumPy."""
+"""The convolutions of a library (see driver.Convolve), by NumPy."""
 
 from __future__ import annotations
 

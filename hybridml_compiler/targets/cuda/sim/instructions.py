@@ -402,7 +402,7 @@ def _shfl(t: Threads, i: Instruction, lanes: Lanes) -> None:
 
 @names("vote")
 def _vote(t: Threads, i: Instruction, lanes: Lanes) -> None:
-    """What holds in the lanes that a mask names, all of which have to be here: whether in any, or a bit for each."""
+    """The vote of the lanes that a mask names, all of which have to be here: whether any holds, or a bit for each."""
     if i.parts[1:] not in (("sync", "any", "pred"), ("sync", "ballot", "b32")):
         raise CompileError(f"cuda:sim: {i.text}: this vote is not simulated")
     to, condition, mask = i.operands
