@@ -18,6 +18,7 @@ class Block:
 
     __slots__ = ("_bytes",)
     users = frozenset[object]()  # other streams: there are none
+    is_adopted = False
 
     def __init__(self, nbytes: int) -> None:
         self._bytes = np.full(nbytes, _POISON, np.uint8)

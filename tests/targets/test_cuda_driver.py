@@ -242,6 +242,55 @@ def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pyte
     assert len(first) == len(second) == 2  # and that of captures
 
 
+class Theirs:
+    """An array of another library on the device."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data = data
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.data.__dlpack__(max_version=(1, 0))
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_memory_of_another_library_is_not_updated(odd: int) -> None:
+    """Neither where it begins at 16 bytes, nor where a program is given a copy of it."""
+    there = gpu("cupy")
+    memory = np.zeros(128, "f4")
+    first = -memory.ctypes.data // 4 % 4 + odd
+    theirs = memory[first : first + 64]
+    theirs[:] = 5
+    p, g = hm.zeros(64).to(there.name), hm.ones(64).to(there.name)
+
+    @hm.trace
+    def step(g: Any) -> None:
+        p.__isub__(g * 0.5)
+
+    for _ in range(6):
+        step(g)
+    with hm.no_grad():
+        p[...] = hm.from_dlpack(Theirs(theirs))
+    for expected in (4.5, 4.0, 3.5):
+        step(g)
+        assert p.cpu().tolist() == [expected] * 64 and (theirs == 5).all()
+
+
+def test_scatters_in_a_row_are_right_in_memory_that_they_share(there: Gpu) -> None:
+    rows = hm.asarray(np.arange(400) % 7).to(there.name)
+
+    def program(x: Any) -> Any:
+        for k in range(6):
+            x = hm.scatter_add(x, rows, hm.ones((400, 4), device=there.name) * k, axis=0) * 2
+        return x
+
+    f, x = hm.trace(program), array(7, 4).to(there.name)
+    for _ in range(3):
+        assert_close(f(x).cpu(), program(x).cpu())
+
+
 # ---- errors
 
 

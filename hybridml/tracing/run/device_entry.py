@@ -91,7 +91,7 @@ class PlacedStep:
                 if kind is not None and array.kind is not kind:
                     return MISS
                 if written is not None and getrefcount(array) == _ALONE and _references(array) == _ONE:
-                    if not array.memory.users:  # other streams
+                    if not array.memory.users and not array.memory.is_adopted:  # other streams, other libraries
                         own.add(written)
                 arrays.append(array)
             if shared and placed and has_kin(placed, [*captured, *args]):

@@ -58,6 +58,9 @@ class DeviceMachine:
     def new(self, nbytes: int) -> Pointer:
         return self.device.pool.take(nbytes, self.home).pointer
 
+    def done(self, memories: Sequence[Pointer]) -> None:
+        """Gives new memory back, which the launches that follow may be given."""
+
     def copy(self, target: Pointer, source: Pointer, nbytes: int) -> None:
         if nbytes:
             self.driver.copy(target, source, nbytes, self.stream)
@@ -125,7 +128,8 @@ class DeviceMachine:
 
     def _region(self, code: CudaRegion, memories: Sequence[Pointer]) -> None:
         """Runs launches one after the other."""
-        memories = [*memories, *map(self.new, code.scratch)]
+        scratch = [self.new(nbytes) for nbytes in code.scratch]
+        memories = [*memories, *scratch]
         for step, numbers in code.parts:
             given = [memories[k] for k in numbers]
             match step:
@@ -137,6 +141,7 @@ class DeviceMachine:
                     self.zero(given[0], step.nbytes)
                 case _:
                     self._call(step, given, 0, 1)
+        self.done(scratch)
 
     def _convolve(self, call: Convolve, memories: Sequence[Pointer]) -> None:
         nbytes = self.driver.convolution_bytes(call)
@@ -147,9 +152,11 @@ class DeviceMachine:
             if new is not old:
                 self.copy(new, old, old.nbytes)
         a, b, out = given
-        self.driver.convolve(call, a, b, out, self.new(nbytes), self.stream)
+        workspace = self.new(nbytes)
+        self.driver.convolve(call, a, b, out, workspace, self.stream)
         if odd[2]:
             self.copy(memories[2], given[2], given[2].nbytes)
+        self.done([workspace, *(p for p, is_odd in zip(given, odd, strict=True) if is_odd)])
 
     def _call(self, code: Any, memories: Sequence[Pointer], part: int, parts: int) -> None:
         source = code.source

@@ -31,6 +31,7 @@ class Block:
     """Memory of a device. It goes back to the pool when nobody refers to it."""
 
     __slots__ = ("address", "nbytes", "pool", "raw", "size", "stream", "users")
+    is_adopted = False
 
     def __init__(self, pool: Pool, address: int, raw: Raw, nbytes: int, size: int, stream: Stream) -> None:
         self.pool, self.address, self.raw, self.nbytes, self.size = pool, address, raw, nbytes, size
@@ -50,6 +51,7 @@ class Adopted:
     """Memory of another library, which its array keeps. `part` is called when nobody here refers to it."""
 
     __slots__ = ("__weakref__", "address", "nbytes", "owner", "part", "raw", "stream", "users")
+    is_adopted = True  # so that it is never written to
 
     def __init__(
         self, address: int, raw: Raw, nbytes: int, owner: object, stream: Stream, part: Callable[[Adopted], None]

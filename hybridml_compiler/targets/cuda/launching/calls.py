@@ -133,6 +133,7 @@ class _NotingMachine(DeviceMachine):
         super().__init__(code, device, device.default_stream)
         self.driver: Any = _NotingDriver(self, device.driver)
         self.places, self.calls, self.shared = places, list[Prepared](), list[Any]()
+        self.free: list[Place] = []  # places that the launches before are done with
 
     def memory(self, array: Any) -> Pointer:
         found = super().memory(array)
@@ -140,8 +141,17 @@ class _NotingMachine(DeviceMachine):
         return found
 
     def new(self, nbytes: int) -> Pointer:
+        """The smallest place that was given back and is large enough, or one more."""
+        fitting = [place for place in self.free if place.nbytes >= nbytes]
+        if fitting:
+            place = min(fitting, key=lambda place: place.nbytes)
+            self.free.remove(place)
+            return place.pointer[:nbytes]
         self.places.append(Place(len(self.places), max(nbytes, NUMBER)))
         return self.places[-1].pointer
+
+    def done(self, memories: Sequence[Pointer]) -> None:
+        self.free += [memory.block for memory in memories if isinstance(memory.block, Place)]
 
 
 class _NotingDriver:

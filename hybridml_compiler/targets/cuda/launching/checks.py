@@ -86,7 +86,7 @@ class Checks:
         self._driver, self._lock = driver, lock()
         self._free: list[Word] = []
         self._kept: list[PageLocked] = []
-        self._pending: dict[Watch, None] = {}
+        self._pending: dict[Watch, object] = {}
 
     def watch(self, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]) -> Watch:
         """The watch over a program of arrays of these types. `explain` gives the error of a call with some, of which
@@ -110,10 +110,13 @@ class Checks:
     def tell(self, stream: Stream | None = None) -> None:
         """Raises what has been found in calls on this stream, which has been waited for; None: on all of them."""
         for watch in list(self._pending):
+            if self._pending.pop(watch, self) is self:  # another thread looks at it
+                continue
             error = watch.failure()
-            if error is not None:
-                raise error
-            if stream is None or watch.streams == {id(stream)}:
-                del self._pending[watch]
+            if error is None and (stream is None or watch.streams == {id(stream)}):
                 watch.calls.clear()
                 watch.streams.clear()
+                continue
+            self._pending[watch] = None
+            if error is not None:
+                raise error
