@@ -290,13 +290,13 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     # masks of edges
     ("threads", "i + turn * 4 < 40 && k < 50", "k < 50"),
     ("threads", "4 < 40 && k < 50", "4 < 40 && k <= 50"),
-    ("threads", "i < 33 && k < 50", "i < 33 && k <= 50"),
+    ("threads", "i < 33 && k + turn * 4 < 50", "i < 33 && k + turn * 4 <= 50"),
     ("threads", "exists ? 4 : 0", "4"),
     ("threads", "if (i < 40", "if (i <= 40"),
     ("threads", "j < 33", "j <= 33"),
     ("turned", "if (i < 36 && ", "if ("),
     ("bf16", "k < 80", "k <= 80"),
-    ("bf16", "i < 72 && k", "i <= 72 && k"),
+    ("bf16", "i + turn * 32 < 72 && k", "i + turn * 32 <= 72 && k"),
     ("f16 odd", "< 37 && k < 79", "< 37"),
     ("tf32", "i < 71", "true"),
     # places of tiles, matrices and strides
@@ -313,7 +313,7 @@ PRODUCT_MUTANTS: list[tuple[str, str, str]] = [
     ("images", "matrix * 9 + j", "j"),
     ("first", "j / 30 * 9", "j / 30 * 8"),
     ("first", "(unsigned int)(i % 5", "(unsigned int)(i % 6"),
-    ("first", "k % 5", "k % 4"),
+    ("first", "k / 3 % 3", "k / 3 % 2"),
     # operands and sums in the place of others
     ("threads", "[i], y[at % 2][j]", "[j], y[at % 2][i]"),
     ("bf16", "sums[i][j], x[i], y[j]", "sums[i][j], x[i], y[j ^ 1]"),
