@@ -61,24 +61,24 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.family, _, self.style = name.partition(" ")
-        self.library: Any = importlib.import_module(self.family)
+        self.framework: Any = importlib.import_module(self.family)
         self.array: Function = np.copy
         self.wait: Function = id
         if self.family == "hybridml":
-            self.array = lambda values: self.library.asarray(values.copy())
+            self.array = lambda values: self.framework.asarray(values.copy())
         elif self.family == "jax":
-            self.library.config.update("jax_enable_x64", True)
-            self.wait = self.library.block_until_ready
-            self.array = lambda values: self.wait(self.library.numpy.array(values))
+            self.framework.config.update("jax_enable_x64", True)
+            self.wait = self.framework.block_until_ready
+            self.array = lambda values: self.wait(self.framework.numpy.array(values))
 
     def compiled(self, module: ModuleType, function: str) -> Function:
         if self.style.endswith("as np"):
-            module.__dict__["np"] = self.library
+            module.__dict__["np"] = self.framework
         found: Function = getattr(module, function)
         if self.style.startswith("traced"):
-            found = self.library.trace(found)
+            found = self.framework.trace(found)
         elif self.family == "numba" and not hasattr(found, "py_func"):
-            found = self.library.njit(parallel=self.style == "np")(found)
+            found = self.framework.njit(parallel=self.style == "np")(found)
         return found
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

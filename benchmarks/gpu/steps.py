@@ -73,7 +73,7 @@ def _candidates(check: Check, task: Any, arrays: Any, kind: str) -> Iterator[tup
 
 
 def _case(check: Check, who: str, task: Any, arrays: Any, kind: str) -> Callable[[], Any] | None:
-    """What makes a training step; None where this one has none in this precision, or is not installed."""
+    """The function that makes a training step; None for who has none in this precision, or is not installed."""
     from .. import ours
 
     narrow, is_eager = " bf16" * (kind == "bfloat16"), "eager" in who

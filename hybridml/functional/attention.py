@@ -146,7 +146,7 @@ class _Attention(Function):
         late, early = ctx.scales
         query = query * early
         g = xp.zeros_like(out) if g is None else g
-        # Of the gradients of a row's weights, weighted by them.
+        # The mean of the gradients of a row's weights, weighted by these.
         mean = (_wide(g) * _wide(out)).sum(axis=-1, keepdims=True)
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, out, (*out.shape[:-1], lengths[1]), how)

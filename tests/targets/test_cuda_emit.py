@@ -237,7 +237,7 @@ def test_values_are_exchanged_with_a_barrier() -> None:
 
 @pytest.mark.parametrize("text", [SOFTMAX, SOFTMAX.replace("96", "1024").replace("768", "8192")])
 def test_rows_are_loaded_and_computed_once(text: str) -> None:
-    """What the threads that stored it read again is neither in shared memory nor loaded again."""
+    """A value that only the threads that stored it read again is neither in shared memory nor loaded again."""
     entry = emit(scheduled(text)).text.split('extern "C"')[1]
     assert "row0" not in entry and "__syncthreads" not in entry
     assert entry.count("b0[") == entry.count("exp_f32(") == 1

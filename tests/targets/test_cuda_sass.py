@@ -75,7 +75,7 @@ def test_a_row_is_loaded_once_before_anything_is_computed_of_it(name: str, dtype
 
 @pytest.mark.parametrize(("name", "dtype"), [*product(("gelu", "softmax", "layer norm", "transpose"), DTYPES)])
 def test_instructions_are_fewer_than_memory_has_time_for(name: str, dtype: str, tmp_path: Path) -> None:
-    """Those of the whole kernel, for the elements that a thread has."""
+    """The number of instructions of the whole kernel, for the elements that a thread has."""
     ((_, text),) = machine_code(KERNELS[name][0], dtype, 90, tmp_path)
     code = text.split("slowpath:")[0]  # of divisions by numbers that no test here has
     instructions = len(re.findall(r"^\s+/\*[0-9a-f]{4}\*/", code, re.MULTILINE)) - code.count("NOP")

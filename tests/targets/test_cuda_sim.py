@@ -145,7 +145,7 @@ def held(x: np.ndarray, bits: int) -> np.ndarray:
 
 
 def bits(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Those of the nearest narrow numbers; of a nan the hardware's."""
+    """Conversions give the nearest narrow numbers, and of a nan the hardware's."""
     return np.where(np.isnan(x), np.uint16(0x7FFF), x.astype(dtype).view(np.uint16))
 
 

@@ -236,7 +236,7 @@ def test_two_numbers_are_rounded_to_a_word(kind: str, dtype: type) -> None:
 
 
 def test_powers_of_two() -> None:
-    """Those of whole numbers are exact; what is below the normal numbers is zero."""
+    """Powers of whole numbers are exact; what is below the normal numbers is zero."""
     x = np.array([*range(-130, 129, 9), -np.inf, np.inf, np.nan], "f4")
     out = np.zeros(32, "f4")
     body = f"{of_lane(2, 4)} ld.global.u32 %r1, [%rd19]; ex2.approx.ftz.f32 %r2, %r1;"
@@ -247,7 +247,7 @@ def test_powers_of_two() -> None:
 
 @pytest.mark.parametrize("lane", [None, 0, 31])
 def test_votes(lane: int | None) -> None:
-    """Of each warp alone, and of all of its lanes."""
+    """A vote is of each warp alone, and of all of its lanes."""
     out = np.zeros(64, np.uint32)
     body = f"setp.eq.u32 %p1, %r30, {99 if lane is None else 32 + lane}; vote.sync.any.pred %p2, %p1, -1;"
     run(f"{body} selp.b32 %r1, 1, 2, %p2; {of_lane(1, 4)} st.global.u32 [%rd19], %r1;", out, block=64)

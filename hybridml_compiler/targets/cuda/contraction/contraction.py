@@ -114,7 +114,7 @@ def _of_convolution(call: Convolution) -> Contraction:
     (h, w), (out_h, out_w), (kh, kw) = call.size, call.out_size, call.kernel
     (sy, sx), (dy, dx), (top, left) = call.stride, call.dilation, call.padding
     n, y, x, g, c = call.a.strides
-    # Of rows and of steps those are next to each other that are the nearest in memory.
+    # Rows that follow each other are the nearest in memory, and so are steps.
     by_pixel, inner = abs(n) > abs(sx * x), abs(c) > abs(dx * x)
     rows = _ordered(by_pixel, Digit(call.batch, n), Digit(out_h, sy * y), Digit(out_w, sx * x))
     steps = _ordered(inner, Digit(call.channels, c), Digit(kh, dy * y), Digit(kw, dx * x))
