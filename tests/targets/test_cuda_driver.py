@@ -16,6 +16,7 @@ from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
+from hybridml_compiler.targets.cuda.launching.calls import CallList
 from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from tests.support.closeness import assert_close
@@ -278,20 +279,56 @@ def test_memory_of_another_library_is_not_updated(odd: int) -> None:
         assert p.cpu().tolist() == [expected] * 64 and (theirs == 5).all()
 
 
-def test_scatters_in_a_row_are_right_in_memory_that_they_share(there: Gpu) -> None:
-    rows = hm.asarray(np.arange(400) % 7).to(there.name)
+def test_launches_in_a_row_share_the_memory_that_they_work_in(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[CallList] = []
+    made = CallList.__init__
 
-    def program(x: Any) -> Any:
-        for k in range(6):
-            x = hm.scatter_add(x, rows, hm.ones((400, 4), device=there.name) * k, axis=0) * 2
+    def noted(self: CallList, *arguments: Any) -> None:
+        made(self, *arguments)
+        found.append(self)
+
+    monkeypatch.setattr(CallList, "__init__", noted)
+    rows, ones = (t.to(there.name) for t in (hm.asarray(np.arange(100) % 7), hm.ones((100, 4))))
+
+    def program(x: Any, times: int) -> Any:
+        for k in range(times):
+            x = hm.scatter_add(x, rows, ones * k, axis=0) * 2
         return x
 
-    f, x = hm.trace(program), array(7, 4).to(there.name)
-    for _ in range(3):
-        assert_close(f(x).cpu(), program(x).cpu())
+    x, sizes = array(7, 4).to(there.name), []
+    for times in (1, 3):
+        expected = program(x, times).cpu()
+        found.clear()
+        f = hm.trace(lambda x, times=times: program(x, times))
+        for _ in range(3):
+            assert_close(f(x).cpu(), expected)
+        (calls,) = found
+        sizes.append(sum(nbytes for nbytes, _ in calls.temporaries))
+    assert sizes[1] < 2 * sizes[0]
 
 
 # ---- errors
+
+
+def test_a_check_that_another_thread_looks_at_is_neither_lost_nor_told_twice(there: Gpu) -> None:
+    checks: Any = there.device.checks
+
+    class Watch:
+        looked = 0
+
+        def __init__(self) -> None:
+            self.streams, self.calls = {1}, list[Any]()
+
+        def failure(self) -> None:
+            self.looked += 1
+            checks.tell()  # as another thread
+
+    watch = Watch()
+    checks._pending[watch] = None
+    checks.tell(object())  # on a stream that its call was not on
+    assert watch.looked == 1 and watch in checks._pending
+    checks.tell()
+    assert watch.looked == 2 and watch not in checks._pending
 
 
 def test_an_index_out_of_range_names_the_users_line(there: Gpu) -> None:
