@@ -43,13 +43,8 @@ class Watch:
     def __init__(
         self, word: Word, avals: Sequence[Aval], explain: Callable[[Given], Exception], places: Sequence[str]
     ) -> None:
-        self.word, self.pointer, self.avals, self.explain, self.places = (
-            word,
-            Pointer(word, 0, 8),
-            avals,
-            explain,
-            places,
-        )
+        self.word, self.pointer = word, Pointer(word, 0, 8)
+        self.avals, self.explain, self.places = avals, explain, places
         self.kept = [k for k, a in enumerate(avals) if a.dtype.kind in "iu" and int(a.nbytes) <= _MOST_BYTES]
         self.calls: deque[tuple[list[DeviceArray], Any]] = deque(maxlen=_MOST_CALLS)  # and the user's place of each
         self.streams: set[int] = set()
