@@ -149,7 +149,7 @@ def _products(
     ]
     body = [
         f"// {form.text}, in tiles of {tile.rows}x{tile.columns}x{tile.depth}",
-        f'extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.at_once})',
+        f'extern "C" __global__ void __launch_bounds__({tile.threads}, {_at_once(form, tile)})',
         f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])}) {{",
         *(f"  {line}" for line in lines),
         "}\n",
@@ -158,6 +158,11 @@ def _products(
     alignment = max(side.width * side.stored.itemsize for side in (a, b))
     total = form.matrices * tile.parts * tile.blocks(form)
     return CallSource(text, False, tile.threads, 1, alignment, operands, total)
+
+
+def _at_once(form: Contraction, tile: Tile) -> int:
+    """Blocks side by side: fewer for images, whose addresses take a thread more registers."""
+    return max(tile.at_once // 2, 1) if form.a.inside or form.b.inside else tile.at_once
 
 
 @record

@@ -50,6 +50,7 @@ _TURNS, _TERMS = 4, 8
 _MOST_TURNS = 8  # of a thread in a loop that is written out, so that all loads are under way
 _ROW = 256  # threads of a block that share a row, at most
 REGISTERS = 1 << 16  # of a multiprocessor
+_ROW_REGISTERS = 64
 _KEPT_REGISTERS = 48  # of a thread, where it keeps a row
 _MOST_SHARED = 40 << 10  # bytes of shared memory, beside the parts of reductions
 
@@ -126,10 +127,11 @@ class KernelWriter(ValueWriter):
         (self.whole if kernel.range is None else self.body)(kernel.body)
         self.close(block)
         # One block for each multiprocessor is enough: unless that is said, the compiler holds some kernels to 31
-        # registers, and spills, to have more blocks side by side. Where rows are kept some have to load while others
-        # compute.
+        # registers, and spills, to have more blocks side by side. Where threads share a row, some blocks have to load
+        # while others compute: as many as 64 registers a thread allow, or those of kept rows.
         threads = self.threads()
-        blocks = 1 if self.kept is None else max(REGISTERS // (threads * _KEPT_REGISTERS), 1)
+        own = _ROW_REGISTERS if self.kept is None else _KEPT_REGISTERS
+        blocks = max(REGISTERS // (threads * own), 1) if self.rows or self.kept is not None else 1
         parameters = [f"{'const ' * (b.role == 'in')}{c_type(b.dtype)}* {b.name}" for b in kernel.operands]
         parameters += ["long long* status"] * kernel.checked
         head = f"{ENTRY}({', '.join([*parameters, 'long long lo', 'long long hi'])})"
