@@ -64,3 +64,16 @@ def there(request: pytest.FixtureRequest) -> Iterator[Gpu]:
 
 def array(*shape: int, seed: int = 0) -> Any:
     return hm.tensor(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
+
+
+class Exporter:
+    """An array of another library: all that is known of it is DLPack."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return self.x.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self.x.__dlpack_device__()

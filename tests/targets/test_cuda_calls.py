@@ -10,11 +10,12 @@ import pytest
 
 import hybridml as hm
 from hybridml import functional as F
+from hybridml_compiler.targets.cuda.launching.calls import CallList
 from hybridml_compiler.targets.device import DeviceArray, download
 from tests.support.closeness import assert_close
 from tests.support.cuda import needs_nvrtc
 from tests.support.fake_cupy import FakeArray
-from tests.support.gpus import Gpu, array, gpu, there
+from tests.support.gpus import Exporter, Gpu, array, gpu, there
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
 __all__ = ["there"]
@@ -61,6 +62,29 @@ def test_an_updated_tensor_keeps_its_memory(there: Gpu) -> None:
         array_of = kept if isinstance(kept, DeviceArray) else DeviceArray(w._array.kind, kept)
         same(2)
         np.testing.assert_array_equal(download(array_of), values)
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_memory_of_another_library_is_not_updated(odd: int) -> None:
+    """Neither where it begins at 16 bytes, nor where a program is given a copy of it."""
+    there = gpu("cupy")
+    memory = np.zeros(128, "f4")
+    first = -memory.ctypes.data // 4 % 4 + odd
+    theirs = memory[first : first + 64]
+    theirs[:] = 5
+    p, g = hm.zeros(64).to(there.name), hm.ones(64).to(there.name)
+
+    @hm.trace
+    def step(g: Any) -> None:
+        p.__isub__(g * 0.5)
+
+    for _ in range(6):
+        step(g)
+    with hm.no_grad():
+        p[...] = hm.from_dlpack(Exporter(theirs.view(FakeArray)))
+    for expected in (4.5, 4.0, 3.5):
+        step(g)
+        assert p.cpu().tolist() == [expected] * 64 and (theirs == 5).all()
 
 
 def test_what_the_cpu_computes_of_its_own_is_not_waited_for() -> None:
@@ -122,6 +146,34 @@ def test_memory_that_begins_anywhere() -> None:
             np.testing.assert_allclose(run(x).cpu().numpy(), expected, rtol=1e-6)
 
 
+def test_launches_in_a_row_share_the_memory_that_they_work_in(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[CallList] = []
+    made = CallList.__init__
+
+    def noted(self: CallList, *arguments: Any) -> None:
+        made(self, *arguments)
+        found.append(self)
+
+    monkeypatch.setattr(CallList, "__init__", noted)
+    rows, ones = (t.to(there.name) for t in (hm.asarray(np.arange(100) % 7), hm.ones((100, 4))))
+
+    def program(x: Any, times: int) -> Any:
+        for k in range(times):
+            x = hm.scatter_add(x, rows, ones * k, axis=0) * 2
+        return x
+
+    x, sizes = array(7, 4).to(there.name), []
+    for times in (1, 3):
+        expected = program(x, times).cpu()
+        found.clear()
+        f = hm.trace(lambda x, times=times: program(x, times))
+        for _ in range(3):
+            assert_close(f(x).cpu(), expected)
+        (calls,) = found
+        sizes.append(sum(nbytes for nbytes, _ in calls.temporaries))
+    assert sizes[1] < 2 * sizes[0]
+
+
 # ---- indices
 
 
@@ -166,3 +218,24 @@ def test_no_call_waits(there: Gpu) -> None:
     for _ in range(3):
         f(table, good), table[good]
     assert there.runtime.downloaded == 0
+
+
+def test_a_check_that_another_thread_looks_at_is_neither_lost_nor_told_twice(there: Gpu) -> None:
+    checks: Any = there.device.checks
+
+    class Watch:
+        looked = 0
+
+        def __init__(self) -> None:
+            self.streams, self.calls = {1}, list[Any]()
+
+        def failure(self) -> None:
+            self.looked += 1
+            checks.tell()  # as another thread
+
+    watch = Watch()
+    checks._pending[watch] = None
+    checks.tell(object())  # on a stream that its call was not on
+    assert watch.looked == 1 and watch in checks._pending
+    checks.tell()
+    assert watch.looked == 2 and watch not in checks._pending

@@ -16,14 +16,13 @@ from hybridml_compiler.errors import DeviceError
 from hybridml_compiler.targets import registry
 from hybridml_compiler.targets.cuda.device import CudaDevice
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
-from hybridml_compiler.targets.cuda.launching.calls import CallList
 from hybridml_compiler.targets.cuda.machine import DeviceMachine
 from hybridml_compiler.targets.cuda.simulated_driver import SimulatedDriver
 from tests.support.closeness import assert_close
 from tests.support.cuda import left_to_library, needs_nvrtc, planned_anew
 from tests.support.examples import every
 from tests.support.fake_cupy import FakeArray
-from tests.support.gpus import Gpu, array, gpu, there
+from tests.support.gpus import Exporter, Gpu, array, gpu, there
 
 __all__ = ["there"]
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("own_devices")]
@@ -243,92 +242,7 @@ def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pyte
     assert len(first) == len(second) == 2  # and that of captures
 
 
-class Theirs:
-    """An array of another library on the device."""
-
-    def __init__(self, data: np.ndarray) -> None:
-        self.data = data
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.data.__dlpack__(max_version=(1, 0))
-
-
-@pytest.mark.parametrize("odd", [0, 1])
-def test_memory_of_another_library_is_not_updated(odd: int) -> None:
-    """Neither where it begins at 16 bytes, nor where a program is given a copy of it."""
-    there = gpu("cupy")
-    memory = np.zeros(128, "f4")
-    first = -memory.ctypes.data // 4 % 4 + odd
-    theirs = memory[first : first + 64]
-    theirs[:] = 5
-    p, g = hm.zeros(64).to(there.name), hm.ones(64).to(there.name)
-
-    @hm.trace
-    def step(g: Any) -> None:
-        p.__isub__(g * 0.5)
-
-    for _ in range(6):
-        step(g)
-    with hm.no_grad():
-        p[...] = hm.from_dlpack(Theirs(theirs))
-    for expected in (4.5, 4.0, 3.5):
-        step(g)
-        assert p.cpu().tolist() == [expected] * 64 and (theirs == 5).all()
-
-
-def test_launches_in_a_row_share_the_memory_that_they_work_in(there: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[CallList] = []
-    made = CallList.__init__
-
-    def noted(self: CallList, *arguments: Any) -> None:
-        made(self, *arguments)
-        found.append(self)
-
-    monkeypatch.setattr(CallList, "__init__", noted)
-    rows, ones = (t.to(there.name) for t in (hm.asarray(np.arange(100) % 7), hm.ones((100, 4))))
-
-    def program(x: Any, times: int) -> Any:
-        for k in range(times):
-            x = hm.scatter_add(x, rows, ones * k, axis=0) * 2
-        return x
-
-    x, sizes = array(7, 4).to(there.name), []
-    for times in (1, 3):
-        expected = program(x, times).cpu()
-        found.clear()
-        f = hm.trace(lambda x, times=times: program(x, times))
-        for _ in range(3):
-            assert_close(f(x).cpu(), expected)
-        (calls,) = found
-        sizes.append(sum(nbytes for nbytes, _ in calls.temporaries))
-    assert sizes[1] < 2 * sizes[0]
-
-
 # ---- errors
-
-
-def test_a_check_that_another_thread_looks_at_is_neither_lost_nor_told_twice(there: Gpu) -> None:
-    checks: Any = there.device.checks
-
-    class Watch:
-        looked = 0
-
-        def __init__(self) -> None:
-            self.streams, self.calls = {1}, list[Any]()
-
-        def failure(self) -> None:
-            self.looked += 1
-            checks.tell()  # as another thread
-
-    watch = Watch()
-    checks._pending[watch] = None
-    checks.tell(object())  # on a stream that its call was not on
-    assert watch.looked == 1 and watch in checks._pending
-    checks.tell()
-    assert watch.looked == 2 and watch not in checks._pending
 
 
 def test_an_index_out_of_range_names_the_users_line(there: Gpu) -> None:
@@ -513,11 +427,11 @@ def test_tensors_for_other_libraries() -> None:
     assert not hasattr(hm.ones(2), "__cuda_array_interface__") and not hasattr(
         x.to(hm.bfloat16), "__cuda_array_interface__"
     )
-    again = hm.from_dlpack(_Of(x))
+    again = hm.from_dlpack(Exporter(x))
     assert again.device == there.name and again._array.memory.raw == x._array.memory.raw  # no copy
     assert again.cpu().tolist() == x.cpu().tolist()
     half = x.to(hm.bfloat16)
-    back = hm.from_dlpack(_Of(half))
+    back = hm.from_dlpack(Exporter(half))
     assert back.dtype == hm.bfloat16 and back.cpu().tolist() == half.cpu().tolist()
     with pytest.raises(DeviceError, match="out of NumPy's reach"):
         hm.ones(2).to("reference").__dlpack__()
@@ -535,7 +449,7 @@ def test_other_libraries_are_waited_for_and_wait() -> None:
     ours.waited.clear()
     del x
     assert ours.waited == [others]
-    y = hm.asarray(_Of(np.zeros((2, 3), "f4").view(FakeArray)))
+    y = hm.asarray(Exporter(np.zeros((2, 3), "f4").view(FakeArray)))
     with hm.cuda.device(there.name), hm.cuda.stream(hm.cuda.Stream()):
         z = y * 2
         used = there.device.stream
@@ -550,29 +464,16 @@ def test_the_simulated_devices_memory_is_read_by_numpy() -> None:
     seen = np.from_dlpack(x)
     assert seen.tolist() == x.tolist() and not seen.flags.writeable and x.__dlpack_device__() == (1, 0)
     assert not hasattr(x, "__cuda_array_interface__")
-    old = np.from_dlpack(_Of(x))  # a reader that cannot be told that memory is read-only gets a copy
+    old = np.from_dlpack(Exporter(x))  # a reader that cannot be told that memory is read-only gets a copy
     assert old.tolist() == x.tolist() and not np.shares_memory(old, seen)
     del x
     assert seen.any() and not np.isnan(seen).any()  # its memory is kept
 
 
-class _Of:
-    """An array of another library: all that is known of it is DLPack."""
-
-    def __init__(self, x: Any) -> None:
-        self.x = x
-
-    def __dlpack__(self, **asked: Any) -> Any:
-        return self.x.__dlpack__()
-
-    def __dlpack_device__(self) -> Any:
-        return self.x.__dlpack_device__()
-
-
 def test_arrays_of_other_libraries() -> None:
     there = gpu("cupy")
     theirs = np.arange(6, dtype="f4").reshape(2, 3).view(FakeArray)
-    x = hm.asarray(_Of(theirs))
+    x = hm.asarray(Exporter(theirs))
     assert x.device == there.name and (x * 2).cpu().tolist() == [[0, 2, 4], [6, 8, 10]]
     theirs[0, 0] = 7
     assert x.cpu()[0, 0] == 7  # the same memory
