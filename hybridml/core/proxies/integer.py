@@ -9,7 +9,8 @@ program, never a wrong one.
 
 A count that the function itself updates would be another program in each call then. So what is computed with one
 `asks`: remainders and quotients by an int are integers of the graph as well, and a comparison (`self.step % 4 == 0`) is
-a question that each call answers on its way, as one about data is.
+a question that each call answers on its way, as one about data is. An int that data decides, the count of a loop that
+ends when it has converged, asks as well, and has no `value` in the trace: `int()` of it is a question.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ _EXACT = 1 << 53  # of what is computed from them
 
 
 class IntProxy(NumberProxy):
-    """`value` in this trace, `number`: the same in the graph; `bound`: of its absolute value in any call; `kind`: int,
-    or NumPy's int64; `asks`: comparisons are questions.
+    """`value` in this trace, if it has one, `number`: the same in the graph; `bound`: of its absolute value in any call;
+    `kind`: int, or NumPy's int64; `asks`: comparisons are questions.
     """
 
     __slots__ = ("_asks", "_bound", "_kind", "_number", "_tracer", "_value")
 
     def __init__(
-        self, tracer: Any, number: ScalarProxy, value: int, bound: int = LARGEST, kind: type = int, asks: bool = False
-    ) -> None:
+        self, tracer: Any, number: ScalarProxy, value: int | None, bound: int = LARGEST, kind: type = int,
+        asks: bool = False,
+    ) -> None:  # fmt: skip
         self._tracer, self._number, self._value, self._bound, self._kind = tracer, number, value, bound, kind
         self._asks = asks
 
@@ -51,6 +53,8 @@ class IntProxy(NumberProxy):
                 f"the value {self._value} of an int that is an input is asked for where a gradient is derived, which "
                 "has none; derive the gradient inside of the traced function"
             )
+        if self._value is None:
+            return int(self._tracer.read(self._number._tensor, "number", "the value of an int"))
         self._tracer.look_at(self._number._tensor._array)
         return self._value
 
@@ -80,7 +84,7 @@ class IntProxy(NumberProxy):
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
                 number: Any = op(a, b)
                 number = number + 0.0 if op is operator.mul else number  # 0 * -1 is no -0.0
-                return IntProxy(self._tracer, number, op(m, n), bound, of, asks)
+                return IntProxy(self._tracer, number, _value(op, m, n), bound, of, asks)
         return self._applied(other, op, swapped)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
@@ -97,7 +101,7 @@ class IntProxy(NumberProxy):
             return self._applied(other, op, swapped)
         number: Any = self._number
         bound = other if op is operator.mod else self._bound
-        return IntProxy(self._tracer, op(number, float(other)), op(self._value, other), bound, self._kind, True)
+        return IntProxy(self._tracer, op(number, float(other)), _value(op, self._value, other), bound, self._kind, True)
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
@@ -111,7 +115,7 @@ class IntProxy(NumberProxy):
 
     def __abs__(self) -> Any:
         number: Any = self._number
-        return IntProxy(self._tracer, abs(number), abs(self._value), self._bound, self._kind, self._asks)
+        return IntProxy(self._tracer, abs(number), _value(abs, self._value), self._bound, self._kind, self._asks)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -119,11 +123,14 @@ class IntProxy(NumberProxy):
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
+    def _is_zero(self) -> bool:
+        return self._value == 0 if self._value is not None else bool(self._compared(0, operator.eq, False))
+
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)
         if kind is IntProxy or (kind is int and abs(other) <= _EXACT):
             divisor = self if swapped else other
-            if (divisor._value if type(divisor) is IntProxy else divisor) == 0:
+            if divisor._is_zero() if type(divisor) is IntProxy else divisor == 0:
                 other = concrete_value(other)
                 return other / self._concrete() if swapped else self._concrete() / other  # as Python does, or NumPy
             number: Any = other._number if kind is IntProxy else float(other)
@@ -137,8 +144,8 @@ class IntProxy(NumberProxy):
         return self._divided(other, True)
 
     def __neg__(self) -> Any:
-        number: Any = self._number
-        return IntProxy(self._tracer, 0.0 - number, -self._value, self._bound, self._kind, self._asks)
+        number, value = 0.0 - self._number, _value(operator.neg, self._value)  # type: ignore[operator]
+        return IntProxy(self._tracer, number, value, self._bound, self._kind, self._asks)
 
     def __repr__(self) -> str:
         return self._said(repr, False) if is_in_force(self._tracer) else f"IntProxy({self._value})"
@@ -154,6 +161,11 @@ _WAYS: dict[Callable[..., Any], str] = {
     IntProxy._compared: "eq ne lt le gt ge",
     IntProxy._applied: "pow lshift rshift and_ or_ xor matmul",
 }
+
+
+def _value(op: Callable[..., int], *values: int | None) -> int | None:
+    """The value in a trace of what is computed from such values."""
+    return None if None in values else op(*values)
 
 
 def _method(way: Callable[..., Any], op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:

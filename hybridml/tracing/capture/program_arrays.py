@@ -26,7 +26,7 @@ from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .memory import Memory, base_of, cast, holds, literal
-from .tracer import Tracer
+from .tracer import Tracer, iterator_of
 
 _ndarray = np.ndarray
 # Dtypes of scalars beside tensors, as `item()` has them.
@@ -146,7 +146,7 @@ class ProgramArray(ProgramValue):
         return len(self._array)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self.__getitem__, range(len(self._array)))
+        return iterator_of(self) or map(self.__getitem__, range(len(self._array)))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

@@ -8,9 +8,10 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
@@ -149,6 +150,7 @@ class Tracer:
         self.guards = None if sized is None else sized.guards
         self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
         space = {"__slots__": (), "__module__": "hybridml", "made_by": name, "_selected": staticmethod(selected)}
+        space["__iter__"] = _iterate
         self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
         self.number: type[Weak] = type("Tensor", (Weak, self.cls), dict(space))
         self.inputs: list[Input] = []
@@ -165,9 +167,9 @@ class Tracer:
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
-        # What gives a loop over a `range` its steps, where loops are captured by one step for all (see rolling/); the
-        # loops that are not, those that are being captured, innermost last, and whether there are any.
-        self.steps_over: Callable[[FrameType, tuple[Any, ...]], Any] | None = None
+        # What gives loops their steps, where they are captured by one step for all (see rolling/hooks.py); the loops
+        # that are not, those that are being captured, innermost last, and whether there are any.
+        self.rolling: Any = None
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
         self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
@@ -414,7 +416,8 @@ class Tracer:
                 f"{what} needs the value of a tensor where a gradient of {self.name} is derived, which has none; use "
                 "tensor operations instead of Python numbers"
             )
-        return self.ask(node, what)
+        answer = None if self.rolling is None else self.rolling.answer(node, what)
+        return self.ask(node, what) if answer is None else answer
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         """The value that `t` has in this call, asked for in as few distinct answers as `how` needs.
@@ -459,6 +462,17 @@ class Tracer:
         """Leaves whose `.grad` the program sets, with the new gradient."""
         leaves = [(i, i.leaf) for i in self.inputs]
         return [(i, leaf._grad) for i, leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed]
+
+
+def iterator_of(value: Any) -> Any:
+    """What a loop of the frame that asks goes over, where a trace captures it; None where Python does that."""
+    tracer = top_tracer()
+    return None if tracer is None or tracer.rolling is None else tracer.rolling.iterator(sys._getframe(2), value)
+
+
+def _iterate(t: Tensor) -> Any:
+    steps = iterator_of(t)
+    return Tensor.__iter__(t) if steps is None else steps
 
 
 def _real(size: Any) -> Any:

@@ -154,9 +154,21 @@ def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
 
 def _range(*args: Any) -> Any:
     tracer = current_tracer()
-    if tracer is None or tracer.steps_over is None:
+    if tracer is None or tracer.rolling is None:
         return range(*args)
-    return tracer.steps_over(sys._getframe(1), args)
+    return tracer.rolling.range(sys._getframe(1), args)
+
+
+def _going_over(of_python: Any) -> Callable[..., Any]:
+    """`enumerate`, `zip` or `reversed`, which a loop may go over."""
+
+    def patch(*args: Any, **kwargs: Any) -> Any:
+        tracer = current_tracer()
+        if tracer is None or tracer.rolling is None or not args:
+            return of_python(*args, **kwargs)
+        return getattr(tracer.rolling, of_python.__name__)(sys._getframe(1), *args, **kwargs)
+
+    return patch
 
 
 def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
@@ -182,6 +194,7 @@ def _are_numbers(args: Sequence[Any], in_step: bool) -> bool:
 
 PATCHES: dict[str, Any] = {
     "type": _Type(), "print": _print, "float": _Float(), "range": _range,
+    **{of.__name__: _going_over(of) for of in (enumerate, zip, reversed)},
     "max": _extreme("max", operator.gt), "min": _extreme("min", operator.lt),
 }  # fmt: skip
 # Modules -> functions of theirs, and what a trace has in the places of these.

@@ -42,8 +42,8 @@ from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
 from ..python_state.updated_scalars import placed
-from ..rolling.steps import refused as stepwise
-from ..rolling.steps import steps_over
+from ..rolling.hooks import Rolling
+from ..rolling.capture import refused as stepwise
 from ..run.backend import INTERPRET, Backend
 from ..run.compiled_path import (
     CompiledPath,
@@ -215,7 +215,7 @@ class Entry:
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.alone, tracer.step_by_step = self.apart, self.step_by_step
         if observer is None and not self.silent and self.backend.takes_sizes and None not in self.step_by_step:
-            tracer.steps_over = partial(steps_over, tracer)
+            tracer.rolling = Rolling(tracer)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         tracer.codes, tracer.named = frozenset(self.watch.codes), dict(self.watch.named_arrays(sys.maxsize))
         output = Output(tracer, self.watch.knows)

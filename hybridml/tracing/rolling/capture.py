@@ -1,0 +1,396 @@
+"""The capture of a loop by one step: what a step does for any step.
+
+A step runs as often as it takes to know what goes from one to the next: local variables that it assigns, tensors that
+it updates, lists that it appends to. Then the loop is one node of the program, and the variables have the values of the
+last step. Questions about data that leave the loop (`break`, the condition of a `while`) are answered as if it went on,
+and what the loop carries is chosen:
+
+    if err < tol: break         go = not (err < tol)        u = where(err < tol, u where it was asked, u after the step)
+
+What cannot be said of all steps at once (a condition on the number that is not always true or never, a value that is
+asked for) has the trace begin anew, with that loop step by step (see `Entry.grow`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.dtypes import bool_, int64
+from hybridml_compiler.errors import user_frame
+from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import Size, bounds, is_dim
+from hybridml_compiler.sizes.steps import Undecided, odd_step
+
+from ...core.aliasing import stamp
+from ...core.autodiff.tape import boundary, is_node
+from ...core.proxies.scalar import ScalarProxy
+from ...core.tensor import Tensor, aval_of
+from ..capture.loop import Loop, zeros
+from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot
+from ..capture.tracer import Frame, ShadowLeaf, Tracer
+from ..specialize.errors import StepByStep
+from .branches import Branch, chosen, following, merged
+from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like
+from .code_loops import CodeLoop, question_at
+from .held import CONSTANTS, are_same, held
+from .lists import Grown
+
+_ROUNDS = 6  # of a step, until all that it carries on is known
+_BRANCHES = 8  # of a step, for questions about data
+_MISSING = object()
+_not, _and = OPS["logical_not"], OPS["logical_and"]
+
+
+@record
+class Exit:
+    """A question that leaves the loop: where it does, and what variables and tensors are then."""
+
+    leaves: ir.Node
+    variables: Mapping[str, Any]
+    states: Sequence[ir.Node]
+
+
+class Capture:
+    """A loop while it is captured."""
+
+    length: Size | None = None  # steps at most
+    name: str | None = None  # of the symbol that is the number of a step
+    in_steps = False  # whether there is such a number, and ints are polynomials in it
+
+    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
+        self.tracer, self.loop, self.place, self.frame = tracer, loop, loop.place, frame
+        self.carries: dict[str, Carry] = {}
+        self.last: dict[str, Carry] = {}  # tensors and floats that are only read after it
+        self.states: list[Tensor] = []  # tensors from outside that it updates
+        self.given: list[Tensor] = []
+        self.rounds = 0
+        self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
+        self.branches: list[Branch] = []
+        self.made: set[ir.Node] = set()
+        self.histories: list[Any] = []  # of what it makes, whatever the answers are
+        self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
+        self.grown: list[Grown] = []
+
+    def refuse(self, why: str) -> NoReturn:
+        raise StepByStep(self.place, why)
+
+    # -- a step
+
+    def begin(self) -> None:
+        """Begins a step in a region of its own."""
+        tracer, variables = self.tracer, self.frame.f_locals
+        if self.rounds >= _ROUNDS:
+            self.refuse("each step updates other tensors")
+        if not self.rounds:
+            if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
+                self.refuse("NumPy has memory of an array")
+            self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
+            self.grown = [Grown(variables[n]) for n in sorted(self.loop.grown) if type(variables.get(n)) is list]
+            self.held = held(variables, self.loop.read)
+        self.asked, self.exits = list[ir.Node](), list[Exit]()
+        if not self.branches:
+            self.begin_round()
+        tracer.loops.append(self)
+        self.region = enter(tracer)
+        self.outside = [(t, t._array, t._node) for t in self.states]
+        self.grads = _grads(tracer)
+        self.said = tracer.ask, tracer.prints, tracer.logs, tracer.clocks
+        tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self._asked, self._says, self._says, None
+        for state, t in zip(self.states, self.given, strict=True):
+            state._array, state._node = t._array, t._node
+        self.assign({name: self.variable(carry) for name, carry in self.carries.items()})
+
+    def begin_round(self) -> None:
+        """Makes inputs for all that is known to go from one step to the next."""
+        self.rounds += 1
+        self.given = [self.input(t) for t in self.states]
+        for carry in self.carries.values():
+            if carry.kind != "int":
+                carry.given = self.input(carry.start)
+
+    def variable(self, carry: Carry) -> Any:
+        """The value that a variable begins a step with."""
+        assert carry.given is not None
+        return as_variable(self.tracer, carry, carry.given)
+
+    def input(self, start: Any) -> Tensor:
+        """An input of the region for a value, with a history where the value has one."""
+        t = as_tensor(self.tracer, start)
+        given = fresh(self.tracer, aval_of(t))
+        if t._node is None:
+            given._node = None
+        return given
+
+    def _asked(self, node: ir.Node, what: str) -> np.ndarray:
+        """The answer to a question about data, the one after the other; that to go on, where it may leave the loop."""
+        if node.dtype.kind != "b" or node.aval.size != 1:
+            self.refuse(f"{what} is asked for")
+        frame = user_frame()
+        if frame is self.frame and (position := question_at(frame.f_code, frame.f_lasti)) in self.loop.exits:
+            stays = self.loop.exits[position]
+            leaves = ir.apply(_not, [node]) if stays else node
+            self.exits.append(Exit(_scalar(leaves), self._assigned(), [t._array for t in self.states]))
+            return np.asarray(stays)
+        if len(self.branches) >= _BRANCHES:
+            self.refuse(f"{what} is asked for")
+        self.asked.append(node)
+        if len(self.asked) > len(self.answers):
+            self.answers.append(True)
+        return np.asarray(self.answers[len(self.asked) - 1])
+
+    def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self.refuse("a step prints or logs")
+
+    def _assigned(self) -> dict[str, Any]:
+        variables = self.frame.f_locals
+        return {name: variables[name] for name in self.loop.assigned if name in variables}
+
+    def end(self, go: ir.Node | None = None) -> bool:
+        """Ends a step; whether all that goes from one to the next was known before it. `go`: whether there is a
+        further one."""
+        tracer, region = self.tracer, self.region
+        self.after = self._assigned()
+        self.next = [snapshot(tracer, t) for t in self.states]
+        for grown in self.grown:
+            grown.take_back()
+        self.items = self._items(region)
+        found = self._leave(region)
+        if not are_same(self.grads, _grads(tracer)):
+            self.refuse("a step sets gradients")
+        now = held(self.frame.f_locals, self.loop.read)
+        if self.held is None or now is None or not are_same(self.held, now):
+            self.refuse("a step may change a container or an object")
+        self.states += found
+        known = not found and self._learn()
+        if known:
+            self._branched(region, go)
+            self.answers = following(self.answers) or []
+        else:
+            self.answers, self.branches = [], []
+        if known and not self.answers:
+            return True
+        self.assign({name: self.before.get(name) for name in self.after})
+        return False
+
+    def _branched(self, region: Frame, go: ir.Node | None) -> None:
+        """Notes what this step has made of all that goes on, for the answers that it was given."""
+        if not self.branches:
+            self.made, self.checks, self.named = set(), list(region.checks), dict(self.after)
+            self.last, self.also = self._last(), {}
+        elif self.checks != list(region.checks):
+            self.refuse("a branch checks an index")
+        elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
+            self.refuse("a variable that is read after it has another value in each branch")
+        self.made |= region.made
+        values = self._values(self.after, [t._array for t in self.next])
+        before = [c.given for c in self._carried().values()] + self.given
+        for exit in reversed(self.exits):
+            at = self._values(exit.variables, exit.states)
+            if go is not None and all(t is not None and t._array is a for t, a in zip(before, at, strict=True)):
+                self.also[exit.leaves] = None
+                continue
+            if any(not are_one(self.after.get(name), exit.variables.get(name)) for name in self._others()):
+                self.refuse("a variable that is read after it has another value where the loop is left")
+            values = [chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
+            stays = ir.apply(_not, [exit.leaves])
+            go = stays if go is None else ir.apply(_and, [stays, go])
+        if self.loop.exits:
+            values.append(go if go is not None else ir.constant(True))
+        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
+        if self.items and (len(self.branches) > 1 or self.loop.exits or type(self.length) is not int):
+            self.refuse("a list grows, by how much data decides")
+
+    def _items(self, region: Frame) -> list[Tensor]:
+        """The tensors that the step appends to lists."""
+        found = []
+        for grown in self.grown:
+            values = grown.values(region)
+            if values is None:
+                self.refuse("a list gets an item that may be changed later")
+            found += values
+        return found
+
+    def _carried(self) -> dict[str, Carry]:
+        """What the loop has a value of the graph for."""
+        return {name: carry for name, carry in self.carries.items() if carry.kind != "int"} | self.last
+
+    def _others(self) -> list[str]:
+        return [name for name in self.loop.after if name not in self._carried()]
+
+    def _values(self, variables: Mapping[str, Any], states: Sequence[ir.Node]) -> list[ir.Node]:
+        found = []
+        for name, carry in self._carried().items():
+            value = variables.get(name)
+            if not is_like(value, carry):
+                self.refuse(f"{name} changes its type")
+            t = as_tensor(self.tracer, value)
+            found.append(t._array)
+            self.histories.append(t._node)
+        return [*found, *states]
+
+    def _last(self) -> dict[str, Carry]:
+        """The variables that are read after the loop, and are no carries: the last step has their values."""
+        found: dict[str, Carry] = {}
+        for name in self.loop.after:
+            end = self.after.get(name, _MISSING)
+            if name in self.carries or end is _MISSING or end is self.before.get(name, _MISSING):
+                continue
+            if type(end) is int or is_dim(end):
+                continue
+            if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
+                continue
+            if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.has_steps():
+                self.refuse(f"{name} is read after it")
+            t = as_tensor(self.tracer, end)
+            start = zeros(t)
+            kind: Any = "tensor" if t is end else "float"
+            found[name] = Carry(kind, start, given=self.input(start))
+        return found
+
+    def has_steps(self) -> bool:
+        """Whether there is a step in any case."""
+        return self.length is not None and (bounds(self.length) or 0) > 0
+
+    def _leave(self, region: Frame) -> list[Tensor]:
+        """Leaves the region, with all outside as it was before; tensors from outside that were found to be updated."""
+        tracer = self.tracer
+        leave(tracer, keep=False)
+        assert tracer.loops.pop() is self
+        tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self.said
+        written = [*region.written.values()]
+        for t, array, node in reversed([*self.outside, *written]):
+            t._array, t._node = array, node
+        carried = {id(carry.given) for carry in self.carries.values()}
+        if any(id(t) in carried for t, *_ in written):
+            self.refuse("a step updates a variable in place, and assigns it")
+        shadows = {id(t) for t in tracer.shadows.values()}
+        others = [t for t, *_ in written if id(t) in shadows or not region.has_made(t)]
+        region.written.clear()  # it holds views that end with the step
+        return [t for t in others if all(t is not state for state in self.states)]
+
+    def _learn(self) -> bool:
+        """Whether all variables that are carried on were known to be; finds those that a step has changed."""
+        known, may_not_begin = True, self.length is not None and not self.has_steps()
+        for name in self.loop.carried:
+            if name not in self.before:
+                self.refuse(f"{name} may have no value before it")
+            start, end, carry = self.before[name], self.after.get(name), self.carries.get(name)
+            if carry is None:
+                if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
+                    continue
+                carry, known = carry_of(self.tracer, start, end, self.in_steps, may_not_begin), False
+                if carry is not None:
+                    self.carries[name] = carry
+            elif carry.kind == "int":
+                self.check_int(name, carry, end)
+            elif not is_like(end, carry):
+                carry = None
+            if carry is None:  # it may have another type in all steps but the first
+                self.begin_later(name)
+                return False
+        return known
+
+    def check_int(self, name: str, carry: Carry, end: Any) -> None:
+        """Refuses an int that does not go on as the first step said."""
+
+    def begin_later(self, name: str) -> None:
+        """Begins after a step that is by itself: a variable has another type before it."""
+        self.refuse(f"{name} changes its type")
+
+    # -- the loop
+
+    def emit(self) -> None:
+        """Adds the loop to the program, and gives variables and tensors the values that they have after it."""
+        carried = self._carried()
+        results, steps, stacked = self._results(carried)
+        n, tracer = len(carried), self.tracer
+        for state, value in zip(self.states, results[n:], strict=True):
+            tracer.will_write(state)
+            state._array = value._array
+            stamp(state)
+        last = {name: as_variable(tracer, c, t) for (name, c), t in zip(carried.items(), results, strict=False)}
+        last |= self.ints_after(steps)
+        # Views of arrays of the step must not live on in variables that nobody reads any more.
+        unread = self.after.keys() - {*self.loop.after}
+        self.assign({name: self.before.get(name) for name in unread} | last)
+        of_lists = iter(stacked)
+        for grown in self.grown:
+            grown.extend(tracer, of_lists, self.length or 0, self.name)
+        tracer.rolled = True
+
+    def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
+        """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""
+        return {}
+
+    def first_go(self) -> ir.Node:
+        """Whether there is a first step, of a loop that data ends."""
+        return ir.constant(True)
+
+    def _results(self, carries: Mapping[str, Carry]) -> tuple[list[Tensor], Tensor | None, list[Tensor]]:
+        """The carries and the states after the loop; how many steps it has taken, where data decides that; what all
+        steps append to lists."""
+        tracer = self.tracer
+        inputs = [*(carry.given for carry in carries.values() if carry.given is not None), *self.given]
+        start = [*(as_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
+        after = [*(as_tensor(tracer, self.after[name]) for name in carries), *self.next]
+        go, n = None, len(inputs)
+        if len(self.branches) > 1 or self.loop.exits:
+            own = [leaf_of(t) for t in inputs]
+            if boundary([h for h in self.histories if is_node(h)], self.region.since, own):
+                self.refuse("it is differentiated")
+            after = [tracer.wrap(node) for node in merged(self.branches)]
+        if self.loop.exits:
+            flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
+            inputs += [flag, count]
+            start += [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
+            after.append(tracer.wrap(OPS["add"].fn(count, 1)._array))
+            stay = [ir.apply(_not, [leaves]) for leaves in self.also]
+            go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
+        if not inputs and not self.items:
+            return [], None, []
+        loop = Loop(
+            tracer, "the loop", self.region.since, self.made, inputs, [], after, self.items,
+            [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name, checks=self.checks,
+        )  # fmt: skip
+        if loop.is_differentiated([k for k, t in enumerate((*after, *self.items)) if is_node(t._node)]):
+            self.refuse("it is differentiated")
+        results = loop.run()
+        return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
+
+    def assign(self, values: dict[str, Any]) -> None:
+        """Gives local variables of the running function values."""
+        if not values:
+            return
+        self.frame.f_locals.update(values)
+        if sys.version_info < (3, 13):
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
+
+
+def _scalar(node: ir.Node) -> ir.Node:
+    return node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
+
+
+def _grads(tracer: Tracer) -> list[Any]:
+    """The leaves whose gradients have been set so far, each with its gradient."""
+    leaves = [i.leaf for i in tracer.inputs]
+    return [x for leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed for x in (leaf, leaf._grad)]
+
+
+def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
+    """The exception for the loop that cannot be captured by one step for all: the innermost one whose number an error
+    is about. A step at an end that is unlike the others is by itself."""
+    names = error.steps if isinstance(error, Undecided) else ()
+    loop = next((loop for loop in reversed(loops) if loop.name in names), loops[-1])
+    ends = isinstance(error, Undecided) and loop.name is not None
+    alone = odd_step(error, loop.name, loop.most) if ends else None
+    return StepByStep(loop.place, f"{type(error).__name__}: {error}", alone)

@@ -1,0 +1,110 @@
+"""What goes from one step of a loop to the next: its kinds, and their values as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from hybridml_compiler.dtypes import float64
+from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import Size, is_dim, same
+
+from ...core.proxies.integer import LARGEST, IntProxy
+from ...core.proxies.scalar import ScalarProxy
+from ...core.tensor import Tensor, aval_of
+from ..capture.tracer import Tracer
+from .held import CONSTANTS
+
+_GROWS = 1 << 20  # at most, of a count, in one step: the first 2**32 steps of any loop are exact
+
+
+@record(frozen=False, eq=False)
+class Carry:
+    """A local variable that goes from step to step: a tensor, a Python float, an int that grows by `by`, or a count: an
+    int in a loop whose number of steps data decides."""
+
+    kind: Literal["tensor", "float", "int", "count"]
+    start: Any
+    by: int = 0
+    given: Tensor | None = None  # its input of the region
+
+
+def carry_of(tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin: bool) -> Carry | None:
+    """The way in which a variable goes on; None where it has another type after the step."""
+    if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
+        return Carry("int", start, end - start) if type(end - start) is int else None
+    if all(type(x) in (int, IntProxy) for x in (start, end)) and not in_steps:
+        return Carry("count", start) if type(start) is IntProxy or abs(start) < LARGEST else None
+    if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):
+        return Carry("float", start)
+    if may_not_begin and type(start) in (int, float) and _is_double(end):
+        return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)))
+    if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
+        lifted = tracer.lift(start)
+        return Carry("tensor", lifted) if aval_of(lifted) == aval_of(end) else None
+    return None
+
+
+def is_like(end: Any, carry: Carry) -> bool:
+    """Whether a value is of a carry's kind, which is that of no int."""
+    if carry.kind == "float":
+        return type(end) in (float, ScalarProxy)
+    if carry.kind == "count":
+        return type(end) is int or (type(end) is IntProxy and end._bound <= LARGEST + _GROWS and end._kind is int)
+    return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
+
+
+def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
+    """The variable whose value a tensor of the graph is."""
+    if carry.kind == "tensor":
+        return t
+    number = ScalarProxy(tracer.wrap(t._array, True))
+    return number if carry.kind == "float" else computed_int(tracer, number)
+
+
+def computed_int(tracer: Tracer, number: ScalarProxy) -> IntProxy:
+    """An int of Python's that data decides."""
+    return IntProxy(tracer, number, None, asks=True)
+
+
+def as_tensor(tracer: Tracer, value: Any) -> Tensor:
+    """The tensor of a variable that is no int of a range."""
+    if type(value) is IntProxy:
+        value = value._number
+    if type(value) is ScalarProxy:
+        return value._tensor
+    if type(value) in (int, float):
+        return tracer.wrap(ir.constant(float(value), weak=True), True)
+    return value
+
+
+def as_count(tracer: Tracer, steps: Tensor, start: int, by: int) -> IntProxy:
+    """`start + steps * by` for an int64 of the graph."""
+    number: Any = ScalarProxy(tracer.wrap(OPS["astype"].fn(steps, float64)._array, True))
+    return computed_int(tracer, number * float(by) + float(start))
+
+
+def are_one(a: Any, b: Any) -> bool:
+    """Whether two values are one, or were made twice."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if issubclass(type(a), Tensor):
+        return a._array is b._array
+    if type(a) is ScalarProxy:
+        return a._tensor._array is b._tensor._array
+    return same(a, b) if is_dim(a) else type(a) in CONSTANTS and bool(a == b)
+
+
+def is_number(size: Size, number: int) -> bool:
+    return type(size) is int and size == number
+
+
+def _is_double(value: Any) -> bool:
+    """Whether a value is a tensor of one float64, which computes as Python's floats do."""
+    return issubclass(type(value), Tensor) and value.shape == () and value.dtype is float64
+
+
+def arrays_of(values: Sequence[Tensor]) -> list[ir.Node]:
+    return [t._array for t in values]

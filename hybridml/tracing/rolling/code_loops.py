@@ -1,0 +1,257 @@
+"""Loops of a code object, by their instructions: what a step reads of the one before, what follows reads, and where a
+loop is left.
+
+for k in range(1, n):           assigned    k, beta, alpha
+    beta *= 1.0 - alpha ** 2    carried     beta, alpha     read in a step before they are assigned
+    alpha = f(k, beta)          after       alpha           read after the loop
+    if beta < tol:              exits       the question, and the answer with which the loop goes on
+        break
+return alpha
+
+A loop is what its backward jumps reach (Aho et al., "Compilers", 2006, section 9.6.6). A question is known by its place
+in the source: Python has the condition of a `while` twice in the code, before the first step and after each.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Mapping
+from functools import lru_cache
+from types import CodeType
+
+from hybridml_compiler.record import record
+
+from ..bytecode import instructions
+
+_LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF",
+           "DELETE_", "GET_AWAITABLE", "GET_AITER")  # fmt: skip
+_COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
+_NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
+_ASKS = ("COMPARE_OP", "TO_BOOL")  # what a conditional jump may ask a moment before it
+
+Position = tuple[int | None, ...]
+
+
+@record
+class CodeLoop:
+    """Names of local variables. `place`: of the loop in its code."""
+
+    place: tuple[CodeType, int]
+    assigned: frozenset[str]
+    read: frozenset[str]
+    targets: frozenset[str]  # what is given to each step
+    carried: tuple[str, ...]
+    after: tuple[str, ...]
+    exits: Mapping[Position, bool]  # questions that leave it -> the answer to go on
+    grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
+
+
+def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
+    """The loop over what the call at this offset gives, or what is made an iterator there, if the loop does nothing but
+    assign local variables and call: it is left by no `return`."""
+    flow = _flow(code)
+    first = flow.running(offset)
+    names = [i.opname for i in flow.found[first : first + 3]]
+    begin = first if names[0] == "GET_ITER" else first + 1
+    if names[begin - first :][:2] != ["GET_ITER", "FOR_ITER"]:
+        return None
+    return flow.loop(begin + 1, begin + 1, begin + 2)
+
+
+def makes_iterator(code: CodeType, offset: int) -> bool:
+    """Whether it is a loop itself, or a comprehension, that asks for an iterator there."""
+    flow = _flow(code)
+    return flow.found[flow.running(offset)].opname == "GET_ITER"
+
+
+def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | None:
+    """The innermost `while` loop that the question at this offset can leave, as a loop from there to there, and the
+    place of the question."""
+    flow = _flow(code)
+    asked = flow.question(offset)
+    if asked is None:
+        return None
+    position = _position(flow.found[asked])
+    for head in sorted(flow.loops, key=lambda head: len(flow.loops[head])):
+        inside = [k for k in flow.loops[head] if _position(flow.found[k]) == position and _is_question(flow.found[k])]
+        if not inside or flow.found[head].opname == "FOR_ITER":
+            continue
+        loop = flow.loop(head, inside[-1], None)
+        return (loop, position) if loop is not None and position in loop.exits else None
+    return None
+
+
+def question_at(code: CodeType, offset: int) -> Position | None:
+    """The place in the source of what a conditional jump asks at this offset."""
+    flow = _flow(code)
+    asked = flow.question(offset)
+    return None if asked is None else _position(flow.found[asked])
+
+
+class _Flow:
+    """Instructions of a code object, what follows each, and its loops, by their first instructions."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code, self.known = code, dict[tuple[int, int], CodeLoop | None]()
+        self.found: list[dis.Instruction] = []
+        self.at: dict[int, int] = {}
+        for i in instructions(code):
+            self.at.setdefault(i.offset, len(self.found))  # two at one offset: the first
+            if i.opname not in ("EXTENDED_ARG", "CACHE"):
+                self.found.append(i)
+        self.following: list[list[int]] = []
+        for k, i in enumerate(self.found):
+            ends = i.opname.startswith(("RETURN_", "RAISE_", "RERAISE"))
+            always = ends or i.opname in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+            goes_on = [] if always or k + 1 == len(self.found) else [k + 1]
+            self.following.append([*goes_on, *([self.at[i.argval]] if _is_jump(i) else [])])
+        self.loops = self._loops()
+        self.live = self._live()
+
+    def running(self, offset: int) -> int:
+        """The number of the instruction that runs: it may be at a cache of a call, which Python 3.11 does with what
+        prepares it."""
+        at = self.at[max(k for k in self.at if k <= offset)]
+        return at + 1 if self.found[at].opname == "PRECALL" else at
+
+    def question(self, offset: int) -> int | None:
+        """The number of the conditional jump that asks."""
+        at = self.running(offset)
+        if self.found[at].opname in _ASKS:
+            at += 1
+        return at if at < len(self.found) and _is_question(self.found[at]) else None
+
+    def loop(self, head: int, begin: int, first: int | None) -> CodeLoop | None:
+        """The loop with this head. Its steps go from `begin` on: from what gives them something to `first`, or from a
+        question to itself."""
+        key = head, begin
+        if key not in self.known:
+            self.known[key] = self._loop(head, begin, first)
+        return self.known[key]
+
+    def _loop(self, head: int, begin: int, first: int | None) -> CodeLoop | None:
+        inside, found = self.loops.get(head), self.found
+        if inside is None or any(found[k].opname.startswith(_LEAVES) for k in inside):
+            return None
+        inner = [nodes for other, nodes in self.loops.items() if other in inside and other != head]
+        if any(found[k].opname in _COLLECTS and not any(k in nodes for nodes in inner) for k in inside):
+            return None
+        exits: dict[Position, bool] = {}
+        ends: list[int] = [] if first is None else [self.at[found[head].argval]]
+        for k in sorted(inside - ({head} if first is not None else set())):
+            out = [n for n in self.following[k] if n not in inside]
+            if not out:
+                continue
+            if not _is_question(found[k]) or len(out) > 1:
+                return None
+            exits[_position(found[k])] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
+            ends += out
+        if not ends or any(not self._are_same(end, ends[0]) for end in ends[1:]):
+            return None
+        if first is None:
+            (begin,) = [n for n in self.following[begin] if n in inside] or [head]
+        own = [found[k] for k in sorted(inside)]
+        assigned = frozenset(i.argval for i in own if _stores(i))
+        targets = frozenset[str]() if first is None else self._targets(first)
+        after = self.live[self._arrives(ends[0])] & assigned
+        carried = (self.live[begin] & assigned) - targets
+        if first is None:  # it may have no steps
+            carried |= after
+        return CodeLoop(
+            (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
+            tuple(sorted(carried)), tuple(sorted(after)), exits, self._grown(inside),
+        )  # fmt: skip
+
+    def _targets(self, first: int) -> frozenset[str]:
+        """The variables that are given an item: `for i, (a, b) in ...` takes it apart."""
+        names, wanted = set[str](), 1
+        while wanted and (i := self.found[first]).opname.startswith(("UNPACK_SEQUENCE", "STORE_FAST")):
+            wanted += -1 if _stores(i) else (i.arg or 0) - 1
+            names |= {i.argval} if _stores(i) else set()
+            first += 1
+        return frozenset(names)
+
+    def _grown(self, inside: frozenset[int]) -> frozenset[str]:
+        loads = [k for k in inside if _loads(self.found[k])]
+        others = {self.found[k].argval for k in loads if self.found[k + 1].argval != "append"}
+        return frozenset(self.found[k].argval for k in loads) - others
+
+    def _arrives(self, at: int) -> int:
+        """Where the way out of a loop leads: by instructions that do nothing there."""
+        while self.found[at].opname in _NOTHING:
+            (at,) = self.following[at]
+        return at
+
+    def _are_same(self, a: int, b: int) -> bool:
+        """Whether two ways out of a loop do the same: Python copies a short end of a function."""
+        a, b = self._arrives(a), self._arrives(b)
+        while a != b:
+            one, other = self.found[a], self.found[b]
+            if _what(one) != _what(other) or _is_jump(one):
+                return False
+            if one.opname.startswith("RETURN_"):
+                return True
+            a, b = a + 1, b + 1
+        return True
+
+    def _loops(self) -> dict[int, frozenset[int]]:
+        before: dict[int, list[int]] = {}
+        for k, following in enumerate(self.following):
+            for n in following:
+                before.setdefault(n, []).append(k)
+        loops: dict[int, frozenset[int]] = {}
+        for k, following in enumerate(self.following):
+            for head in following:
+                if head <= k:
+                    nodes, pending = {head}, [k]
+                    while pending:
+                        if (node := pending.pop()) not in nodes:
+                            nodes.add(node)
+                            pending += before.get(node, ())
+                    loops[head] = loops.get(head, frozenset()) | nodes
+        return loops
+
+    def _live(self) -> list[frozenset[str]]:
+        """The local variables that are read before they are assigned, from each instruction on (Aho et al., section
+        9.2.5)."""
+        live: list[frozenset[str]] = [frozenset()] * len(self.found)
+        changed = True
+        while changed:
+            changed = False
+            for k in range(len(self.found) - 1, -1, -1):
+                i = self.found[k]
+                now = frozenset[str]().union(*(live[n] for n in self.following[k]))
+                if _stores(i):
+                    now -= {i.argval}
+                elif _loads(i):
+                    now |= {i.argval}
+                if now != live[k]:
+                    live[k], changed = now, True
+        return live
+
+
+_flow = lru_cache(maxsize=4096)(_Flow)
+
+
+def _position(i: dis.Instruction) -> Position:
+    return tuple(i.positions or ())
+
+
+def _what(i: dis.Instruction) -> tuple[str, object]:
+    return i.opname.replace("_CHECK", ""), i.argval
+
+
+def _is_jump(i: dis.Instruction) -> bool:
+    return i.opcode in dis.hasjrel or i.opcode in dis.hasjabs
+
+
+def _is_question(i: dis.Instruction) -> bool:
+    return i.opname.startswith("POP_JUMP_") and i.opname.endswith(("IF_FALSE", "IF_TRUE"))
+
+
+def _stores(i: dis.Instruction) -> bool:
+    return i.opname.startswith("STORE_FAST")
+
+
+def _loads(i: dis.Instruction) -> bool:
+    return i.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_FAST"))

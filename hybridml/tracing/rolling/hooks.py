@@ -1,0 +1,54 @@
+"""What a trace that captures loops has in the places of `range`, `enumerate`, `zip`, `reversed` and the iterator of an
+array, and its answer to a question about data."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.graph import ir
+from hybridml_compiler.sizes.dims import is_dim
+
+from ..capture.tracer import Tracer
+from . import while_loops
+from .code_loops import makes_iterator
+from .elements import Enumerate, Zip, elements_of, enumerated, turned, zipped
+from .steps import range_of, steps_over
+
+
+class Rolling:
+    """The loops of one trace. `frame`: where a loop may be."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+
+    def range(self, frame: FrameType, args: tuple[Any, ...]) -> Any:
+        return range_of(self.tracer, frame, args)
+
+    def iterator(self, frame: FrameType, value: Any) -> Any:
+        """What a loop over an array goes over; None where Python does that."""
+        of = elements_of(value) if makes_iterator(frame.f_code, frame.f_lasti) else None
+        return None if of is None else steps_over(self.tracer, frame, of)
+
+    def enumerate(self, frame: FrameType, of: Any, start: Any = 0) -> Any:
+        found = elements_of(of)
+        if found is None or not (type(start) is int or is_dim(start)):
+            return enumerate(of, start)
+        found = enumerated(found, start)
+        return steps_over(self.tracer, frame, found) or Enumerate.of(found, of, start)
+
+    def zip(self, frame: FrameType, *of: Any, strict: bool = False) -> Any:
+        known = [found for one in of if (found := elements_of(one)) is not None]
+        if not known or len(known) < len(of) or strict:
+            return zip(*of, strict=strict)
+        found = zipped(*known)
+        return steps_over(self.tracer, frame, found) or Zip.of(found, *of)
+
+    def reversed(self, frame: FrameType, of: Any) -> Any:
+        found = elements_of(of)
+        return (None if found is None else steps_over(self.tracer, frame, turned(found))) or reversed(of)
+
+    def answer(self, node: ir.Node, what: str) -> np.ndarray | None:
+        return while_loops.answer(self.tracer, node, what)

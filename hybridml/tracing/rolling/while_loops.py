@@ -1,0 +1,72 @@
+"""Python's `while` loops whose condition is data, captured as loops of the graph from one question to the next.
+
+while err > tol:            the first question about data that may leave a loop begins it: its answer is the first
+    v = u.copy()            value of a flag that the loop carries, and what Python does from there to the same
+    u[1:-1] = f(v)          question is a step. An `if ...: break` is such a question as well, and so the loop of
+    err = abs(u - v).max()  `while True` begins and ends in the middle of what Python would call a step
+    n += 1                  a number of the graph
+"""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+
+from hybridml_compiler.aval import CPU
+from hybridml_compiler.errors import user_frame
+from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.table import OPS
+
+from ..capture.tracer import Tracer, top_tracer
+from .capture import Capture
+from .code_loops import CodeLoop, Position, while_loop_at
+
+
+def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
+    """The answer to a question about data that begins or ends a step of a `while` loop; None of any other."""
+    frame = user_frame()
+    if tracer is not top_tracer() or frame is None or node.dtype.kind != "b" or node.aval.size != 1:
+        return None
+    found = while_loop_at(frame.f_code, frame.f_lasti)
+    if found is None or found[0].place in (tracer.step_by_step or ()):
+        return None
+    loop, position = found
+    now = next((of for of in tracer.loops if of.frame is frame and of.place == loop.place), None)
+    if now is not None:
+        return now.asked_again(node) if position == now.position and now is tracer.loops[-1] else None
+    if any(i.node.aval.device != CPU for i in tracer.inputs):
+        return None
+    variables = frame.f_locals
+    if any(name not in variables for name in loop.carried):  # the first step, which is by itself, has it
+        return None
+    return While(tracer, loop, frame, position).asked_first(node)
+
+
+class While(Capture):
+    """A loop from one question, at a place in the source, to the next."""
+
+    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, position: Position) -> None:
+        super().__init__(tracer, loop, frame)
+        self.position, self.stays = position, loop.exits[position]
+
+    def asked_first(self, node: ir.Node) -> np.ndarray:
+        self.first = self._go(node)
+        self.begin()
+        return np.asarray(self.stays)
+
+    def asked_again(self, node: ir.Node) -> np.ndarray:
+        """The answer: to leave the loop, once it is in the program."""
+        if self.end(self._go(node)):
+            self.emit()
+            return np.asarray(not self.stays)
+        self.begin()
+        return np.asarray(self.stays)
+
+    def first_go(self) -> ir.Node:
+        return self.first
+
+    def _go(self, node: ir.Node) -> ir.Node:
+        """Whether there is a further step, where this is what was asked."""
+        node = node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
+        return node if self.stays else ir.apply(OPS["logical_not"], [node])
