@@ -173,6 +173,7 @@ class Tracer:
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
         self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
+        self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.loops: list[Any] = []
         self.rolled = False
         self.prints: Callable[[Any, Any], None] | None = None

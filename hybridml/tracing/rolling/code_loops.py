@@ -55,7 +55,7 @@ def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
     begin = first if names[0] == "GET_ITER" else first + 1
     if names[begin - first :][:2] != ["GET_ITER", "FOR_ITER"]:
         return None
-    return flow.loop(begin + 1, begin + 1, begin + 2)
+    return flow.loop(begin + 1, begin + 2, begin + 2)
 
 
 def makes_iterator(code: CodeType, offset: int) -> bool:

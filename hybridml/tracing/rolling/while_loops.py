@@ -10,6 +10,7 @@ while err > tol:            the first question about data that may leave a loop 
 from __future__ import annotations
 
 import types
+from typing import NoReturn
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 
 from ..capture.tracer import Tracer, top_tracer
+from ..specialize.errors import StepByStep
 from .capture import Capture
 from .code_loops import CodeLoop, Position, while_loop_at
 
@@ -37,8 +39,10 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
         return now.asked_again(node) if position == now.position and now is tracer.loops[-1] else None
     if any(i.node.aval.device != CPU for i in tracer.inputs):
         return None
-    variables = frame.f_locals
-    if any(name not in variables for name in loop.carried):  # the first step, which is by itself, has it
+    variables, alone = frame.f_locals, tracer.alone.get(loop.place, ())
+    taken = tracer.taken.setdefault((frame, loop.place), [])
+    if len(taken) < len(alone) or any(name not in variables for name in loop.carried):
+        taken.append("first")  # is by itself: the next one has what it has made
         return None
     return While(tracer, loop, frame, position).asked_first(node)
 
@@ -62,6 +66,9 @@ class While(Capture):
             return np.asarray(not self.stays)
         self.begin()
         return np.asarray(self.stays)
+
+    def begin_later(self, name: str) -> NoReturn:
+        raise StepByStep(self.place, f"{name} changes its type", "first")
 
     def first_go(self) -> ir.Node:
         return self.first
