@@ -1,4 +1,4 @@
-"""Random programs of loops over `range` that read and write slices of arrays, as source text."""
+"""Random programs of loops that read and write slices of arrays, as source text."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ N, M = 20, 7  # sizes of `a`, an N x M array; `v` has N elements, `w` M
 
 
 class Programs:
-    """Makes `def program(a, v, w)` of random statements, all of which are in bounds."""
+    """Makes `def program(a, v, w)` of random statements, all of which are in bounds. With `ends`, there are loops that
+    data ends, loops over arrays, and lists that grow, not of `range` alone."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, ends: bool = False) -> None:
+        self.random, self.ends = random.Random(seed), ends
         self.lines: list[str] = []
 
     def pick(self, *choices: str) -> str:
         return self.random.choice(choices)
 
     def source(self) -> str:
-        self.lines = ["def program(a, v, w):", "    s = 0.25"]
+        self.lines = ["def program(a, v, w):", "    s = 0.25", *(["    n, out = 0, []"] * self.ends)]
         for _ in range(self.random.randint(1, 2)):
             self.statements("    ", [], 1)
             self.loop("    ", [])
-        self.lines.append("    return a, v, w, s")
+        self.lines.append("    return a, v, w, s" + ", n, out" * self.ends)
         return "\n".join(self.lines)
 
     def loop(self, indent: str, around: list[str]) -> None:
@@ -34,9 +35,26 @@ class Programs:
             bounds = self.pick(f"1, {outer}", f"{outer}, {N - 1}", f"{outer} + 1, {N}")
         else:
             bounds = self.pick(f"1, {N - 1}", f"2, {N}", f"{N - 2}, 0, -1", f"1, {N - 1}")
-        self.lines.append(f"{indent}for {name} in range({bounds}):")
         inside = indent + "    "
         own = [*around, name]
+        head = [f"for {name} in range({bounds}):"]
+        if self.ends and self.random.random() < 0.6:
+            t = f"t{len(around)}"
+            head, first = self.random.choice(
+                [
+                    ([f"for {name}, x in enumerate(a[1:], 1):"], f"w += x * {self.number(around)}"),
+                    ([f"for {name}, x, y in zip(range(1, 19), v[1:], v):"], f"s = x - y * {self.number(around)}"),
+                    (
+                        [f"{t} = v[0] * 0", f"while {t} < {self.random.randrange(24)}:"],
+                        f"{t} = {t} + 1",
+                    ),
+                    ([f"for {name} in reversed(range({bounds})):"], f"n += {self.random.randrange(3)}"),
+                ]
+            )
+            own = around if "while" in head[-1] else own
+            self.lines += [indent + line for line in head] + [inside + first]
+        else:
+            self.lines += [indent + line for line in head]
         for _ in range(self.random.randint(1, 3)):
             if len(own) < 3 and self.random.random() < 0.25:
                 self.loop(inside, own)
@@ -49,6 +67,22 @@ class Programs:
                     self.statements(inside + "    ", own, 1)
             else:
                 self.statements(inside, own, 1)
+            if self.ends:
+                self.end_or_item(inside, own)
+
+    def end_or_item(self, inside: str, own: list[str]) -> None:
+        chance = self.random.random()
+        if chance < 0.2:
+            question = f"{self.number(own)} > {self.number(own)} + 0.25"
+            before, way = self.pick("", "", "not "), self.pick("break", "break", "continue")
+            self.lines += [
+                f"{inside}if {before}({question}):",
+                f"{inside}    {way}",
+            ]
+        elif chance < 0.3:
+            self.lines.append(f"{inside}n += 1")
+        elif chance < 0.4 and len(own) < 2:
+            self.lines.append(f"{inside}out.append({self.row(own)} * {self.number(own)})")
 
     def place(self, own: list[str]) -> str:
         """A row of `a`, or an element of `v`."""
@@ -96,9 +130,9 @@ class Programs:
         return f"s = {self.number(own)} * 0.5 + {self.number(own)}"
 
 
-def program_of(seed: int) -> tuple[str, Callable[..., Any]]:
+def program_of(seed: int, ends: bool = False) -> tuple[str, Callable[..., Any]]:
     """(source, function) of the program with this seed."""
-    source = Programs(seed).source()
+    source = Programs(seed, ends).source()
     space: dict[str, Any] = {}
     exec(compile(source, f"<program {seed}>", "exec"), space)
     return source, space["program"]

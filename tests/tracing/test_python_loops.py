@@ -18,26 +18,8 @@ from hybridml.tracing.specialize.errors import TraceWarning
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from tests.support.examples import examples
+from tests.support.loops import assert_same, data
 from tests.support.random_loops import M, N, program_of
-
-
-def data(*shape: int) -> Callable[[], hm.Tensor]:
-    return lambda: hm.asarray(np.random.default_rng(1).random(shape))
-
-
-def flat(value: Any) -> list[Any]:
-    return [x for v in value for x in flat(v)] if isinstance(value, list | tuple) else [value]
-
-
-def assert_same(expected: Any, found: Any) -> None:
-    for a, b in zip(flat(expected), flat(found), strict=True):
-        assert type(a) is type(b)
-        if isinstance(a, hm.Tensor | np.ndarray):
-            assert a.dtype == b.dtype
-            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-        else:
-            assert a == b
-
 
 # -- loops that are one loop of the graph
 
@@ -418,7 +400,16 @@ def test_the_interpreter_and_the_text_know_steps() -> None:
 @examples(10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 360))
 def test_random_programs(seed: int) -> None:
-    source, program = program_of(seed)
+    check(*program_of(seed), seed)
+
+
+@examples(10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 1000))
+def test_random_programs_that_data_ends(seed: int) -> None:
+    check(*program_of(seed, ends=True), seed)
+
+
+def check(source: str, program: Callable[..., Any], seed: int) -> None:
 
     def make() -> list[hm.Tensor]:
         r = np.random.default_rng(seed)

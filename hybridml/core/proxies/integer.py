@@ -31,8 +31,8 @@ _EXACT = 1 << 53  # of what is computed from them
 
 
 class IntProxy(NumberProxy):
-    """`value` in this trace, if it has one, `number`: the same in the graph; `bound`: of its absolute value in any call;
-    `kind`: int, or NumPy's int64; `asks`: comparisons are questions.
+    """`value` in this trace, if it has one, `number`: the same in the graph; `bound`: of its absolute value in any
+    call; `kind`: int, or NumPy's int64; `asks`: comparisons are questions.
     """
 
     __slots__ = ("_asks", "_bound", "_kind", "_number", "_tracer", "_value")
@@ -144,8 +144,9 @@ class IntProxy(NumberProxy):
         return self._divided(other, True)
 
     def __neg__(self) -> Any:
-        number, value = 0.0 - self._number, _value(operator.neg, self._value)  # type: ignore[operator]
-        return IntProxy(self._tracer, number, value, self._bound, self._kind, self._asks)
+        number: Any = self._number
+        value = _value(operator.neg, self._value)
+        return IntProxy(self._tracer, 0.0 - number, value, self._bound, self._kind, self._asks)
 
     def __repr__(self) -> str:
         return self._said(repr, False) if is_in_force(self._tracer) else f"IntProxy({self._value})"

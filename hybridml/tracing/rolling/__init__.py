@@ -1,7 +1,13 @@
-"""Rolling: Python's loops over a `range` become loops of the graph while they are captured, one step for all.
+"""Rolling: Python's loops become loops of the graph while they are captured, one step for all.
 
-steps.py      the iterator that a loop is given, and what it finds out of a step
-for_loops.py  loops of a code object: what is assigned, read, carried on
-held.py       what mutable objects hold, before a step and after it
-branches.py   steps that data decides about: the values of all branches, chosen
+hooks.py        what a trace has in the places of `range`, `enumerate`, `zip`, `reversed`, and of an answer to a question
+steps.py        `for` loops over ranges and arrays, by symbolic numbers of their steps
+while_loops.py  `while` loops, from one question about data to the next
+capture.py      what both do: a step, what it carries on, where it leaves the loop
+carries.py      kinds of what goes from step to step
+lists.py        lists that grow
+elements.py     what loops go over, by number
+code_loops.py   loops of a code object: what is assigned, read, carried on, and the questions that leave them
+held.py         what mutable objects hold, before a step and after it
+branches.py     steps that data decides about: the values of all branches, chosen
 """

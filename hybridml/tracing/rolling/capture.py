@@ -33,6 +33,7 @@ from hybridml_compiler.sizes.steps import Undecided, odd_step
 
 from ...core.aliasing import stamp
 from ...core.autodiff.tape import boundary, is_node
+from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
 from ..capture.loop import Loop, zeros
@@ -45,7 +46,7 @@ from .code_loops import CodeLoop, question_at
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
 
-_ROUNDS = 6  # of a step, until all that it carries on is known
+_ROUNDS = 8  # of a step, until all that it carries on is known
 _BRANCHES = 8  # of a step, for questions about data
 _MISSING = object()
 _not, _and = OPS["logical_not"], OPS["logical_and"]
@@ -64,7 +65,8 @@ class Capture:
     """A loop while it is captured."""
 
     length: Size | None = None  # steps at most
-    name: str | None = None  # of the symbol that is the number of a step
+    name = ""  # of the symbol that is the number of a step
+    most: Size = 0  # the greatest value of that
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -78,6 +80,7 @@ class Capture:
         self.branches: list[Branch] = []
         self.made: set[ir.Node] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
+        self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
 
@@ -95,9 +98,10 @@ class Capture:
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
-            self.grown = [Grown(variables[n]) for n in sorted(self.loop.grown) if type(variables.get(n)) is list]
+            self.grown = self._lists(variables)
             self.held = held(variables, self.loop.read)
-        self.asked, self.exits = list[ir.Node](), list[Exit]()
+        self.asked = list[ir.Node]()
+        self._forget()
         if not self.branches:
             self.begin_round()
         tracer.loops.append(self)
@@ -109,6 +113,12 @@ class Capture:
         for state, t in zip(self.states, self.given, strict=True):
             state._array, state._node = t._array, t._node
         self.assign({name: self.variable(carry) for name, carry in self.carries.items()})
+
+    def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
+        """The lists that the loop appends to, and knows by no name with which it does anything else."""
+        others = [variables.get(name) for name in self.loop.read - self.loop.grown]
+        found = [x for name in sorted(self.loop.grown) if type(x := variables.get(name)) is list]
+        return [Grown(x) for x in {id(x): x for x in found if all(x is not other for other in others)}.values()]
 
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
@@ -136,7 +146,8 @@ class Capture:
         if node.dtype.kind != "b" or node.aval.size != 1:
             self.refuse(f"{what} is asked for")
         frame = user_frame()
-        if frame is self.frame and (position := question_at(frame.f_code, frame.f_lasti)) in self.loop.exits:
+        position = None if frame is not self.frame else question_at(self.frame.f_code, self.frame.f_lasti)
+        if position in self.loop.exits:
             stays = self.loop.exits[position]
             leaves = ir.apply(_not, [node]) if stays else node
             self.exits.append(Exit(_scalar(leaves), self._assigned(), [t._array for t in self.states]))
@@ -171,22 +182,29 @@ class Capture:
         if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
         self.states += found
-        known = not found and self._learn()
-        if known:
-            self._branched(region, go)
-            self.answers = following(self.answers) or []
-        else:
-            self.answers, self.branches = [], []
+        known = not found and self._learn() and self._branched(region, go)
+        self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
             return True
+        if not known:
+            self.branches = []
         self.assign({name: self.before.get(name) for name in self.after})
+        self._forget()
         return False
 
-    def _branched(self, region: Frame, go: ir.Node | None) -> None:
-        """Notes what this step has made of all that goes on, for the answers that it was given."""
+    def _forget(self) -> None:
+        """Drops what a step has made: a view that somebody holds is made anew with each update of what it shows."""
+        self.exits, self.after, self.items, self.next = list[Exit](), dict[str, Any](), list[Tensor](), list[Tensor]()
+        for grown in self.grown:
+            grown.items = []
+
+    def _branched(self, region: Frame, go: ir.Node | None) -> bool:
+        """Notes what this step has made of all that goes on, for the answers that it was given; False where that is not
+        known, after all."""
         if not self.branches:
-            self.made, self.checks, self.named = set(), list(region.checks), dict(self.after)
-            self.last, self.also = self._last(), {}
+            self.made, self.checks, self.histories = set(), list(region.checks), []
+            self.last, self.also = self._last(), dict[ir.Node, None]()
+            self.named = {name: self.after.get(name) for name in self._others()}
         elif self.checks != list(region.checks):
             self.refuse("a branch checks an index")
         elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
@@ -199,16 +217,26 @@ class Capture:
             if go is not None and all(t is not None and t._array is a for t, a in zip(before, at, strict=True)):
                 self.also[exit.leaves] = None
                 continue
-            if any(not are_one(self.after.get(name), exit.variables.get(name)) for name in self._others()):
-                self.refuse("a variable that is read after it has another value where the loop is left")
+            apart = [n for n in self._others() if not are_one(self.after.get(n), exit.variables.get(n))]
+            if apart and self.carries.keys() >= {*apart}:
+                return self._count(apart)
+            if apart:
+                self.refuse(f"{apart[0]} has another value where it is left")
             values = [chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
             stays = ir.apply(_not, [exit.leaves])
             go = stays if go is None else ir.apply(_and, [stays, go])
         if self.loop.exits:
             values.append(go if go is not None else ir.constant(True))
         self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
-        if self.items and (len(self.branches) > 1 or self.loop.exits or type(self.length) is not int):
+        if self.items and (self.asked or self.loop.exits or type(self.length) is not int):
             self.refuse("a list grows, by how much data decides")
+        return True
+
+    def _count(self, names: Sequence[str]) -> bool:
+        """Has ints be numbers of the graph from the next step on."""
+        self.counted.update(names)
+        self.carries = {name: carry for name, carry in self.carries.items() if name not in names}
+        return False
 
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
@@ -288,11 +316,12 @@ class Capture:
             if carry is None:
                 if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
                     continue
-                carry, known = carry_of(self.tracer, start, end, self.in_steps, may_not_begin), False
+                by_steps = self.in_steps and name not in self.counted and type(end) is not IntProxy
+                carry, known = carry_of(self.tracer, start, end, by_steps, may_not_begin), False
                 if carry is not None:
                     self.carries[name] = carry
             elif carry.kind == "int":
-                self.check_int(name, carry, end)
+                known = (self.grows(carry, end) or self._count([name])) and known
             elif not is_like(end, carry):
                 carry = None
             if carry is None:  # it may have another type in all steps but the first
@@ -300,8 +329,9 @@ class Capture:
                 return False
         return known
 
-    def check_int(self, name: str, carry: Carry, end: Any) -> None:
-        """Refuses an int that does not go on as the first step said."""
+    def grows(self, carry: Carry, end: Any) -> bool:
+        """Whether an int goes on as the first step said."""
+        return False
 
     def begin_later(self, name: str) -> None:
         """Begins after a step that is by itself: a variable has another type before it."""
@@ -326,6 +356,8 @@ class Capture:
         of_lists = iter(stacked)
         for grown in self.grown:
             grown.extend(tracer, of_lists, self.length or 0, self.name)
+            grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
+        self._forget()
         tracer.rolled = True
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
@@ -360,7 +392,7 @@ class Capture:
             return [], None, []
         loop = Loop(
             tracer, "the loop", self.region.since, self.made, inputs, [], after, self.items,
-            [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name, checks=self.checks,
+            [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
         )  # fmt: skip
         if loop.is_differentiated([k for k, t in enumerate((*after, *self.items)) if is_node(t._node)]):
             self.refuse("it is differentiated")
@@ -391,6 +423,5 @@ def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
     is about. A step at an end that is unlike the others is by itself."""
     names = error.steps if isinstance(error, Undecided) else ()
     loop = next((loop for loop in reversed(loops) if loop.name in names), loops[-1])
-    ends = isinstance(error, Undecided) and loop.name is not None
-    alone = odd_step(error, loop.name, loop.most) if ends else None
+    alone = odd_step(error, loop.name, loop.most) if isinstance(error, Undecided) and loop.name else None
     return StepByStep(loop.place, f"{type(error).__name__}: {error}", alone)

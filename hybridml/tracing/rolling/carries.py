@@ -34,7 +34,7 @@ class Carry:
 def carry_of(tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin: bool) -> Carry | None:
     """The way in which a variable goes on; None where it has another type after the step."""
     if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
-        return Carry("int", start, end - start) if type(end - start) is int else None
+        return Carry("int", start, end - start) if type(end - start) is int else Carry("count", start)
     if all(type(x) in (int, IntProxy) for x in (start, end)) and not in_steps:
         return Carry("count", start) if type(start) is IntProxy or abs(start) < LARGEST else None
     if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):

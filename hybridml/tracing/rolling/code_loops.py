@@ -29,7 +29,7 @@ _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose l
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
 _ASKS = ("COMPARE_OP", "TO_BOOL")  # what a conditional jump may ask a moment before it
 
-Position = tuple[int | None, ...]
+Position = tuple[int | None, ...] | None
 
 
 @record
@@ -77,7 +77,8 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
         if not inside or flow.found[head].opname == "FOR_ITER":
             continue
         loop = flow.loop(head, inside[-1], None)
-        return (loop, position) if loop is not None and position in loop.exits else None
+        if loop is not None and position in loop.exits:
+            return loop, position
     return None
 
 
@@ -149,7 +150,10 @@ class _Flow:
         if not ends or any(not self._are_same(end, ends[0]) for end in ends[1:]):
             return None
         if first is None:
-            (begin,) = [n for n in self.following[begin] if n in inside] or [head]
+            stays = [n for n in self.following[begin] if n in inside]
+            if len(stays) != 1:
+                return None
+            begin = stays[0]
         own = [found[k] for k in sorted(inside)]
         assigned = frozenset(i.argval for i in own if _stores(i))
         targets = frozenset[str]() if first is None else self._targets(first)

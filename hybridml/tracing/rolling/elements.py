@@ -24,7 +24,7 @@ class Elements:
         yield from map(self.at, range(int(self.length)))
 
 
-class Enumerate(enumerate):  # type: ignore[type-arg]
+class Enumerate(enumerate):
     """Python's object, which knows the elements."""
 
     elements: Elements
@@ -36,7 +36,7 @@ class Enumerate(enumerate):  # type: ignore[type-arg]
         return made
 
 
-class Zip(zip):  # type: ignore[type-arg]
+class Zip(zip):
     """Python's object, which knows the elements."""
 
     elements: Elements

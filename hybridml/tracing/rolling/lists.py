@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
@@ -39,7 +39,7 @@ class Grown:
                 return None
         return found
 
-    def extend(self, tracer: Tracer, stacked: Iterator[Tensor], steps: Size, name: str | None) -> None:
+    def extend(self, tracer: Tracer, stacked: Iterator[Tensor], steps: Size, name: str) -> None:
         """Appends the items of all steps. `stacked`: what they are of tensors, along the first axis; this list takes
         its own."""
         if not self.items:
@@ -53,6 +53,13 @@ class Grown:
                     self.target.append(ScalarProxy(tracer.wrap(value._array, True)) if is_float else value)
                 else:
                     self.target.append(replaced(item, name, LEAST + k) if is_dim(item) and name else item)
+
+    def share(self, variables: Mapping[int, Any]) -> None:
+        """Puts variables in the places of those last items that are what variables are. `variables`: by the ids of
+        their values after the step."""
+        for k, item in enumerate(self.items):
+            if id(item) in variables:
+                self.target[k - len(self.items)] = variables[id(item)]
 
 
 def _is_new(t: Tensor, region: Frame) -> bool:

@@ -25,6 +25,7 @@ from .code_loops import CodeLoop, for_loop_over
 from .elements import Elements, numbers
 
 FEWEST = 16  # steps: fewer fuse with what is around them
+FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they would be so many programs
 _PEELED = 2  # first steps that may give a variable another type than it has before them
 
 
@@ -51,7 +52,8 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterat
         return None  # where it asks for a number of a step, that loop is done step by step
     length = over.length
     alone = len(tracer.alone.get(loop.place, ()))
-    if not is_dim(length) and length < FEWEST + alone:
+    fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
+    if not is_dim(length) and length < fewest + alone:
         return None
     if is_dim(length) and (bounds(length) or 0) < alone:
         raise StepByStep(loop.place, "it may have no steps that could be by themselves")
@@ -105,10 +107,9 @@ class _Steps(Capture):
     def variable(self, carry: Carry) -> Any:
         return carry.start + self.number * carry.by if carry.kind == "int" else super().variable(carry)
 
-    def check_int(self, name: str, carry: Carry, end: Any) -> None:
+    def grows(self, carry: Carry, end: Any) -> bool:
         now = carry.start + self.number * carry.by
-        if not (type(end) is int or is_dim(end)) or not is_number(end - now, carry.by):
-            self.refuse(f"{name} does not grow by the same number in each step")
+        return (type(end) is int or is_dim(end)) and is_number(end - now, carry.by)
 
     def begin_later(self, name: str) -> None:
         if self.peeled >= _PEELED or not self.has_steps():

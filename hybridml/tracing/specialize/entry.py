@@ -42,8 +42,8 @@ from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects
 from ..python_state.updated_scalars import placed
-from ..rolling.hooks import Rolling
 from ..rolling.capture import refused as stepwise
+from ..rolling.hooks import Rolling
 from ..run.backend import INTERPRET, Backend
 from ..run.compiled_path import (
     CompiledPath,

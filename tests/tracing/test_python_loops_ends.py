@@ -1,0 +1,553 @@
+"""Loops that data ends, over arrays, and with lists that grow: captured by one step, they compute what Python does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml.tracing.specialize.errors import TraceWarning
+from tests.support.loops import assert_same, data
+
+
+def both(fn: Callable[..., Any], *makes: Callable[[], Any], calls: int = 3) -> Any:
+    """The traced function, after calls that gave what eager ones give, in results and in arguments."""
+    traced = hm.trace(fn)
+    for _ in range(calls):
+        given, same = [make() for make in makes], [make() for make in makes]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TraceWarning)
+            found = traced(*same)
+        assert_same((fn(*given), given), (found, same))
+    return traced
+
+
+def number(value: float) -> Callable[[], float]:
+    return lambda: value
+
+
+def is_loop(traced: Any) -> bool:
+    return " loop(" in traced.ir and traced.cache_info().compiles == 1
+
+
+# -- ends that are data
+
+
+def converged(x: hm.Tensor, tol: float) -> Any:
+    err, n = 1.0, 0
+    while err > tol:
+        y = x * 0.5
+        err = abs(y - x).max()
+        x = y
+        n += 1
+    return x, n
+
+
+def relaxed(u: hm.Tensor, tol: float, most: int) -> Any:
+    err, n = 1.0, 0
+    while err > tol and n < most:
+        v = u.copy()
+        u[1:-1] = 0.5 * (v[:-2] + v[2:])
+        err = abs(u - v).max()
+        n += 1
+    return n, n * 2 + 1, n == most, n / 4, err
+
+
+def in_the_middle(x: hm.Tensor, tol: float) -> Any:
+    k = 0
+    while True:
+        x = x * 0.5
+        if x.max() < tol:
+            break
+        x = x + 0.01 * tol
+        k += 2
+    return x, k
+
+
+def not_yet(x: hm.Tensor, tol: float) -> Any:
+    while not x.max() < tol:
+        x = x * 0.75
+    return x
+
+
+def either(x: hm.Tensor, tol: float) -> Any:
+    while x.max() > tol:
+        x = x * 0.75
+        if x.min() < 0.5 * tol:
+            break
+        if x.sum() > 1e6:
+            break
+        x = x - 1e-4
+    return x
+
+
+def left(x: hm.Tensor, tol: float) -> Any:
+    last = 0.0
+    for k in range(60):  # noqa: B007  # it is read after
+        now = x.sum()
+        if abs(now - last) < tol:
+            break
+        last = now
+        x = x * 0.5
+    return x, last, k, k + 1
+
+
+def left_after_an_update(u: hm.Tensor, tol: float) -> Any:
+    for k in range(50):  # noqa: B007
+        u[1:] = u[1:] * 0.5
+        if u[-1] < tol:
+            break
+        u[0] = u[0] + u[1]
+    return k
+
+
+def goes_on(x: hm.Tensor, tol: float) -> Any:
+    s = 0.0 * x.sum()
+    while x.max() > tol:
+        x = x * 0.9
+        if x[0] > x[1]:
+            continue
+        s = s + x[1]
+    return x, s
+
+
+def collatz(x: hm.Tensor, n: int) -> Any:
+    steps = 0
+    c = hm.tensor(n)
+    while c != 1:
+        c = hm.where(c % 2 == 0, c // 2, 3 * c + 1)
+        steps += 1
+    return x * steps, c
+
+
+def nested(x: hm.Tensor, tol: float) -> Any:
+    total = hm.zeros((), dtype="float64")
+    for i in range(20):
+        y = x * (i + 1.0)
+        while y.max() > tol:
+            y = y * 0.5
+        total = total + y.sum()
+    return total
+
+
+def nested_break(a: hm.Tensor, tol: float) -> Any:
+    n = 0
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            if a[i, j] > tol:
+                break
+            a[i, j] = 2.0
+            n += 1
+    return n
+
+
+def chained(x: hm.Tensor, tol: float) -> Any:
+    while x.max() > tol:
+        while x.sum() > 3 * tol:
+            x = x * 0.5
+        x = x * 0.9
+    return x
+
+
+def held_outside(x: hm.Tensor, tol: float) -> Any:
+    total = hm.zeros(3, dtype="float64")
+    view = total[1:]
+    while x.max() > tol:
+        view += x[1:]
+        x = x * 0.5
+    return total, x
+
+
+ENDS = [
+    converged, in_the_middle, not_yet, either, left, left_after_an_update, goes_on, nested, nested_break, chained,
+    held_outside,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tol", [1e-3, 0.4, 100.0, 1e-30])
+@pytest.mark.parametrize("fn", ENDS, ids=lambda f: f.__name__)
+def test_data_ends_a_loop(fn: Callable[..., Any], tol: float) -> None:
+    if fn in (either, in_the_middle, chained) and tol < 1e-20:
+        pytest.skip("it does not end")
+    make = data(20, 6) if fn is nested_break else data(3)
+    both(fn, make, number(tol))
+
+
+@pytest.mark.parametrize("fn", ENDS, ids=lambda f: f.__name__)
+def test_it_is_a_loop_of_the_graph(fn: Callable[..., Any]) -> None:
+    traced = both(fn, data(20, 6) if fn is nested_break else data(3), number(1e-3))
+    programs = 1 + (fn is left)  # whose first step is by itself, and may be the last
+    assert " loop(" in traced.ir and traced.cache_info().compiles <= programs
+    for tol in (0.3, 1e-2, 50.0):  # however many steps there are
+        make = data(20, 6) if fn is nested_break else data(3)
+        x, y = make(), make()
+        assert_same((fn(x, tol), x), (traced(y, tol), y))
+    assert traced.cache_info().compiles == programs
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 10_000])
+def test_a_condition_in_two_parts(most: int) -> None:
+    both(relaxed, data(9), number(1e-6), lambda: most)
+
+
+@pytest.mark.parametrize("n", [1, 6, 27])
+def test_integers_end_a_loop(n: int) -> None:
+    both(collatz, data(3), lambda: n)
+
+
+# -- counts
+
+
+def test_a_count_is_an_int() -> None:
+    def uses(x: hm.Tensor, tol: float) -> Any:
+        n = 0
+        while x.max() > tol:
+            x, n = x * 0.5, n + 1
+        rest = [k for k in range(n)]
+        return x[: n + 1], hm.zeros(n), rest, f"{n}", n % 3, n // 2, -n, abs(n), n > 2, {"n": n}[("n")], float(n), 2**n
+
+    for tol in (0.3, 0.01):
+        both(uses, data(30), number(tol))
+
+
+def test_a_count_is_divided_by() -> None:
+    def mean(x: hm.Tensor, tol: float) -> Any:
+        n, total = 0, 0.0
+        while x.max() > tol:
+            total = total + x.sum()
+            x, n = x * 0.5, n + 1
+        return total / n, 1 / n
+
+    both(mean, data(3), number(0.01))
+    traced, x = hm.trace(mean), data(3)()
+    with pytest.raises(ZeroDivisionError):
+        mean(x, 10.0)
+    with pytest.raises(ZeroDivisionError):
+        traced(x, 10.0)
+
+
+# -- over arrays
+
+
+def rows(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for row in a:
+        s = s * 0.5 + row
+    return s, row
+
+
+def numbered(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for k, row in enumerate(a, 3):
+        s += row * k
+        b[k - 3] = s
+    return s, k
+
+
+def side_by_side(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for x, y, k in zip(a[:-1], b[1:], range(1, 100), strict=False):
+        s = s + x * y * k
+    return s, x, k
+
+
+def numbered_pairs(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for k, (x, y) in enumerate(zip(a, b, strict=False)):
+        s = s + x * y * k
+    return s
+
+
+def from_the_end(a: hm.Tensor, b: hm.Tensor) -> Any:
+    for k in reversed(range(a.shape[0] - 1)):
+        b[k] = b[k + 1] * 0.5 + a[k]
+    return k
+
+
+def updated(a: hm.Tensor, b: hm.Tensor) -> Any:
+    for row in a:
+        row *= 2
+        row[0] = row[1]
+        b += row
+
+
+def elements(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = 0.0
+    for v in a[:, 0]:
+        s = s * 0.5 + v
+    for v in b[:, 1]:
+        if v > 0.5:
+            s = s + v
+    return s
+
+
+def rebound(a: hm.Tensor, b: hm.Tensor) -> Any:
+    for row in a:
+        a = a * 0.5
+        b = b + row
+    return a, b
+
+
+OVER = [rows, numbered, side_by_side, numbered_pairs, from_the_end, updated, elements, rebound]
+
+
+@pytest.mark.parametrize("fn", OVER, ids=lambda f: f.__name__)
+def test_loops_over_arrays(fn: Callable[..., Any]) -> None:
+    traced = both(fn, data(20, 4), data(20, 4))
+    assert is_loop(traced)
+
+
+def test_arrays_of_numpy_are_gone_over() -> None:
+    def fn(x: hm.Tensor) -> Any:
+        table = np.zeros((20, 3))
+        table[:, 1] = x
+        s = 0.0
+        for k, row in enumerate(table):
+            s = s + row[1] * k
+        return s
+
+    both(fn, data(20))
+
+
+def test_objects_of_python_stay_what_they_are() -> None:
+    def fn(x: hm.Tensor) -> Any:
+        pairs = zip(x, range(20), strict=False)
+        first = next(pairs)
+        names = dict(zip("ab", (1, 2), strict=True))
+        turned = list(reversed([1, 2]))
+        return first, len(list(pairs)), names, turned, list(enumerate("ab")), isinstance(pairs, zip)
+
+    both(fn, data(20))
+
+
+# -- lists
+
+
+def collected(x: hm.Tensor) -> Any:
+    out = [x]
+    for k in range(20):
+        x = x * 0.5 + k
+        out.append(x)
+    return hm.stack(out), out[3], len(out)
+
+
+def sums(x: hm.Tensor) -> Any:
+    found, numbers, kinds = [], [], []
+    for k in range(20):
+        found.append((x * k).sum().item())
+        numbers.append(2 * k)
+        kinds.append("a")
+        found.append(x[0] * k)
+    return found, numbers, kinds
+
+
+def rows_of_rows(x: hm.Tensor) -> Any:
+    out = []
+    for i in range(16):
+        for j in range(17):
+            out.append(x[1] * (i + 2.0 * j))
+    return hm.stack(out).sum(0), len(out)
+
+
+@pytest.mark.parametrize("fn", [collected, sums, rows_of_rows], ids=lambda f: f.__name__)
+def test_lists_grow(fn: Callable[..., Any]) -> None:
+    assert is_loop(both(fn, data(3)))
+
+
+def an_item_is_the_variable(x: hm.Tensor) -> Any:
+    out = []
+    for _ in range(20):
+        x = x * 0.5
+        out.append(x)
+    x += 1
+    return out[-1], x, out[-1] is x
+
+
+def items_are_one(x: hm.Tensor) -> Any:
+    out = []
+    for _ in range(20):
+        x += 1
+        out.append(x)
+    return out[0], out[19], x
+
+
+def items_are_views(x: hm.Tensor) -> Any:
+    out = []
+    for k in range(20):
+        out.append(x[k])
+    x += 1
+    return out[0], out[19]
+
+
+def an_item_is_read(x: hm.Tensor) -> Any:
+    out = [x]
+    for _ in range(20):
+        out.append(out[-1] * 0.5)
+    return out
+
+
+def known_by_another_name(x: hm.Tensor) -> Any:
+    out = []
+    same = out
+    for _ in range(20):
+        out.append(x * len(same))
+    return out
+
+
+def data_decides(x: hm.Tensor) -> Any:
+    out = []
+    for k in range(20):
+        if x[k] > 0.5:
+            out.append(x * k)
+    return out
+
+
+def until(x: hm.Tensor) -> Any:
+    out = []
+    for _ in range(20):
+        x = x * 0.5
+        if x.max() < 0.1:
+            break
+        out.append(x)
+    return out
+
+
+LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_read, known_by_another_name, data_decides,
+         until]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", LISTS, ids=lambda f: f.__name__)
+def test_lists_that_are_used_otherwise(fn: Callable[..., Any]) -> None:
+    both(fn, data(20))
+
+
+# -- what is not captured
+
+
+def returned(x: hm.Tensor, tol: float) -> Any:
+    for _ in range(20):
+        x = x * 0.5
+        if x.max() < tol:
+            return x, "small"
+    return x, "large"
+
+
+def otherwise(x: hm.Tensor, tol: float) -> Any:
+    for _ in range(20):
+        x = x * 0.5
+        if x.max() < tol:
+            break
+    else:
+        x = x * 100
+    return x
+
+
+def said_before(x: hm.Tensor, tol: float) -> Any:
+    done = False
+    for k in range(20):  # noqa: B007
+        x = x * 0.5
+        if x.max() < tol:
+            done = True
+            break
+    return x, done, k
+
+
+def tried(x: hm.Tensor, tol: float) -> Any:
+    while x.max() > tol:
+        try:
+            x = x * 0.5
+        finally:
+            x = x - 1e-3
+    return x
+
+
+def ended_by_a_number(x: hm.Tensor, tol: float) -> Any:
+    n = 5
+    while n:
+        x, n = x * tol, n - 1
+    return x
+
+
+def powers(x: hm.Tensor, tol: float) -> Any:
+    n = 1
+    while x.max() > tol:
+        x, n = x * 0.5, n * 2
+    return x, n
+
+
+def asked(x: hm.Tensor, tol: float) -> Any:
+    seen = []
+    while x.max() > tol:
+        x = x * 0.5
+        seen.append(round(float(x[0]), 3))
+    return x, seen
+
+
+OTHERS = [returned, otherwise, said_before, tried, ended_by_a_number, powers, asked]
+
+
+@pytest.mark.parametrize("tol", [1e-2, 0.4, 10.0])
+@pytest.mark.parametrize("fn", OTHERS, ids=lambda f: f.__name__)
+def test_what_is_not_one_loop_is_what_it_is(fn: Callable[..., Any], tol: float) -> None:
+    both(fn, data(3), number(tol))
+
+
+def test_gradients() -> None:
+    def solved(w: hm.Tensor) -> hm.Tensor:
+        x, err = w * 0 + 1.0, 1.0
+        while err > 1e-10:
+            y = 0.5 * (x + w / x)
+            err = abs(y - x).max()
+            x = y
+        return x.sum()
+
+    w = data(3)()
+    np.testing.assert_allclose(np.asarray(hm.trace(hm.grad(solved))(w)), np.asarray(hm.grad(solved)(w)), rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(hm.grad(hm.trace(solved))(w)), 0.5 / np.sqrt(np.asarray(w)), rtol=1e-9)
+
+
+def test_a_branch_has_a_history_of_what_is_around() -> None:
+    def loss(w: hm.Tensor, a: hm.Tensor) -> hm.Tensor:
+        s = hm.zeros((), dtype="float64")
+        for k in range(20):
+            if a[k] > 0.5:
+                s = s + w.sum() * k
+        return s
+
+    w, a = data(3)(), data(20)()
+    expected = hm.grad(loss)(w, a)
+    np.testing.assert_allclose(np.asarray(hm.trace(hm.grad(loss))(w, a)), np.asarray(expected))
+    np.testing.assert_allclose(np.asarray(hm.grad(hm.trace(loss))(w, a)), np.asarray(expected))
+
+
+def test_random_numbers_until_data_says_stop() -> None:
+    def walk(x: hm.Tensor) -> Any:
+        n = 0
+        while abs(x).max() < 3.0:
+            x = x + hm.random.normal(x.shape)
+            n += 1
+        return x, n
+
+    traced = hm.trace(walk)
+    hm.manual_seed(5)
+    expected = [walk(hm.zeros(4)) for _ in range(3)]
+    hm.manual_seed(5)
+    assert_same(expected, [traced(hm.zeros(4)) for _ in range(3)])
+
+
+def test_an_index_that_data_decides_is_checked() -> None:
+    def fn(x: hm.Tensor, k: hm.Tensor) -> Any:
+        while x[k] < 5:
+            x = x + 1
+            k = k + 1
+        return x, k
+
+    both(fn, data(30), lambda: hm.tensor(2))
+    with pytest.raises(IndexError):
+        fn(data(3)(), hm.tensor(1))
+    with pytest.raises(IndexError):
+        hm.trace(fn)(data(3)(), hm.tensor(1))
