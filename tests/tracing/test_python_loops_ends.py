@@ -199,6 +199,24 @@ def test_integers_end_a_loop(n: int) -> None:
     both(collatz, data(3), lambda: n)
 
 
+def test_an_update_that_is_not_taken_writes_nothing() -> None:
+    """Two updates of one array, of which one is for a question alone: the memory is the other's."""
+
+    def fn(a: hm.Tensor, v: hm.Tensor) -> Any:
+        n = 0
+        for i in range(1, 19):
+            v[i] = 0.125 * i - v[i]
+            if a[i, 3] > v[i - 1] + 0.25:
+                continue
+            v[:i] = 0.5 * v[:i] - a[i, 2]
+            if v[0] > 0.125 * i + 0.25:
+                break
+            n = n + 1
+        return n
+
+    assert is_loop(both(fn, data(20, 4), data(20)))
+
+
 # -- counts
 
 

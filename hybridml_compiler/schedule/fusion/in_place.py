@@ -86,7 +86,7 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
     readers = users(order)
     position = {node: k for k, node in enumerate(order)}
     outputs = set(graph.roots)
-    given = _own_inputs(graph, donated)
+    given, lasting = _own_inputs(graph, donated), _lasting(graph)
     chosen: dict[Node, None] = {}
 
     def needs(node: Node, update: Node) -> bool:
@@ -98,6 +98,8 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
     for node in updates:
         base = old_of(node)
         assert base is not None
+        if lasting.get(base, node) is not node:
+            continue  # another update of the array is what an output is made of: the memory is that one's
         own = base in chosen or base in given or (base.kind in OWN_LOOP and base.aval.hinted.nbytes >= _LEAST_BYTES)
         if not own or base in outputs:
             continue
@@ -136,6 +138,16 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
 def _own_inputs(graph: Graph, donated: Mapping[int, int]) -> set[Node]:
     """Inputs that are overwritten by a chain of updates of them alone."""
     return {graph.inputs[k] for out, k in donated.items() if is_updated(graph.inputs[k], graph.outputs[out])}
+
+
+def _lasting(graph: Graph) -> dict[Node, Node]:
+    """Arrays -> the updates of them that outputs are made of."""
+    found: dict[Node, Node] = {}
+    for node in graph.outputs:
+        while (base := old_of(node)) is not None:
+            found.setdefault(base, node)
+            node = base
+    return found
 
 
 def is_updated(start: Node, end: Node) -> bool:
