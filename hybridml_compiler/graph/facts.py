@@ -50,10 +50,19 @@ def is_expensive(node: Node) -> bool:
     return element_cost(node) >= EXPENSIVE
 
 
+def _is_checked(node: Node) -> bool:
+    """Whether the indices that a node looks up were checked before."""
+    if node.op is None or "indices" not in node.op.inputs or "axis" not in node.params:
+        return False
+    indices = node.inputs[node.op.inputs.index("indices")]
+    of_index = indices.op is not None and indices.op.name == "index"
+    return of_index and bool(indices.params["size"] == node.inputs[0].shape[node.params["axis"]])
+
+
 def may_fail(node: Node) -> bool:
     """Whether the node may raise: for an index, by itself or in a body, or because NumPy does."""
     if node.kind != "control":
-        return node.kind in ("gather", "scatter", "opaque")
+        return node.kind in ("gather", "scatter", "opaque") and not _is_checked(node)
     return any(any(map(may_fail, body.graph.nodes())) for body in bodies_of(node))
 
 

@@ -70,6 +70,58 @@ def test_what_is_read_later_is_what_it_was() -> None:
     check(read_later)
 
 
+# -- rows at computed indices
+
+
+K = hm.tensor([3, 39, 3, -2])
+
+
+def set_rows(a: hm.Tensor, b: hm.Tensor) -> None:
+    a[K] = b[:4]
+    a[K[1:], 2:5] += 1.5
+    b[:, K] = a[:, :4]
+
+
+def of_itself(a: hm.Tensor, b: hm.Tensor) -> Any:
+    a[K] = a[K + 0 * K.max()] * 2 + a[7]
+    b[K] = b[:4] + b[K]
+    return (a[3],)
+
+
+def of_what_was(a: hm.Tensor, b: hm.Tensor) -> Any:
+    old = a[3] * 2
+    a[K] = b[:4]
+    return old, a[3], a.sum()
+
+
+def in_a_loop(a: hm.Tensor, b: hm.Tensor) -> None:
+    for i in range(20):
+        a[(K + i) % N] = b[i] + a[i]
+
+
+@pytest.mark.parametrize(
+    ("fn", "copies"),
+    [(set_rows, 0), (of_itself, 0), (of_what_was, 0), (in_a_loop, 1)],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_rows_are_written_where_they_are(fn: Callable[..., Any], copies: int) -> None:
+    assert sum(k.kind == "copy" for k in check(fn)) == copies
+
+
+def test_an_index_out_of_range_leaves_all_as_it_was() -> None:
+    def fn(a: hm.Tensor, k: hm.Tensor) -> None:
+        a[0] = 5.0
+        a[k] = 7.0
+
+    traced, a = hm.trace(fn), hm.zeros((N, M))
+    traced(a, hm.tensor([1, 2]))
+    assert a[0, 0] == 5 and a[2, 0] == 7
+    b = hm.zeros((N, M))
+    with pytest.raises(IndexError, match="index 40 is out of range"):
+        traced(b, hm.tensor([1, 40]))
+    assert (b[0] == 5).all() and not b[1:].any()  # as eager code leaves it
+
+
 def _statement(pick: random.Random) -> str:
     x, y = pick.choice("ab"), pick.choice("ab")
     i, j = pick.randrange(1, N - 1), pick.randrange(1, N - 1)

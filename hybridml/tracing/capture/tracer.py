@@ -466,7 +466,7 @@ class Tracer:
 
 
 def iterator_of(value: Any) -> Any:
-    """What a loop of the frame that asks goes over, where a trace captures it; None where Python does that."""
+    """The iterator for a loop of the frame that asks, where a trace captures it; None where Python goes on alone."""
     tracer = top_tracer()
     return None if tracer is None or tracer.rolling is None else tracer.rolling.iterator(sys._getframe(2), value)
 

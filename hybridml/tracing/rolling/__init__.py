@@ -1,6 +1,6 @@
 """Rolling: Python's loops become loops of the graph while they are captured, one step for all.
 
-hooks.py        what a trace has in the places of `range`, `enumerate`, `zip`, `reversed`, and of an answer to a question
+hooks.py        what a trace has in the places of `range`, `enumerate`, `zip` and `reversed`; its answers to questions
 steps.py        `for` loops over ranges and arrays, by symbolic numbers of their steps
 while_loops.py  `while` loops, from one question about data to the next
 capture.py      what both do: a step, what it carries on, where it leaves the loop

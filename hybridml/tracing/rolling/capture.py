@@ -233,7 +233,7 @@ class Capture:
         return True
 
     def _count(self, names: Sequence[str]) -> bool:
-        """Has ints be numbers of the graph from the next step on."""
+        """Makes ints numbers of the graph, from the next step on."""
         self.counted.update(names)
         self.carries = {name: carry for name, carry in self.carries.items() if name not in names}
         return False
@@ -249,7 +249,7 @@ class Capture:
         return found
 
     def _carried(self) -> dict[str, Carry]:
-        """What the loop has a value of the graph for."""
+        """The variables for which the loop has a value of the graph."""
         return {name: carry for name, carry in self.carries.items() if carry.kind != "int"} | self.last
 
     def _others(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What goes from one step of a loop to the next: its kinds, and their values as tensors."""
+"""Variables that go from one step of a loop to the next: their kinds, and their values as tensors."""
 
 from __future__ import annotations
 

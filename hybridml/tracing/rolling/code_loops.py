@@ -181,7 +181,7 @@ class _Flow:
         return frozenset(self.found[k].argval for k in loads) - others
 
     def _arrives(self, at: int) -> int:
-        """Where the way out of a loop leads: by instructions that do nothing there."""
+        """The instruction to which the way out of a loop leads, by others that do nothing there."""
         while self.found[at].opname in _NOTHING:
             (at,) = self.following[at]
         return at

@@ -1,4 +1,4 @@
-"""What loops go over, by the number of a step: `range`, arrays, and `enumerate`, `zip` and `reversed` of such."""
+"""Elements by their numbers: of ranges and arrays, and of `enumerate`, `zip` and `reversed` of such."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Zip(zip):
 
 
 def numbers(args: tuple[Any, ...]) -> Elements | None:
-    """Those of `range(*args)`, for ints and numbers of steps; None for any other."""
+    """The elements of `range(*args)`, for ints and numbers of steps; None for any other."""
     if not 1 <= len(args) <= 3 or not all(type(a) is int or is_step(a) for a in args):
         return None
     start, stop, by = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]

@@ -1,5 +1,5 @@
-"""What a trace that captures loops has in the places of `range`, `enumerate`, `zip`, `reversed` and the iterator of an
-array, and its answer to a question about data."""
+"""Stand-ins, in a trace that captures loops, for `range`, `enumerate`, `zip`, `reversed` and the iterator of an array,
+and its answers to questions about data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rolling:
         return range_of(self.tracer, frame, args)
 
     def iterator(self, frame: FrameType, value: Any) -> Any:
-        """What a loop over an array goes over; None where Python does that."""
+        """The iterator for a loop over an array; None where Python goes on alone."""
         of = elements_of(value) if makes_iterator(frame.f_code, frame.f_lasti) else None
         return None if of is None else steps_over(self.tracer, frame, of)
 

@@ -283,7 +283,7 @@ def _order_overwrites(
             readers[node].append(g)
     paths = _Paths(groups, {owner[output] for output in donated if output in owner})
     for output, target in list(donated.items()):
-        if store_of(output) is not None or output.kind == "control":
+        if output in in_place.memory or store_of(output) is not None or output.kind == "control":
             if in_place.home(output) is not target:
                 del donated[output]
             continue

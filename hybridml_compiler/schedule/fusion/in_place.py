@@ -8,6 +8,9 @@ where it belongs; the update is then that memory. What reads the old array runs 
 of it are those it writes, or others that it does not write; where they overlap otherwise, its value is computed first,
 into memory of its own: a copy of the slice, not of the array. Where something needs the old array later, the update
 gets a copy of it.
+
+Rows at computed indices, `scatter_set(B, indices, rows)`, are written there as well: the indices are checked in a
+kernel of their own first, because an error leaves the array as it was.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...aval import Aval
+from ...graph.checks import INDEXED, limit
+from ...graph.checks import operand as indices_of
 from ...graph.ir import Graph, Node, apply, users, with_inputs
 from ...ops.control import LOOP
 from ...ops.op import Op
@@ -113,13 +118,22 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         return graph, found
     made: dict[Node, Node] = {}
     forced: dict[Node, str] = {}
+    after: set[Node] = set()  # what is computed from updates
     for node in order:
         operands = tuple([made.get(n, n) for n in node.inputs])
         new = node if operands == node.inputs else with_inputs(node, operands)
+        if any(n in after or n in found.memory for n in operands):
+            after.add(new)
+        if new.kind in INDEXED and (node in chosen or (new in after and indices_of(new) not in after)):
+            new = _checked_before(new, forced)
         if node in chosen and node.op is LOOP:
             old = old_of(new)
             assert old is not None
             found.memory[new] = old
+        elif node in chosen and node.kind == "scatter":
+            found.memory[new] = base = new.inputs[0]
+            if _reads(new.inputs[2], base):
+                forced[new.inputs[2]] = "it reads what it is to overwrite"
         elif node in chosen:
             new, store = _with_store(new)
             found.memory[new] = new.inputs[0]
@@ -161,8 +175,8 @@ def is_updated(start: Node, end: Node) -> bool:
 
 
 def old_of(node: Node) -> Node | None:
-    """The array that an update replaces a slice of, or a loop that does so with its carry."""
-    if _is_update(node):
+    """The array that an update replaces a slice or rows of, or a loop that does so with its carry."""
+    if _is_update(node) or (node.kind == "scatter" and node.inputs[0] not in node.inputs[1:]):
         return node.inputs[0]
     if node.op is LOOP and updates_carry(node.params["body"].graph, node.params, node.params["result"]):
         number: int = node.params["counted"] + node.params["consts"] + node.params["result"]
@@ -208,6 +222,24 @@ def _with_store(update: Node) -> tuple[Node, Node]:
     store = apply(STORE, [base, value], params, update.where)
     assert update.op is not None
     return apply(update.op, [base, store], params, update.where), store
+
+
+def _checked_before(node: Node, forced: dict[Node, str]) -> Node:
+    """A node whose indices are checked in a kernel of their own, which can run before anything is overwritten."""
+    indices = indices_of(node)
+    what = {"size": limit(node), "axis": node.params["axis"]}
+    checked = apply(OPS["index"], [indices], what, node.where)
+    forced[checked] = "an index out of range leaves the array as it was"
+    return with_inputs(node, tuple([checked if n is indices else n for n in node.inputs]))
+
+
+def _reads(value: Node, array: Node) -> bool:
+    """Whether a value is computed from an array in the kernel that it is computed in."""
+
+    def together(node: Node) -> list[Node]:
+        return [x for x in node.inputs if x.kind not in OWN_LOOP and store_of(x) is None]
+
+    return value.op is not None and any(array in node.inputs for node in reachable([value], together))
 
 
 # -- whether a store may read what it overwrites

@@ -169,13 +169,15 @@ class GroupLowering(Expressions):
         return self.finish(serial([v for v in vars_ if v is not scan.var], [scan]), schedule)
 
     def _scatter(self, schedule: Schedule) -> list[Kernel]:
-        """The kernel of a scatter: copies the base, then applies the updates in index order, so it is deterministic."""
+        """The kernels of a scatter: one copies the base, unless it is in the same memory, one applies the updates in
+        index order, so it is deterministic."""
         (node,) = self.group.roots
         assert node.op is not None
         base, _, updates = node.inputs
         index, vars_ = self.loop_vars(node.shape)
         out = self.buffer(node, "out")
-        copy = serial(vars_, [Store(out, self.flat(index, node.shape), self.at(base, index))])
+        in_place = self.overwrites.get(node) is self.overwrites.get(base, base)
+        copy = serial(vars_, [] if in_place else [Store(out, self.flat(index, node.shape), self.at(base, index))])
         if updates.aval.size == 0:
             return [self.finish(copy, schedule)]
         at, update_vars = self.loop_vars(updates.shape)
@@ -184,9 +186,9 @@ class GroupLowering(Expressions):
         position = self.flat(tuple(target), node.shape)
         if node.op.combine != "set":
             value = getattr(self.s, COMBINE[node.op.combine])(self.s.load(out, position), value)
-        first = self.finish(copy, schedule)
+        before = [] if in_place else [self.finish(copy, schedule)]
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
-        return [first, self.finish(serial(update_vars, [Store(out, position, value)]), schedule)]
+        return [*before, self.finish(serial(update_vars, [Store(out, position, value)]), schedule)]
 
     def _tiles(self, schedule: Schedule) -> list[Kernel]:
         """Random bits in blocks: a loop over whole tiles, then the rest element by element."""
