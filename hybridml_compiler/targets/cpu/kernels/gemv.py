@@ -98,7 +98,7 @@ class Axpys(Plan):
 
 
 def axpys_of(product: Product, vector_bytes: int, cores: int) -> Axpys | None:
-    """The blocking of a vector by a matrix in row-major order, of sizes that come with the call too; None for others."""
+    """The blocking of a vector by a matrix in row-major order, of sizes that come with the call too; else None."""
     along = same(product.m, 1) and same(product.b.column, 1) and product.dtype.kind == "f" and product.stored is None
     lanes = vector_bytes // product.dtype.itemsize
     columns = hint(product.n)
