@@ -1,4 +1,4 @@
-"""Arrays of integers and bools that a program makes and fills in a loop are those of eager code, by one step for all."""
+"""Arrays of integers and bools that a program makes and fills in a loop are as in eager code, by one step for all."""
 
 from __future__ import annotations
 

@@ -351,8 +351,8 @@ def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None
 
 
 def of_size(size: Any, dtype: np.dtype) -> Tensor | None:
-    """The number of a step of a loop, or a size, in the dtype of what it meets, as an int there; None in dtypes that are
-    too small for it, or have no sign."""
+    """The number of a step of a loop, or a size, in the dtype of what it meets, as an int there; None in dtypes that
+    are too small for it, or have no sign."""
     if dtype.kind not in "if" or dtype.itemsize < 4:
         return None
     found: Tensor = _full.fn(shape=(), value=size, dtype=dtype)

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial, reduce
 from itertools import repeat

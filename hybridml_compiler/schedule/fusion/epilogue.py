@@ -70,7 +70,11 @@ class Fused(KernelSpec):
 
     @property
     def symbolic(self) -> bool:
-        return self.call.symbolic
+        return bool(self.symbols)
+
+    @property
+    def symbols(self) -> list[str]:
+        return sorted({*self.call.symbols, *(name for kernel in self.nests for name in kernel.symbols)})
 
     def status_at(self, operands: int) -> int:
         return self.left
