@@ -26,7 +26,7 @@ BUDGETS = {
     "hybridml": Budget(
         60300,
         "calls of devices whose like has come before, entries of their programs (350); "
-        "loops captured by one step (700); NumPy arrays that traced functions make (1,040); "
+        "loops captured by one step (700); NumPy arrays that traced functions make (1,040); methods of ufuncs (110); "
         "selections by masks that wait (100); "
         "native calls of values and tangents (230 lines), jvp= of users' operations and its check (90); "
         "lazy layers and tensors without a shape (450); "
@@ -103,7 +103,7 @@ BUDGETS = {
         61800,
         "a GPU at its speed: attention in registers, rows kept, scatters, cuDNN, long sums in parts, cuBLAS after "
         "which loop nests follow (3,300); prepared launches, libcuda, late checks on a GPU (420); "
-        "loops by one step, updates in place (800); methods of ufuncs (110); its folders together",
+        "loops by one step, updates in place (800); its folders together",
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
