@@ -92,6 +92,9 @@ class Worker:
         with np.load(inputs) as file:
             given = source.numbers | {name: a if a.ndim else a[()] for name, a in file.items()}
         self.inputs = [given[name] for name in source.arguments]
+        if self.style.endswith("as np"):  # what has no dtype of its own is to be as wide as the inputs, as with NumPy
+            floats = [a.dtype for a in given.values() if getattr(a, "dtype", np.dtype(int)).kind == "f"]
+            self.framework.set_default_dtype(max(floats, default=self.framework.get_default_dtype()))
         self.program = self.compiled(module_of(source.file), source.function)
         arguments = self.fresh()
         before = memory()

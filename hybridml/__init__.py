@@ -35,6 +35,7 @@ from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
 from .core.tracebacks import install as _install
 from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
+from .interop.numpy import function_methods as _function_methods
 from .interop.pytorch import functions as _functions
 from .interop.pytorch import hardware as _hardware
 from .interop.pytorch.hints import HINTS as _HINTS
@@ -152,5 +153,6 @@ def __dir__() -> list[str]:
 
 _more = {name: getattr(polynomials, name) for name in polynomials.__all__} | _functions.names | _hardware.names
 globals().update(arrays.names | _more)
+_function_methods.install(arrays.names)
 _BUILTINS = ("bool", "compile", "complex", "float", "int")  # `from hybridml import *` leaves these as they are
 __all__ += sorted({*arrays.names, *_more} - {*_BUILTINS})

@@ -300,7 +300,7 @@ def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
     if type(other) is Dim or type(other) in kinds:
         return then(other)
-    if isinstance(other, int | np.integer):  # True, or an int in disguise
+    if isinstance(other, int) or issubclass(type(other), np.integer):  # True, or an int in disguise; none of NumPy's
         return then(operator.index(other))
     return then(float(other)) if float in kinds and isinstance(other, float) else otherwise
 

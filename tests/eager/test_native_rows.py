@@ -194,3 +194,20 @@ def test_long_lists_are_not_compiled() -> None:
         assert hm.concat(xs).shape == (2 * LISTED,)
         assert hm.stack(xs).tolist() == [[float(k)] * 2 for k in range(LISTED)]
     assert len(natives(row("concat"))) == before
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
+def test_a_square_is_a_product_in_both_styles(dtype: str) -> None:
+    x = hm.asarray((np.random.default_rng(0).standard_normal(4096) * 8).astype(dtype))
+
+    def program(x: hm.Tensor) -> tuple[hm.Tensor, ...]:
+        rows = hm.zeros(30, dtype=dtype)
+        for i in range(30):
+            rows[i] = x[i] ** 2
+        return x**2, rows
+
+    traced = hm.trace(program)
+    for found, expected in zip(traced(x), program(x), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    np.testing.assert_array_equal(traced(x)[0].numpy(), x.numpy() * x.numpy())
+    assert "pow" not in str(traced.ir)

@@ -48,6 +48,13 @@ def by_a_number_of_itself(a: hm.Tensor, b: hm.Tensor) -> None:
     a[5] = a[5] * a[5, 3]
 
 
+def of_a_new_array(a: hm.Tensor, b: hm.Tensor) -> Any:
+    c = a * 2.0
+    for k in range(5):
+        c[k] = hm.concat([c[k, 1:], c[k, :1]]) + b[k]
+    return (c,)
+
+
 def read_later(a: hm.Tensor, b: hm.Tensor) -> Any:
     old = a[2].clone()
     a[2] = a.max()
@@ -64,6 +71,11 @@ def read_later(a: hm.Tensor, b: hm.Tensor) -> Any:
 def test_slices_are_written_where_they_are(fn: Callable[..., Any], kernels: int) -> None:
     found = check(fn)
     assert len(found) == kernels and all(k.kind != "copy" for k in found)
+
+
+def test_a_new_array_is_written_as_a_whole_once() -> None:
+    sizes = [k.bytes for k in check(of_a_new_array)]
+    assert sum(n >= N * M * 8 for n in sizes) == 1
 
 
 def test_what_is_read_later_is_what_it_was() -> None:

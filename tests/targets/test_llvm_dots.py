@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hybridml as hm
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
@@ -137,3 +138,32 @@ def test_a_linear_layer_of_one_row_with_what_follows_on_any_number_of_threads() 
             np.testing.assert_array_equal(executable(arrays)[0], abs(arrays[0] @ arrays[1].T + arrays[2]))
     finally:
         threads.set_num_threads(count)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sizes_that_come_with_a_step_of_a_loop(dtype: str) -> None:
+    def columns(x: Any, y: Any) -> Any:
+        found = hm.zeros((41, 41), dtype=dtype)
+        for i in range(41):
+            found[i, i:] = x[:, i] @ x[:, i:] / 2.0
+        return found
+
+    def rows(x: Any, y: Any) -> Any:
+        found = hm.zeros((41, 37), dtype=dtype)
+        for i in range(41):
+            found[i] = x[i, : i + 1] @ y[: i + 1]
+        return found
+
+    def place(x: Any, y: Any) -> Any:
+        found = hm.zeros((57, 37), dtype=dtype)
+        for i in range(57):
+            found[i] = x[i] @ y + 1.0
+        return found
+
+    rng = np.random.default_rng(0)
+    x, y = (hm.asarray(rng.integers(-4, 5, size).astype(dtype)) for size in ((57, 41), (41, 37)))
+    for program in (columns, rows, place):
+        traced = hm.trace(program)
+        found, expected = traced(x, y), program(x, y)
+        assert found.dtype == dtype and np.array_equal(found.numpy(), expected.numpy())  # sums of integers are exact
+        assert " = loop(" in str(traced.ir) and "gemm" not in str(traced.llvm)

@@ -58,8 +58,9 @@ def target_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
     return _of_truth(found) if found is not None and name in _TRUTH else found
 
 
-def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Result of a NumPy ufunc, or of its method `call`, on tensors; DTypeError for one that has none here."""
+def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any], of: str = "np") -> Any:
+    """Result of a ufunc, or of its method `call`, on tensors; DTypeError for one that has none here. `of`: the
+    namespace that it was found in, for errors."""
     target = target_of(ufunc)
     if (
         call == "__call__"
@@ -68,7 +69,7 @@ def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, A
         and not any(isinstance(x, list | tuple) for x in inputs)
     ):
         return target(*inputs)
-    what = f"np.{ufunc.__name__}" + ("" if call == "__call__" else f".{call}")
+    what = f"{of}.{ufunc.__name__}" + ("" if call == "__call__" else f".{call}")
     if target is None:
         raise DTypeError(f"{what}: {refusal(ufunc)}")
     if ufunc.__name__ in texts.NUMBERS and call == "__call__":
@@ -115,6 +116,12 @@ def _operand(x: Any, dtype: Any) -> Any:
     return xp.astype(x if isinstance(x, Tensor) else xp.asarray(x), dtype, copy=False)
 
 
+def _element(ufunc: np.ufunc, x: Any, dtype: Any) -> Tensor:
+    """An operand whose elements a method puts together; those of logic are bools from the first one on."""
+    x = _operand(_tensor(x), dtype)
+    return xp.not_equal(x, 0) if ufunc.__name__ in _TRUTH and not _is_bool(x) else x
+
+
 def _of_truth(target: Callable[..., Any]) -> Callable[..., Any]:
     """Logic on numbers: any but zero is true."""
 
@@ -143,7 +150,7 @@ def _reduce(
     ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str, axis: Any = 0, dtype: Any = None,
     keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Any:  # fmt: skip
-    x = _operand(_tensor(inputs[0]), dtype)
+    x = _element(ufunc, inputs[0], dtype)
     if where is not True:
         neutral = _neutral(ufunc) if initial is None else initial
         if neutral is None:
@@ -183,7 +190,7 @@ def _folded(ufunc: np.ufunc, target: Any, x: Tensor, axes: Sequence[int], initia
 def _accumulate(
     ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str, axis: int = 0, dtype: Any = None
 ) -> Any:
-    x = _operand(_tensor(inputs[0]), dtype)
+    x = _element(ufunc, inputs[0], dtype)
     axis = _axes(what, x, axis)[0]
     name = _ACCUMULATE.get(ufunc.__name__)
     if name is not None and hasattr(xp, name):

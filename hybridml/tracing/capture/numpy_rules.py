@@ -17,6 +17,7 @@ import numpy as np
 
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.proxies.base import concrete_value
 from ...core.tensor import Tensor
@@ -28,6 +29,7 @@ from .program_arrays import (
     found_in,
     given_back,
     is_program,
+    of_size,
     operand,
     plain,
     value_of,
@@ -101,6 +103,8 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     if not exact and (kinds != {"f"} or len(wanted) > 2 or ufunc.signature is not None or len(set(wanted)) > 1):
         return None
     operands = [_cast_operand(tracer, x, dtype) for x, dtype in zip(inputs, wanted, strict=True)]
+    if any(x is None for x in operands):
+        return None
     if exact:
         return cast(ufunc(*operands), found)
     row = OPS["numpy_unary" if len(wanted) == 1 else "numpy_binary"]
@@ -112,13 +116,17 @@ def _type(x: Any) -> Any:
     """The type that NumPy promotes an operand as: Python's numbers are weak."""
     if isinstance(x, bool | np.generic | np.ndarray):
         return np.dtype(bool) if isinstance(x, bool) else x.dtype
+    if is_dim(x):
+        return int
     if isinstance(x, int | float | complex):
         kind: type = x.__class__
         return next(k for k in (int, float, complex) if issubclass(kind, k))
     return np.asarray(plain(x)).dtype
 
 
-def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor:
+def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor | None:
+    if is_dim(x):
+        return of_size(x, dtype)
     t = operand(tracer, x)
     return cast(literal(tracer, np.array(concrete_value(plain(x)), dtype)) if t is None else t, dtype)
 

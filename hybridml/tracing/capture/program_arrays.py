@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
@@ -29,6 +30,7 @@ from .memory import Memory, base_of, cast, holds, literal
 from .tracer import Tracer, iterator_of
 
 _ndarray = np.ndarray
+_full = OPS["full"]
 # Dtypes of scalars beside tensors, as `item()` has them.
 _WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
 
@@ -154,7 +156,7 @@ class ProgramArray(ProgramValue):
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory
         if _of_step(key):
-            return self._in_step()[key]
+            return self._in_step(_names_element(key, self.ndim), key)
         if _is_basic(key):
             found = self._array[plain(key)]
             if isinstance(found, _ndarray) or not memory.is_traced:
@@ -168,7 +170,7 @@ class ProgramArray(ProgramValue):
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
         if _of_step(key) or any(map(is_step, getattr(value, "shape", ()))):
-            self._in_step()[key] = value
+            self._set_in_step(key, value)
             return
         traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
         stored = value_to_store(memory.tracer, value, self.dtype) if traced else None
@@ -185,11 +187,30 @@ class ProgramArray(ProgramValue):
             if getattr(whole, "_view", None) is None and whole is not memory.tensor:
                 memory.write(self._array, whole)
 
-    def _in_step(self) -> Tensor:
-        """The array as a tensor, for an element or a slice whose place the number of a step of a loop decides: which
-        memory of NumPy's that would be is not known. Of floats, with which tensors compute as arrays do."""
-        if self.dtype.kind != "f" or not self._memory.is_traced:
-            raise Undecided(f"an element of an array of {self.dtype.name}")
+    def _in_step(self, element: bool, key: Any) -> Any:
+        """An element or a slice whose place the number of a step of a loop decides: which memory of NumPy's that would
+        be is not known. It is a tensor where these compute as arrays do: of floats. Of other dtypes it is a scalar, and
+        there are no slices, in which writes would be seen."""
+        if self.dtype.kind == "f":
+            return self._of_steps()[key]
+        if not element:
+            raise Undecided(f"a slice of an array of {self.dtype.name}")
+        return value_of(self._memory.tracer, self._of_steps()[key], scalar=True)
+
+    def _set_in_step(self, key: Any, value: Any) -> None:
+        whole = self._of_steps()
+        if self.dtype.kind == "f" and not is_dim(value):
+            whole[key] = value
+            return
+        stored = value_to_store(self._memory.tracer, value, self.dtype)
+        if stored is None:
+            raise Undecided(f"what is written to an array of {self.dtype.name}")
+        whole[key] = cast(stored, self.dtype)
+
+    def _of_steps(self) -> Tensor:
+        """The array as a tensor, which steps of a loop read and update."""
+        if not self._memory.is_traced:
+            raise Undecided(f"an array of {self.dtype.name}, which is NumPy's,")
         self._memory.tracer.loops[-1].reads_arrays = True
         return self._value()
 
@@ -318,15 +339,24 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
 
 def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None:
     """The tensor that is written for a value; None where NumPy has to convert the value itself."""
-    t = operand(tracer, value)
+    t = of_size(value, dtype) if is_dim(value) else operand(tracer, value)
     if t is None:
-        if any(True for _ in found_in(value)) or has_tensor(value):
+        if is_dim(value) or any(True for _ in found_in(value)) or has_tensor(value):
             return None
         value = concrete_value(value)
         stored = np.empty(np.shape(value), dtype)
         stored[...] = value
         return literal(tracer, stored)
     return None if t.dtype.kind == "c" and dtype.kind != "c" else t
+
+
+def of_size(size: Any, dtype: np.dtype) -> Tensor | None:
+    """The number of a step of a loop, or a size, in the dtype of what it meets, as an int there; None in dtypes that
+    are too small for it, or have no sign."""
+    if dtype.kind not in "if" or dtype.itemsize < 4:
+        return None
+    found: Tensor = _full.fn(shape=(), value=size, dtype=dtype)
+    return found
 
 
 def operand(tracer: Tracer, value: Any) -> Tensor | None:
@@ -369,6 +399,12 @@ def _is_basic(key: Any) -> bool:
 def _of_step(key: Any) -> bool:
     """Whether there are numbers of steps of loops in a key."""
     return any(any(map(is_step, (k.start, k.stop, k.step))) if type(k) is slice else is_step(k) for k in _parts(key))
+
+
+def _names_element(key: Any, ndim: int) -> bool:
+    """Whether a key has an integer, or a number of a step, for every axis."""
+    parts = _parts(key)
+    return len(parts) == ndim and all(is_dim(k) or isinstance(k, int | np.integer) for k in parts)
 
 
 def _is_element(key: Any, ndim: int) -> bool:

@@ -17,9 +17,10 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial, reduce
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ...core.proxies.base import Proxy
 from ...core.proxies.scalar import ScalarProxy
 from ..capture import created_arrays, python_math
-from ..capture.program_arrays import is_program
+from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
 from . import clocks, guards
@@ -172,24 +173,30 @@ def _going_over(of_python: Any) -> Callable[..., Any]:
 
 
 def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
-    """`max` or `min`: of numbers of one dtype, which are tensors, a number of the program and no question. In a step
-    that stands for all of a loop there may be Python's ints among them."""
+    """`max` or `min`: of numbers of one dtype, which are tensors or NumPy's scalars of the program, a number of the
+    program and no question. In a step that stands for all of a loop there may be Python's ints among them."""
     of_python: Any = getattr(builtins, name)
 
     def patch(*args: Any, **kwargs: Any) -> Any:
         tracer = current_tracer()
-        if len(args) < 2 or kwargs or tracer is None or not _are_numbers(args, bool(tracer.loops)):
+        if len(args) < 2 or kwargs or tracer is None:
             return of_python(*args, **kwargs)
-        return reduce(lambda a, b: OPS["where"].fn(better(b, a), b, a), args)
+        numbers = [a._value() if is_program(a) and a._memory.is_traced else a for a in args]
+        given = [(a, number) for a, number in zip(args, numbers, strict=True) if issubclass(type(number), Traced)]
+        scalars = [is_program(a) for a, _ in given]
+        alike = len({number.dtype for _, number in given}) == 1 and all(scalars) == any(scalars)
+        if not alike or not all(map(_is_number, numbers, repeat(bool(tracer.loops)))):
+            return of_python(*args, **kwargs)
+        found = reduce(lambda a, b: OPS["where"].fn(better(b, a), b, a), numbers)
+        return value_of(tracer, found, scalar=True) if any(scalars) else found
 
     return patch
 
 
-def _are_numbers(args: Sequence[Any], in_step: bool) -> bool:
-    tensors = [a for a in args if issubclass(type(a), Traced)]
-    dtypes = {t.dtype for t in tensors}
-    alike = len(dtypes) == 1 and dtypes.pop().kind in "fiu" and all(t.shape == () for t in tensors)
-    return alike and all(issubclass(type(a), Traced) or (in_step and type(a) is int) for a in args)
+def _is_number(x: Any, in_step: bool) -> bool:
+    if issubclass(type(x), Traced):
+        return x.shape == () and x.dtype.kind in "fiu"
+    return in_step and (type(x) is int or is_dim(x))
 
 
 PATCHES: dict[str, Any] = {

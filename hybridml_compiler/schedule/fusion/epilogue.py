@@ -21,6 +21,7 @@ from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Expr, Kernel, KernelSpec, Store, expressions, serial, statements
 from ...record import record, replace
+from ...sizes.dims import same
 from ..kernels.library import Call, Schedule
 from ..lowering.expressions import Index, unravel
 from ..lowering.lower import GroupLowering
@@ -69,7 +70,11 @@ class Fused(KernelSpec):
 
     @property
     def symbolic(self) -> bool:
-        return self.call.symbolic
+        return bool(self.symbols)
+
+    @property
+    def symbols(self) -> list[str]:
+        return sorted({*self.call.symbols, *(name for kernel in self.nests for name in kernel.symbols)})
 
     def status_at(self, operands: int) -> int:
         return self.left
@@ -167,7 +172,7 @@ def over_matrix(lowering: GroupLowering, roots: Sequence[Node], rows: int, colum
         at = _row_axes(root.shape, rows, columns)
         assert at is not None
         lowering.root(root, _index(s, root.shape, at, row, column), stores)
-    return lowering.finish(serial([row, column] if columns > 1 else [row], stores), schedule)
+    return lowering.finish(serial([row] if same(columns, 1) else [row, column], stores), schedule)
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:

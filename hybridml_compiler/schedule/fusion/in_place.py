@@ -105,13 +105,16 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         assert base is not None
         if lasting.get(base, node) is not node:
             continue  # another update of the array is what an output is made of: the memory is that one's
-        own = base in chosen or base in given or (base.kind in OWN_LOOP and base.aval.hinted.nbytes >= _LEAST_BYTES)
-        if not own or base in outputs:
+        own = base in chosen or base in given
+        made_here = base.kind in OWN_LOOP or _is_update(base)
+        if not (own or (made_here and base.aval.hinted.nbytes >= _LEAST_BYTES)) or base in outputs:
             continue
         others = [r for r in readers[base] if r is not node]
         if any(r in chosen or needs(r, node) for r in others):
             continue
         chosen[node] = None
+        if not own and _is_update(base):
+            found.forced[base] = "written as a whole, and updated after that"
         late = [r for r in others if r.kind not in OWN_LOOP and _is_read_late(r, node, readers, chosen, needs)]
         found.forced.update(dict.fromkeys(late, "read before it is overwritten"))
     if not chosen:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from ....record import record
 from ....schedule import cost
 from ....schedule.kernels.gemm import Product
-from .plan import Plan
+from ....sizes.dims import Size, hint, same
+from .plan import Plan, parts_of
 
 SUMS = 16  # float32 in the widest vector; two vectors with AVX2, four with NEON; twice as many of float64
 MAX_COLUMNS = 8
@@ -89,20 +90,21 @@ LEAST_COLUMNS = 256
 
 @record
 class Axpys(Plan):
-    blocks: int  # of columns: units of a matrix
-    block: int  # columns of all blocks but the last, which takes the remaining ones as well
+    blocks: Size  # of columns: units of a matrix
+    block: int  # columns of all blocks but the last, which may have fewer
 
-    def units(self, product: Product) -> int:
+    def units(self, product: Product) -> Size:
         return product.matrices * self.blocks
 
 
 def axpys_of(product: Product, vector_bytes: int, cores: int) -> Axpys | None:
-    """The blocking of a vector by a matrix in row-major order; None for others."""
-    along = product.m == 1 and product.b.column == 1 and product.dtype.kind == "f" and product.stored is None
+    """The blocking of a vector by a matrix in row-major order, of sizes that come with the call too; else None."""
+    along = same(product.m, 1) and same(product.b.column, 1) and product.dtype.kind == "f" and product.stored is None
     lanes = vector_bytes // product.dtype.itemsize
-    if not along or product.matrices * product.n * product.k < MIN_SIZE or product.n < lanes:
+    columns = hint(product.n)
+    if not along or hint(product.matrices * product.n * product.k) < MIN_SIZE or columns < lanes:
         return None
     wanted = 1 if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS else UNITS_A_CORE * cores
-    block = max(LEAST_COLUMNS, -(-product.n * product.matrices // wanted))
-    block = min(-(-block // lanes) * lanes, product.n)
-    return Axpys(lanes, blocks=max(1, product.n // block), block=block)
+    block = max(LEAST_COLUMNS, parts_of(columns * hint(product.matrices), wanted))
+    block = parts_of(block, lanes) * lanes
+    return Axpys(lanes, blocks=parts_of(product.n, block), block=block)

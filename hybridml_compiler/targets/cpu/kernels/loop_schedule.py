@@ -99,7 +99,7 @@ def schedule_matrix(kernel: Kernel, lanes: int) -> Kernel:
     columns = rows.body[0]
     if isinstance(columns, For):
         rows = For(rows.var, (replace(columns, kind="vector"),), "parallel")
-        lanes = _side_by_side(lanes, extent(columns.var))
+        lanes = _side_by_side(lanes, hint(extent(columns.var)))
     else:
         rows = replace(rows, kind="parallel" if extent(rows.var) == 1 else "vector")
     return kernel.rescheduled(body=(rows,), lanes=lanes)

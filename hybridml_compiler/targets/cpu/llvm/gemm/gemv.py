@@ -1,17 +1,19 @@
 """Products of few rows as LLVM functions `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-Rows of B are read once, in place; the planner's gemv.py has the order of the sums. The last tile of a unit overlaps
-the one before where columns are left over: it computes the same bits again.
+Rows of B are read once, in place; the planner's gemv.py has the order of the sums. Where columns are left over, the
+last tile of dot products overlaps the one before, and computes the same bits again; of updates it is masked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .....record import record
 from .....schedule.kernels.gemm import Product
+from .....sizes.dims import is_dim
 from ...kernels.gemv import BROADCAST, SUMS, Axpys, Gemv
 from .. import ir
 from ..contraction.emission import Emission
@@ -94,41 +96,49 @@ class Updates(Emission[Product, Axpys]):
 
     def emit(self) -> ir.Function:
         b, v, p, plan, (a, right, c) = self.b, self.v, self.call, self.plan, self.buffers(3)
+        n, k_end, a_step, b_step = (self.size(size) for size in (p.n, p.k, p.a.column, p.b.row))
+        batch = [size for x in (p.a, p.b) for size in (x.offset, *x.batch)]
+        for size in (*batch, *p.batch, plan.blocks):  # before all loops
+            self.size(size)
+        left = p.k % BROADCAST
+        last = self.size(p.k - left)
 
         def unit(index: Any) -> None:
-            matrix, block = divide(b, index, plan.blocks)
-            a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix))
-            b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix))
-            c_at = v.at(c, (matrix, p.n))
-            first, following = (b.mul(b.add(block, i64(k)), i64(plan.block)) for k in (0, 1))
-            end = b.select(b.icmp_signed("==", block, i64(plan.blocks - 1)), i64(p.n), following)
-            whole = b.sub(end, b.urem(b.sub(end, first), i64(plan.lanes)))
-            repeat(b, first, whole, plan.lanes, lambda j: v.store(v.zero, v.element(c_at, j)))
+            matrix, block = divide(b, index, self.size(plan.blocks))
+            a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix, self.size))
+            b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix, self.size))
+            c_at = v.element(c, b.mul(matrix, n))
+            first = b.mul(block, i64(plan.block))
+            end = least(b, b.add(first, i64(plan.block)), n)
+            tail = b.urem(b.sub(end, first), i64(plan.lanes))
+            whole = b.sub(end, tail)
+            some, mask = b.icmp_signed("<", whole, end), v.mask(tail, 0)
+
+            def over_columns(body: Callable[[Any, Any], None]) -> None:
+                repeat(b, first, whole, plan.lanes, lambda j: body(j, None))
+                with b.if_then(some):
+                    body(whole, mask)
+
+            over_columns(lambda j, mask: v.store(v.zero, v.element(c_at, j), mask))
 
             def rows(k: Any, count: int) -> None:
-                values = [v.splat(v.scalar(v.at(a_at, (b.add(k, i64(r)), p.a.column)))) for r in range(count)]
+                steps = [b.add(k, i64(r)) for r in range(count)]
+                values = [v.splat(v.scalar(v.element(a_at, b.mul(step, a_step)))) for step in steps]
+                places = [v.element(b_at, b.mul(step, b_step)) for step in steps]
 
-                def columns(j: Any) -> None:
-                    total = v.load(v.element(c_at, j))
-                    for r, value in enumerate(values):
-                        total = v.fma(value, v.load(v.element(v.at(b_at, (b.add(k, i64(r)), p.b.row)), j)), total)
-                    v.store(total, v.element(c_at, j))
+                def columns(j: Any, mask: Any) -> None:
+                    total = v.load(v.element(c_at, j), mask)
+                    for value, place in zip(values, places, strict=True):
+                        total = v.fma(value, v.load(v.element(place, j), mask), total)
+                    v.store(total, v.element(c_at, j), mask)
 
-                repeat(b, first, whole, plan.lanes, columns)
+                over_columns(columns)
 
-            left = p.k % BROADCAST
-            repeat(b, i64(0), i64(p.k - left), BROADCAST, lambda k: rows(k, BROADCAST))
-            if left:
-                rows(i64(p.k - left), left)
-            with b.if_then(b.icmp_signed("<", whole, end)):
-                last = b.sub(end, i64(plan.lanes))
-
-                def step(k: Any, sums: list[Any]) -> list[Any]:
-                    value = v.splat(v.scalar(v.at(a_at, (k, p.a.column))))
-                    return [v.fma(value, v.load(v.element(v.at(b_at, (k, p.b.row)), last)), sums[0])]
-
-                (total,) = loop(b, i64(0), i64(p.k), 1, [v.zero], step)
-                v.store(total, v.element(c_at, last))
+            repeat(b, i64(0), last, BROADCAST, lambda k: rows(k, BROADCAST))
+            if is_dim(left):
+                repeat(b, last, k_end, 1, lambda k: rows(k, 1))
+            elif left:
+                rows(last, left)
             self.finish((matrix, b.add(matrix, i64(1))), (first, end))
 
         return self.over_units(unit)

@@ -39,13 +39,16 @@ def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Axpys | No
     bits = cpu.vector_bits
     if not cpu.registers:
         return None
+    updates = axpys_of(product, bits // 8, cpu.cores)
+    if updates is not None:
+        return updates
     if product.symbolic:
         like = replace(product, m=ROWS)
         found = own_blocking(like, cpu) if with_any_rows(product) else None
         return blocking_of_rows(product, found) if isinstance(found, Blocking) else None
     if product.stored is not None:
         return narrow_blocking(product, format_on(product, cpu), bits // 8, cpu.registers, cpu.cores)
-    rows = dots_of(product, bits // 8, cpu.registers, cpu.cores) or axpys_of(product, bits // 8, cpu.cores)
+    rows = dots_of(product, bits // 8, cpu.registers, cpu.cores)
     if rows is not None:
         return rows
     blocking = blocking_of(product, bits // 8, cpu.registers, cpu.cores)
