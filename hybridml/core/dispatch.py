@@ -137,11 +137,9 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 
 
 def _is_square(x: Any, y: Any) -> bool:
-    """Whether a power is a product: `x ** 2`. Of real numbers traced code has its bits from a power, of complex ones
-    it is a product there, too. A float may be the input of a program: `x ** 2.0` is a power in either style."""
-    of_real = type(x) is Tensor and x.dtype.kind in "iuf"
-    fits = of_real or (isinstance(x, Tensor) and x.dtype.kind == "c")
-    return fits and type(y) in (int, IntProxy) and concrete_value(y) == 2
+    """Whether a power is a product: `x ** 2`, in either style. A float may be the input of a program: `x ** 2.0` is a
+    power in both."""
+    return isinstance(x, Tensor) and x.dtype.kind in "iufc" and type(y) in (int, IntProxy) and concrete_value(y) == 2
 
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
