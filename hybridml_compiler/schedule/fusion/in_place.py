@@ -28,6 +28,9 @@ from .group import OWN_LOOP
 
 Index = tuple[Any, ...]
 _LEAST_BYTES = 1 << 12  # of an array that is worth it: a smaller one is written as a whole, by whatever reads it
+# Updates of one array after another from which the first is given memory for all: a kernel writes the whole array for
+# every few that it takes in. 1000 rows of 50 float64 numbers, each from the one before: 24 ms, and 0.3 in place.
+_CHAIN = 16
 
 
 def _store_infer(base: Aval, value: Aval, **window: Any) -> Aval:
@@ -88,6 +91,7 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
     outputs = set(graph.roots)
     given = _own_inputs(graph, donated)
     chosen: dict[Node, None] = {}
+    heads = _heads(updates, readers)
 
     def needs(node: Node, update: Node) -> bool:
         first = position[update]
@@ -99,7 +103,10 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         base = old_of(node)
         assert base is not None
         own = base in chosen or base in given or (base.kind in OWN_LOOP and base.aval.hinted.nbytes >= _LEAST_BYTES)
-        if not own or base in outputs:
+        if not own and base not in found.forced:
+            found.forced.update({node: "the first of many updates"} if node in heads else {})
+            continue
+        if base in outputs:
             continue
         others = [r for r in readers[base] if r is not node]
         if any(r in chosen or needs(r, node) for r in others):
@@ -131,6 +138,14 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
             forced[new] = found.forced[node]
     found.forced = forced
     return graph.with_roots([made[n] for n in graph.roots]), found
+
+
+def _heads(updates: Sequence[Node], readers: Mapping[Node, Sequence[Node]]) -> set[Node]:
+    """The updates that many others follow, one after the other."""
+    after: dict[Node, int] = {}
+    for node in reversed(updates):
+        after[node] = max((1 + after[r] for r in readers[node] if r in after and old_of(r) is node), default=0)
+    return {node for node, count in after.items() if count >= _CHAIN and node.aval.hinted.nbytes >= _LEAST_BYTES}
 
 
 def _own_inputs(graph: Graph, donated: Mapping[int, int]) -> set[Node]:
