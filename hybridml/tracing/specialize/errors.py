@@ -23,6 +23,7 @@ _INSTEAD = {
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
     "has more": "Write the loop so that one step stands for all: without a list that grows, Python numbers that data "
     "decides, or conditions on its number that change in the middle; or use hm.scan",
+    "takes": "Write the loop so that one step stands for all, or use hm.scan",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
 }

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybridml_compiler import time_limit
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.errors import HybridmlError, TraceError, user_location
 from hybridml_compiler.graph import ir
@@ -37,7 +38,7 @@ from hybridml_compiler.targets.device import on_host
 from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
-from ..capture.tracer import Tracer
+from ..capture.tracer import TAKES_LONG, Tracer
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
 from .errors import CheckFailed, RunEagerly
@@ -259,6 +260,9 @@ class Path:
             )
         if len(self.asked) >= MOST_ASKED:
             raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
+        if self.tracer.ends is not None and self.asked and time_limit.clock() > self.tracer.ends:
+            so_far = f"asks for so many values that it {TAKES_LONG}"
+            raise RunEagerly(f"{so_far} ({len(self.asked)} so far, the last at {user_location()})")
         ask = self.at
         if not isinstance(ask, ValueBranch) or ask.node is not node:
             there = node.is_input or node in self.given
@@ -279,7 +283,8 @@ class Path:
         arguments = [i.node for i in self.tracer.inputs if i.kind == "argument"]
         checks = uncovered(gives, [n for n in self.tracer.checks if n not in self.checked and n not in self.given])
         graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
-        return Segment(graph, reads, gives, self.build(graph))
+        with self.tracer.in_time():
+            return Segment(graph, reads, gives, self.build(graph))
 
     def place(self, end: PathEnd) -> Any:
         """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
