@@ -296,9 +296,11 @@ class Path:
 
 
 def numbers_only(graph: ir.Graph) -> bool:
-    """Whether a graph is a few operations on single numbers."""
+    """Whether a graph is a few operations on single numbers, which may be elements of arrays that are given."""
     nodes = graph.nodes()
-    return len(nodes) <= _SMALL and all(n.aval.shape == () and n.aval.device == CPU for n in nodes)
+    if len(nodes) > _SMALL or not all(n.aval.device == CPU for n in nodes):
+        return False
+    return all(n.is_input or n.kind == "movement" or n.aval.size == 1 for n in nodes)
 
 
 def live(tracer: Tracer) -> list[ir.Node]:
