@@ -42,6 +42,7 @@ from ..capture.tracer import TAKES_LONG, Tracer
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
 from .errors import CheckFailed, RunEagerly
+from .parts import Part, parts_of
 
 if TYPE_CHECKING:
     from ..capture.line_observer import Observer
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 Build = Callable[[ir.Graph], Any]
 MOST_ASKED = 2000  # values that one trace may ask for: a loop that goes on for longer is eager
 _SMALL = 16  # operations on single numbers: an interpreter does them in the time of a compiled call, without compiling
+_MOST_PARTS = 16  # of arrays, that a segment takes as arrays of their own
 _KEY_BYTES = 64  # a longer value is told by its hash
 
 # What to write instead of asking for a value, by what asks.
@@ -81,11 +83,15 @@ class Segment:
     """A pure program from arrays that are known (`reads`) to arrays that become known (`gives`)."""
 
     graph: ir.Graph
-    reads: Sequence[ir.Node]  # every argument, then what earlier segments have given, then what is captured
+    # Every argument, then what earlier segments have given and parts of that, then what is captured.
+    reads: Sequence[ir.Node]
     gives: Sequence[ir.Node]
     executable: Any
+    parts: Mapping[ir.Node, Part]  # of inputs, and of what earlier segments have given
 
     def run(self, known: Arrays) -> None:
+        for node, part in self.parts.items():
+            known[node] = part.of(known[part.base])
         try:
             known.update(zip(self.gives, self.executable([known[n] for n in self.reads]), strict=True))
         except HybridmlError as error:
@@ -282,9 +288,17 @@ class Path:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
         arguments = [i.node for i in self.tracer.inputs if i.kind == "argument"]
         checks = uncovered(gives, [n for n in self.tracer.checks if n not in self.checked and n not in self.given])
-        graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
+        parts = self._parts(between([*gives, *checks], self.given))
+        graph, reads = cut(gives, {**self.given, **parts}, self.tracer.name, arguments, checks)
+        parts = {n: part for n, part in parts.items() if n in reads}
         with self.tracer.in_time():
-            return Segment(graph, reads, gives, self.build(graph))
+            return Segment(graph, reads, gives, self.build(graph), parts)
+
+    def _parts(self, nodes: Sequence[ir.Node]) -> Mapping[ir.Node, Part]:
+        """The parts of arrays that a segment is given in their place; none where there are many."""
+        plain = {i.node for i in self.tracer.inputs if i.order is None and i.kind in ("argument", "held", "array")}
+        found = parts_of(nodes, lambda n: n in plain or n in self.given)
+        return found if len(found) <= _MOST_PARTS else {}
 
     def place(self, end: PathEnd) -> Any:
         """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
@@ -298,9 +312,10 @@ class Path:
 def numbers_only(graph: ir.Graph) -> bool:
     """Whether a graph is a few operations on single numbers, which may be elements of arrays that are given."""
     nodes = graph.nodes()
-    if len(nodes) > _SMALL or not all(n.aval.device == CPU for n in nodes):
+    computed = [n for n in nodes if n.op is not None and n.kind != "movement"]
+    if len(computed) > _SMALL or len(nodes) > 4 * _SMALL or not all(n.aval.device == CPU for n in nodes):
         return False
-    return all(n.is_input or n.kind == "movement" or n.aval.size == 1 for n in nodes)
+    return all(n.aval.size == 1 for n in computed)
 
 
 def live(tracer: Tracer) -> list[ir.Node]:
@@ -346,11 +361,10 @@ def build_segment(backend: Backend, cache: dict[str, Any], guards: Guards | None
     """Returns the compiler of one function's segments, with a cache: rounds of a loop are often one program."""
 
     def build(graph: ir.Graph) -> Any:
-        if numbers_only(graph):
-            return Interpreted(graph, {})
         name = digest(graph)
         if name not in cache:
-            cache[name] = compile_graph(graph, {}, backend, guards)
+            interpreted = numbers_only(graph)
+            cache[name] = Interpreted(graph, {}) if interpreted else compile_graph(graph, {}, backend, guards)
         return cache[name]
 
     return build
