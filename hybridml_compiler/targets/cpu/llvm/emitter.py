@@ -39,6 +39,9 @@ from .vectors.steps import in_steps
 # Uses of a transcendental function in a kernel from which there is one copy, that is called. A kernel of 47 sines takes
 # LLVM 3 s, and 0.08 so; calls take -20 to +6 % of the time of copies (5 of 2000 numbers, AVX2).
 _MOST_COPIES = 4
+# Numbers in the largest array of a kernel that calls each: even one use is a copy in the loop of whole vectors, one in
+# that of the last, and four in a sum.
+_FEW = 1 << 10
 _ENDS = ("load", "index", "var")  # parts of an expression whose own operands have other levels
 
 CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
@@ -69,7 +72,8 @@ class LoopEmitter:
         self.b = self.function.build()
         self.s = LaneBuilder(self.b)
         uses = Counter(e.op for e in kernel.expressions if e.op in TABLE and OPS[e.op].cost >= TRANSCENDENTAL)
-        self.s.called = {name for name, count in uses.items() if count > _MOST_COPIES}
+        short = all(not is_dim(buffer.size) and buffer.size <= _FEW for buffer in kernel.buffers)
+        self.s.called = {name for name, count in uses.items() if short or count > _MOST_COPIES}
         self.scopes = [Scope(self.b.block)]
         self.changing = changing(kernel.body)
         self.level: dict[Expr, int] = {}  # variables and results -> depth of the loop that defines them
