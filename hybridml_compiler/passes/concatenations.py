@@ -137,7 +137,9 @@ def _follows(before: Node, piece: Node, axis: int) -> bool:
     """Whether a slice begins where the one before ends, and is the same along all other axes."""
     if not (is_op(before, "slice") and is_op(piece, "slice") and before.inputs == piece.inputs):
         return False
-    one, other = ([*zip(*(n.params[name] for name in ("starts", "stops", "steps")))] for n in (before, piece))
+    one, other = (
+        [*zip(*(n.params[name] for name in ("starts", "stops", "steps")), strict=True)] for n in (before, piece)
+    )
     (_, stop, step), (start, _, other_step) = one.pop(axis), other.pop(axis)
     return one == other and step == other_step == 1 and type(stop) is type(start) is int and stop == start
 
