@@ -122,6 +122,24 @@ def test_calls_that_run_eagerly_are_known_by_their_arguments(monkeypatch: pytest
     assert traced.cache_info().compiles > compiled
 
 
+def test_a_loop_whose_product_is_a_column_in_its_last_step() -> None:
+    """Whether it is one decides how the compiler sees it, after the step."""
+
+    def cholesky(a: hm.Tensor) -> hm.Tensor:
+        low, n = hm.zeros_like(a), 40
+        for j in range(n):
+            low[j, j] = hm.sqrt(a[j, j] - (low[j, :j] ** 2).sum())
+            if j + 1 < n:
+                low[j + 1 :, j] = (a[j + 1 :, j] - low[j + 1 :, :j] @ low[j, :j]) / low[j, j]
+        return low
+
+    x = np.random.default_rng(0).random((40, 40))
+    a = hm.asarray(x @ x.T + 40 * np.eye(40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on a slow machine it runs eagerly
+        np.testing.assert_allclose(hm.trace(cholesky)(a).numpy(), cholesky(a).numpy(), rtol=1e-12)
+
+
 # -- rounds of a loop
 
 

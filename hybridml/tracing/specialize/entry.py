@@ -274,11 +274,13 @@ class Entry:
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
-                if isinstance(error, StepByStep) or tracer.loops:
+                if isinstance(error, StepByStep | Undecided) or tracer.loops:
                     self._effects(hidden)
                     _set_back(hidden, tracer.name)
                     if isinstance(error, StepByStep):
                         raise
+                    if not tracer.loops:  # of the loop itself, after its step
+                        raise StepByStep(None, str(error)) from error
                     raise stepwise(tracer.loops, error) from error
                 if observer is not None:
                     self._effects(hidden)
