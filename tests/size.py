@@ -25,7 +25,8 @@ class Budget(NamedTuple):
 BUDGETS = {
     "hybridml": Budget(
         60360,
-        "rows of arrays as inputs of segments, limits of time, eager calls known by their arguments (160); calls of devices whose like has come before, entries of their programs (350); "
+        "rows of arrays as inputs of segments, limits of time, eager calls known by their arguments (160); "
+        "calls of devices whose like has come before, entries of their programs (350); "
         "loops captured by one step (700); NumPy arrays that traced functions make (1,040); "
         "selections by masks that wait (100); "
         "native calls of values and tangents (230 lines), jvp= of users' operations and its check (90); "
