@@ -474,12 +474,12 @@ class TracedFunction(Introspection, Generic[P, R]):
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
-            self._report_eager(_other(ask, f"was another one in {ask.values} calls: calls like this one"))
+            self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
             return False
         if self._programs() < self._most:
             self._note(f"{ask.what} at {ask.where} is another than before")
             return True
-        self._report_eager(_other(ask, f"leads to more than {self._most} programs: calls with further values"))
+        self._report_eager(errors.asks(ask, f"leads to more than {self._most} programs: calls with further values"))
         return False
 
     def _report_eager(self, message: str) -> None:
@@ -543,10 +543,6 @@ class TracedFunction(Introspection, Generic[P, R]):
                     kept.clear()
             self._last = self._direct = self._eager_calls = None
             self._states = 0
-
-
-def _other(ask: ValueBranch, what: str) -> str:
-    return f"asks ({ask.what}, {ask.where}) for a value that {what} run eagerly from now on"
 
 
 def _nothing(node: Any) -> Any:

@@ -102,6 +102,11 @@ def refused(tracer: Any, why: str) -> BaseException:
     return RunEagerly(why)
 
 
+def asks(ask: Any, why: str) -> str:
+    """The message about a value that calls ask for, after which some run eagerly."""
+    return f"asks ({ask.what}, {ask.where}) for a value that {why} run eagerly from now on"
+
+
 def costs(message: str) -> str:
     """The message about calls that run eagerly, with what this costs and what to do instead."""
     instead = next((text for verb, text in _INSTEAD.items() if message.startswith(f"{verb} ")), None)
