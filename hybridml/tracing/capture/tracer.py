@@ -110,7 +110,7 @@ class ShadowLeaf(Leaf):
         self._grad = value
 
 
-MOST_STEP_BY_STEP = 20_000  # operations: a loop of 12,000 steps gives up after 3.4 s, beside another process
+MOST_STEP_BY_STEP = 50_000  # operations: some 85 us each, where two cores have nothing else to do
 # Seconds for loops step by step and for questions until Python makes the call, and all further ones.
 MOST_SECONDS = 4.0
 TAKES_LONG = f"takes more than {MOST_SECONDS:.0f} s to compile"
