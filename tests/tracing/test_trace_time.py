@@ -79,6 +79,7 @@ def test_a_compilation_that_takes_long_is_given_up(
         return step_by_step(x) + state
 
     monkeypatch.setattr(*stage, slow)
+    monkeypatch.setattr(entry, "MOST_SECONDS", 4.0)
     traced = hm.trace(fn)
     with pytest.warns(TraceWarning, match="takes more than 4 s to compile"):
         found = traced(hm.ones(3))
