@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import TIMEOUT_MAX
 
 clock: Callable[[], float] = time.perf_counter  # tests have their own
 
@@ -40,4 +41,4 @@ def check() -> None:
 def left() -> float:
     """Seconds until the limit, for a wait with a timeout: -1 where there is none."""
     end = _end.get()
-    return -1.0 if end is None else max(end - clock(), 0.0)
+    return -1.0 if end is None else min(max(end - clock(), 0.0), TIMEOUT_MAX)
