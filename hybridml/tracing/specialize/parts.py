@@ -16,8 +16,6 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.once import lazy
 from hybridml_compiler.record import record
 
-_VIEWS = ("slice", "reshape")
-
 
 @record
 class Part:
@@ -55,7 +53,10 @@ def parts_of(nodes: Iterable[ir.Node], is_base: Callable[[ir.Node], bool]) -> di
 
 
 def _part(node: ir.Node, found: dict[ir.Node, Part], is_base: Callable[[ir.Node], bool]) -> Part | None:
-    if node.op is None or node.op.name not in _VIEWS or node.aval.symbolic or node.aval.device != CPU:
+    if node.op is None or node.kind != "movement" or node.aval.symbolic or node.aval.device != CPU:
+        return None
+    same = node.op.element_map == "flat"  # elements in the same order
+    if not same and not (node.op.is_view and "starts" in node.params):
         return None
     (below,) = node.inputs
     before = found.get(below)
@@ -63,7 +64,7 @@ def _part(node: ir.Node, found: dict[ir.Node, Part], is_base: Callable[[ir.Node]
         if not is_base(below) or below.aval.symbolic:
             return None
         before = Part(below, 0, below.shape, below.aval.size)
-    first = 0 if node.op.name == "reshape" else _first(before.shape, node)
+    first = 0 if same else _first(before.shape, node)
     return None if first is None else Part(before.base, before.first + first, node.shape, node.aval.size)
 
 

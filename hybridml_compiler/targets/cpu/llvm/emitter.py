@@ -39,6 +39,7 @@ from .vectors.steps import in_steps
 # Uses of a transcendental function in a kernel from which there is one copy, that is called. A kernel of 47 sines takes
 # LLVM 3 s, and 0.08 so; calls take -20 to +6 % of the time of copies (5 of 2000 numbers, AVX2).
 _MOST_COPIES = 4
+_LONG = frozenset(name for name in TABLE if OPS[name].cost >= TRANSCENDENTAL)
 # Numbers in the largest array of a kernel that calls each: even one use is a copy in the loop of whole vectors, one in
 # that of the last, and four in a sum.
 _FEW = 1 << 10
@@ -71,7 +72,7 @@ class LoopEmitter:
         self.bounds = dict(zip(ranges, zip(ends[::2], ends[1::2], strict=True), strict=True))
         self.b = self.function.build()
         self.s = LaneBuilder(self.b)
-        uses = Counter(e.op for e in kernel.expressions if e.op in TABLE and OPS[e.op].cost >= TRANSCENDENTAL)
+        uses = Counter(expr.op for expr in kernel.expressions if expr.op in _LONG)
         short = all(not is_dim(buffer.size) and buffer.size <= _FEW for buffer in kernel.buffers)
         self.s.called = {name for name, count in uses.items() if short or count > _MOST_COPIES}
         self.scopes = [Scope(self.b.block)]
