@@ -20,7 +20,9 @@ from jinja2 import Environment
 DOCS = Path(__file__).parent
 FRONT, COMPILER = "hybridml", "hybridml_compiler"
 # Files of the compiler that know nothing of operations: one room in the table and in the drawing.
-BASE = frozenset(("locks", "in_force", "once", "walk", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval"))
+BASE = frozenset(
+    ("locks", "in_force", "once", "time_limit", "walk", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval")
+)
 # The first clause of a docstring's first line, where it says enough.
 SHORT = re.compile(r"^(.{26,}?)[.:]( .*|$)")
 # Rooms of below that reach up when they are asked, each with the reason.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from . import config
+from . import config, time_limit
 from .aval import CPU
 from .errors import CompileError
 from .graph.interpret import interpret
@@ -312,6 +312,7 @@ class Stages:
         """Begins with a spec that is known, while others are still being planned."""
         from .loops.verify import verify_kernel
 
+        time_limit.check()
         if id(spec) in self._begun:
             return
         self._begun[id(spec)] = spec

@@ -20,13 +20,14 @@ FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
 BASE = (
-    "locks", "in_force", "once", "record", "walk", "weak", "errors", "hooks", "config", "compile_policy", "dtypes",
-    "sizes", "aval",
+    "locks", "in_force", "once", "time_limit", "record", "walk", "weak", "errors", "hooks", "config", "compile_policy",
+    "dtypes", "sizes", "aval",
 )  # fmt: skip
 ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
     "in_force": ("locks",),
     "once": ("locks",),
+    "time_limit": (),
     "record": (),
     "walk": (),
     "weak": ("locks",),

@@ -35,6 +35,7 @@ from .run.native_call import NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import are_plain, of_call, with_places
+from .specialize.eager_calls import EagerCalls
 from .specialize.entry import Entry
 from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
 from .specialize.gc_pause import collector_paused
@@ -109,6 +110,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._entries: dict[Fields, list[Entry]] = {}  # by their signature
         self._last: Entry | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
+        self._eager_calls: EagerCalls | None = None
         self._check = check
         self._every = 1 if check == "always" else check if isinstance(check, int) else 0
         self._calls, self._lock = 0, rlock()  # calls are counted where every Nth is checked
@@ -152,6 +154,8 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._calls += 1
             if self._calls % self._every == 0:
                 return self._checked(lambda: self._run(args, kwargs), args, kwargs)
+        if self._eager_calls is not None and self._eager_calls.take(args, kwargs):
+            return self._fn(*args, **kwargs)
         return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -173,6 +177,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                             self._last = entry
                             return entry.run(path, leaves, known)
                 if entry.eager or not self._may_grow(entry, passed[-1]):
+                    self._eager_calls = EagerCalls(args, kwargs) if entry.eager else None
                     return self._fn(*args, **kwargs)
                 on = entry, known, grown
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
@@ -469,12 +474,12 @@ class TracedFunction(Introspection, Generic[P, R]):
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
-            self._report_eager(_other(ask, f"was another one in {ask.values} calls: calls like this one"))
+            self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
             return False
         if self._programs() < self._most:
             self._note(f"{ask.what} at {ask.where} is another than before")
             return True
-        self._report_eager(_other(ask, f"leads to more than {self._most} programs: calls with further values"))
+        self._report_eager(errors.asks(ask, f"leads to more than {self._most} programs: calls with further values"))
         return False
 
     def _report_eager(self, message: str) -> None:
@@ -536,12 +541,8 @@ class TracedFunction(Introspection, Generic[P, R]):
             for kept in (self._entries, self._rebound, self._integers, self._reported, self._families, self.twins):
                 if kept is not None:
                     kept.clear()
-            self._last = self._direct = None
+            self._last = self._direct = self._eager_calls = None
             self._states = 0
-
-
-def _other(ask: ValueBranch, what: str) -> str:
-    return f"asks ({ask.what}, {ask.where}) for a value that {what} run eagerly from now on"
 
 
 def _nothing(node: Any) -> Any:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from .. import time_limit
 from ..errors import CompileError
 from ..graph.body import Body, body_of
 from ..graph.checks import alone
@@ -89,6 +90,7 @@ def run_passes(
     for number, (name, run, _) in enumerate((*first, *tuple(passes) * _ROUNDS)):
         if quiet == len(passes):  # every pass has seen this very graph and kept it
             break
+        time_limit.check()
         start = time.perf_counter()
         after = run(graph)
         seconds = time.perf_counter() - start

@@ -8,6 +8,7 @@ copied. `x + 0.0` stays: it turns -0.0 into 0.0, as the sum did.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..graph.ir import Node
@@ -102,6 +103,47 @@ def _reshaped_pieces(node: Node) -> Node | None:
     return None
 
 
+def _consecutive_slices(node: Node) -> Node | None:
+    """Slices of an array that follow each other along the axis are one slice; a stack of all rows is the array."""
+    axis, pieces = node.params["axis"], list[Node]()
+    for piece in node.inputs:
+        if pieces and _follows(pieces[-1], piece, axis):
+            before = pieces.pop()
+            stops = (*before.params["stops"][:axis], piece.params["stops"][axis], *before.params["stops"][axis + 1 :])
+            piece = make("slice", before.inputs[0], **{**before.params, "stops": stops})
+        pieces.append(piece)
+    if len(pieces) == len(node.inputs):
+        return None
+    return pieces[0] if len(pieces) == 1 else make("concat", *pieces, axis=axis)
+
+
+def _stacked_slices(node: Node) -> Node | None:
+    """Columns of an array, one after the other, put side by side as rows: the array, transposed."""
+    axis, cuts = node.params["axis"], [n.inputs[0] for n in node.inputs if is_op(n, "reshape")]
+    if len(cuts) < max(2, len(node.inputs)):
+        return None
+    along = [k for k in range(len(cuts[0].shape)) if _follows(cuts[0], cuts[1], k)]
+    if not along or not all(_follows(*pair, along[0]) for pair in pairwise(cuts)) or cuts[0].shape[along[0]] != 1:
+        return None
+    (k,) = along
+    order = [a for a in range(len(cuts[0].shape)) if a != k]
+    order.insert(axis, k)
+    if any(n.shape != tuple(cuts[0].shape[a] for a in order) for n in node.inputs):
+        return None
+    return make("permute_dims", make("concat", *cuts, axis=k), axes=tuple(order))
+
+
+def _follows(before: Node, piece: Node, axis: int) -> bool:
+    """Whether a slice begins where the one before ends, and is the same along all other axes."""
+    if not (is_op(before, "slice") and is_op(piece, "slice") and before.inputs == piece.inputs):
+        return False
+    one, other = (
+        [*zip(*(n.params[name] for name in ("starts", "stops", "steps")), strict=True)] for n in (before, piece)
+    )
+    (_, stop, step), (start, _, other_step) = one.pop(axis), other.pop(axis)
+    return one == other and step == other_step == 1 and type(stop) is type(start) is int and stop == start
+
+
 def _computed(node: Node) -> bool:
     """A concatenation of sums, as the first rule makes it, or of views of them: in no memory that a view would save."""
     return is_op(node, "concat") and node.dtype.kind == "f" and all(map(_is_sum, node.inputs)) and 0 not in node.shape
@@ -139,10 +181,25 @@ def _parts(axis: int) -> Node:
     return make("concat", _plus_zero(sample("f4", 2, 3, 5)), _plus_zero(sample("f4", 2, 3, 5)), axis=axis)
 
 
+def _rows(at: int, axis: int = 0) -> Node:
+    places = [(1, 4), (1, 4)]
+    places[axis] = at, at + 1
+    return make("slice", _SLICED, starts=[a for a, _ in places], stops=[b for _, b in places], steps=(1, 1))
+
+
+_SLICED = sample("f4", 5, 6)
 CONCAT_RULES = (
     Rule("zeros with a + zeros with b -> concat(a, b)", ("add",), _sum_of_parts, _sum_samples, ("slice_update",)),
     Rule("permute(concat of sums) -> concat(permuted)", ("permute_dims",), _permuted_parts, lambda: [
         make("permute_dims", _parts(0), axes=(1, 0, 2))
+    ]),
+    Rule("concat(slices in a row) -> slice", ("concat",), _consecutive_slices, lambda: [
+        make("concat", *map(_rows, (0, 1, 2)), axis=0),
+        make("concat", *map(_rows, (3, 4)), sample("f4", 2, 3), *map(_rows, (0, 1, 3)), axis=0),
+    ]),
+    Rule("concat(slices as rows) -> permute(concat)", ("concat",), _stacked_slices, lambda: [
+        make("concat", *(make("reshape", _rows(k, 1), shape=(1, 3)) for k in (0, 1, 2)), axis=0),
+        make("concat", *(make("reshape", _rows(k, 0), shape=(3, 1)) for k in (1, 2)), axis=1),
     ]),
     Rule("concat(reshaped) -> reshape(concat)", ("concat",), _reshaped_pieces, lambda: [
         make("concat", *(make("reshape", sample("f4", 2, n, 3, 5), shape=(2, 15 * n)) for n in (2, 1)), axis=1),

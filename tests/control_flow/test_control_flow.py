@@ -121,6 +121,24 @@ def test_scan_in_cond_in_while() -> None:
     check(program, *values((2, 3), (3, 3)))
 
 
+def test_a_body_that_updates_what_it_makes() -> None:
+    def body(c: hm.Tensor) -> hm.Tensor:
+        y = c * 0.5
+        y += 1
+        y[0] *= 0.5
+        return y
+
+    programs: list[Callable[[hm.Tensor], Any]] = [
+        lambda x: hm.fori_loop(0, 5, lambda _, c: body(c), x),
+        lambda x: hm.scan(lambda c, _: (body(c), body(c)), x, None, 5)[1],
+        lambda x: hm.while_loop(lambda c: c[1] < 1.9, body, x),
+        lambda x: hm.cond(x.sum() > 0, body, lambda c: c, x),
+    ]
+    x = hm.tensor([0.5, 0.25, 3.0])
+    for program in programs:
+        assert hm.trace(program)(x).tolist() == program(x).tolist()
+
+
 def test_a_body_that_updates_a_tensor_from_outside() -> None:
     def program(x: hm.Tensor, w: hm.Tensor) -> Any:
         total = hm.zeros((3,), dtype="float64")

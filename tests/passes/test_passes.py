@@ -182,3 +182,21 @@ def test_the_pass_that_breaks_a_graph_is_named() -> None:
     ):
         with pytest.raises(CompileError, match=message):
             run_passes(graph, passes=[("broken", broken, "a test")])
+
+
+def test_stacks_of_consecutive_slices_are_slices(golden: Callable[[str, str], None]) -> None:
+    a = x(40, 50)
+
+    def row(k: int, axis: int) -> Node:
+        starts, stops = [0, 0], [40, 50]
+        starts[axis], stops[axis] = k, k + 1
+        cut = make("slice", a, starts=tuple(starts), stops=tuple(stops), steps=(1, 1))
+        return make("reshape", cut, shape=(1, 90 - a.shape[axis]))
+
+    stacks = [
+        make("concat", *(row(k, 0) for k in range(40)), axis=0),
+        make("concat", *(row(k, 0) for k in range(3, 20)), axis=0),
+        make("concat", *(row(k, 1) for k in range(50)), axis=0),
+        make("concat", *(row(k, 0) for k in (7, 8, 9, 5, 6)), axis=0),
+    ]
+    golden("passes_stacks", print_graph(run_passes(Graph((a,), tuple(stacks), "stacks"))[0]))

@@ -160,3 +160,27 @@ def test_random_updates(seed: int) -> None:
     space: dict[str, Any] = {}
     exec("\n".join([*lines, "    return a + b, c"]), space)
     check(space["program"])
+
+
+def by_row(a: hm.Tensor, b: hm.Tensor) -> Any:
+    c = hm.zeros_like(a)
+    rows = list(range(N - 1))
+    while rows:
+        i = rows.pop()
+        c[i] = c[i + 1] * 0.5 + a[i]
+    return [c]
+
+
+def of_an_argument(a: hm.Tensor, b: hm.Tensor) -> Any:
+    c = a.copy()
+    rows = list(range(N - 1))
+    while rows:
+        i = rows.pop()
+        c[i] = c[i + 1] * b[i]
+    return c, a + 1
+
+
+@pytest.mark.parametrize("fn", [by_row, of_an_argument])
+def test_many_updates_of_an_array_write_it_once(fn: Callable[..., Any]) -> None:
+    whole = [kernel for kernel in check(fn) if kernel.bytes >= N * M * 8]
+    assert len(whole) <= 2  # the array of the first update, and what `a + 1` gives

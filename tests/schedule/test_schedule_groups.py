@@ -8,6 +8,7 @@ import pytest
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.graph.ir import Graph, Node, input_node
 from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.fuse import materialise
 from hybridml_compiler.schedule.fusion.group import Group, expression_of
 from hybridml_compiler.schedule.fusion.grouping import Grouping
@@ -54,3 +55,12 @@ def test_an_expression_says_what_it_reads_out_of_place() -> None:
     found = expression_of(node, ())
     assert found.reads == {x, y} and found.displaced == {x} and turned in found.inlined
     assert expression_of(node, {turned}).displaced == set()
+
+
+def test_a_loop_has_registers_for_its_sums() -> None:
+    x = input_node(Aval((60, 50), F4), "x")
+    rows = [make("slice", x, starts=(k, 0), stops=(k + 1, 50), steps=(1, 1)) for k in range(60)]
+    graph = Graph((x,), tuple(make("sum", make("multiply", row, row), axis=(1,), keepdims=False) for row in rows))
+    order, target = graph.nodes(), capabilities(host_spec())
+    groups, _ = Grouping(order, target).groups(materialise(graph, order, target)[0])
+    assert {len(group.roots) for group in groups[:-1]} == {cost.MAX_KERNEL_SUMS}

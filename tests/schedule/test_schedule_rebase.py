@@ -56,3 +56,12 @@ def test_nothing_is_read_before_the_address() -> None:
     i = s.var("i", 24)
     backwards = Kernel((x, out), (For(i, (Store(out, i, s.load(x, s.sub(23, i))),), "parallel"),))
     assert rebase(backwards) == (backwards, {})
+
+
+def test_an_operand_that_is_updated_is_given_from_its_first_element_on() -> None:
+    s = LoopBuilder()
+    x, i = Buffer("x", dtypes.float32, 100, "inout"), s.var("i", 10)
+    value = s.add(s.load(x, s.add(i, 60)), 1.0)
+    made, shifts = rebase(Kernel((x,), (For(i, (Store(x, s.add(i, 50), value),)),)))
+    assert shifts == {"x": 50} and made.operands[0].size == 20
+    assert "x[i0] = x[i0 + 10]" in print_kernel(made)

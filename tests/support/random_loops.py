@@ -81,6 +81,9 @@ class Programs:
             ]
         elif chance < 0.3:
             self.lines.append(f"{inside}n += 1")
+        elif chance < 0.38:
+            lines = f"y = {self.row(own)} * 0.5", f"y += {self.row(own)}", f"a[{self.place(own)}] = y"
+            self.lines += [inside + line for line in lines]
         elif chance < 0.4 and len(own) < 2:
             self.lines.append(f"{inside}out.append({self.row(own)} * {self.number(own)})")
 

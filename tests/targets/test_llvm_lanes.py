@@ -9,6 +9,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler import pipeline
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, input_node
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.scalar import NumpyBuilder
@@ -141,3 +142,19 @@ def test_powers_of_two_are_applied_with_one_rounding(name: str, dtype: str, ends
         assert np.count_nonzero(np.isinf(expected[np.isfinite(x)])) > 100
     else:
         assert np.count_nonzero((np.abs(expected) < np.finfo(dtype).tiny) & (expected != 0)) > 100
+
+
+@pytest.mark.parametrize("name", ["sin", "pow", "rsqrt"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.usefixtures("vector_bits")
+def test_functions_that_a_kernel_uses_often_are_called(name: str, dtype: str) -> None:
+    x = np.random.default_rng(0).random((2, 2003)).astype(dtype) * 100
+    node = input_node(Aval(x.shape, x.dtype), "x")
+    value = node
+    for k in range(6):
+        other = make("multiply", node, make("full", shape=(), value=k + 0.5, dtype=node.dtype))
+        value = make("add", make(name, *([other, node] if name == "pow" else [other])), value)
+    compiled = pipeline.compile(Graph((node,), (value,), f"often_{name}"))
+    assert (" internal " in compiled.llvm and f"@{name}.float" in compiled.llvm) is (name != "rsqrt")
+    expected = interpret(Graph((node,), (value,)), [x])[0]
+    assert compiled([x])[0].tobytes() == expected.tobytes()

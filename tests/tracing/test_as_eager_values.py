@@ -367,6 +367,16 @@ def test_powers_are_those_of_python() -> None:
         assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
+def test_squares_are_products(dtype: str) -> None:
+    x = hm.asarray((np.random.default_rng(0).standard_normal(4096) * 3).astype(dtype))
+    square = hm.trace(lambda x, n: (x**2, x**n))
+    for _ in range(2):
+        for out in square(x, 2):
+            assert out.numpy().tobytes() == (x**2).numpy().tobytes() == (x * x).numpy().tobytes()
+    assert " pow(" not in square.ir
+
+
 def test_gradients_of_layers_over_arrays() -> None:
     a = np.ones((2, 2), np.float32)
     for call in (LAYER, *[hm.trace(lambda a: LAYER(a))] * 2):

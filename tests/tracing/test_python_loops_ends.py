@@ -217,6 +217,24 @@ def test_an_update_that_is_not_taken_writes_nothing() -> None:
     assert is_loop(both(fn, data(20, 4), data(20)))
 
 
+def updated_variable(x: hm.Tensor, tol: float) -> Any:
+    while x.max() > tol:
+        y = x * 0.5
+        y -= 0.01 * tol
+        y[0] *= 0.5
+        x = y
+    for _ in range(20):
+        y = x * 0.5
+        y += 1
+        x = y
+    return x
+
+
+@pytest.mark.parametrize("tol", [1e-3, 0.4, 100.0])
+def test_what_a_step_makes_and_updates_is_updated(tol: float) -> None:
+    assert is_loop(both(updated_variable, data(3), number(tol)))
+
+
 # -- counts
 
 

@@ -280,10 +280,10 @@ def test_a_loop_without_end_in_sight_is_eager(trace: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(path_tree, "MOST_ASKED", 20)
 
     def count(x: hm.Tensor) -> int:
-        rounds = 0
+        rounds = [0]
         while x.sum() > 0:
-            x, rounds = x - 1, rounds + 1
-        return rounds
+            x, rounds[0] = x - 1, rounds[0] + 1
+        return rounds[0]
 
     f = trace(count)
     assert f(hm.tensor([5.0])) == 5

@@ -88,6 +88,13 @@ def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
     return copy
 
 
+def written_around(tracer: Tracer, frame: Frame) -> list[tuple[Tensor, Any, Any]]:
+    """The tensors from around a region that it has written to, with their values and histories before. What it has made
+    itself keeps what is written to it."""
+    shadows = {id(t) for t in tracer.shadows.values()}
+    return [w for w in frame.written.values() if id(w[0]) in shadows or not frame.has_made(w[0])]
+
+
 def enter(tracer: Tracer) -> Frame:
     tracer.frames.append(Frame(clock()))
     return tracer.frames[-1]
@@ -137,7 +144,7 @@ def capture_region(
                 state._node = None
             outputs = [*outputs, *(snapshot(tracer, t) for t in states)]
         finally:
-            before = [*known, *frame.written.values()]
+            before = [*known, *written_around(tracer, frame)]
             leave(tracer)
             for t, array, node in reversed(before):
                 t._array, t._node = array, node

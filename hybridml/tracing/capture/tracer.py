@@ -9,7 +9,8 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from types import CodeType
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from hybridml_compiler import dtypes
+from hybridml_compiler import dtypes, time_limit
 from hybridml_compiler.aval import CPU, Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
@@ -30,6 +31,7 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.targets.device import out_of_reach
+from hybridml_compiler.time_limit import TimeIsUp
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.interpreter import Reading, interpret, interpreter_stack
@@ -109,7 +111,10 @@ class ShadowLeaf(Leaf):
         self._grad = value
 
 
-MOST_STEP_BY_STEP = 20_000  # operations: a loop of 12,000 steps gives up after 3.4 s, beside another process
+MOST_STEP_BY_STEP = 50_000  # operations: some 85 us each, where two cores have nothing else to do
+# Seconds for loops step by step and for questions until Python makes the call, and all further ones.
+MOST_SECONDS = 4.0
+TAKES_LONG = f"takes more than {MOST_SECONDS:.0f} s to compile"
 ReadValue = Callable[[ir.Node, str], np.ndarray]
 
 
@@ -172,6 +177,7 @@ class Tracer:
         self.rolling: Any = None
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
+        self.ends: float | None = None  # when loops step by step, and questions, are given up
         self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.loops: list[Any] = []
@@ -237,9 +243,8 @@ class Tracer:
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
         self.operations += 1
-        if self.operations > MOST_STEP_BY_STEP and self.step_by_step:
-            which = next(iter(self.step_by_step.values()))
-            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {which} step by step")
+        if self.step_by_step:
+            self.check_steps()
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
@@ -256,6 +261,26 @@ class Tracer:
         out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))
         self.layouts.made(out, tensors)
         return out
+
+    def check_steps(self) -> None:
+        """Raises where loops that are captured step by step have too many, or have taken too long."""
+        what = ""
+        if self.operations > MOST_STEP_BY_STEP:
+            what = f"has more than {MOST_STEP_BY_STEP} operations"
+        elif self.ends is not None and time_limit.clock() > self.ends:
+            what = TAKES_LONG
+        if what:
+            raise refused(self, f"{what}, as it captures {next(iter(self.step_by_step.values()))} step by step")
+
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """A context for compiling loops that are captured step by step, which raises where it takes too long."""
+        try:
+            with time_limit.until(self.ends if self.step_by_step else None):
+                yield
+        except TimeIsUp:
+            self.ends = 0.0
+            self.check_steps()
 
     def trust(self, t: Tensor) -> None:
         """Notes that a node raises for nothing: its indices are made to exist."""

@@ -37,7 +37,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
 from ..capture.loop import Loop, zeros
-from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot
+from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
 from .branches import Branch, chosen, following, merged
@@ -295,14 +295,13 @@ class Capture:
         leave(tracer, keep=False)
         assert tracer.loops.pop() is self
         tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self.said
-        written = [*region.written.values()]
+        written = written_around(tracer, region)
         for t, array, node in reversed([*self.outside, *written]):
             t._array, t._node = array, node
         carried = {id(carry.given) for carry in self.carries.values()}
         if any(id(t) in carried for t, *_ in written):
             self.refuse("a step updates a variable in place, and assigns it")
-        shadows = {id(t) for t in tracer.shadows.values()}
-        others = [t for t, *_ in written if id(t) in shadows or not region.has_made(t)]
+        others = [t for t, *_ in written]
         region.written.clear()  # it holds views that end with the step
         return [t for t in others if all(t is not state for state in self.states)]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import time_limit
 from hybridml_compiler.graph import ir
 from hybridml_compiler.locks import lock
 from hybridml_compiler.record import record
@@ -34,6 +35,7 @@ from ..capture.tracer import Input
 from ..python_state.guard_types import hold
 from ..python_state.mutation_epoch import epoch
 from ..specialize.entry import Entry
+from ..specialize.parts import Part
 from ..specialize.path_tree import Segment, ValueBranch, key
 from .compiled_path import CompiledPath, in_host_memory, real_of
 from .device_entry import PlacedStep
@@ -41,11 +43,14 @@ from .epilogue import finisher
 from .grad_donation import GradDonation
 from .native_guards import split
 from .placed import PlacedExecutable
-from .program import compile_graph, is_native
+from .program import Interpreted, is_native
 from .random_draws import Draw
 
 _WORTH_LENDING = 64 << 10  # bytes of a gradient; each one that is offered takes 0.3 us
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
+# Seconds of one call for making native steps: segments that were interpreted so far are compiled then. A sort of 128
+# numbers asks 722 questions; its second call took as long as 700 compilations.
+_BUILD_SECONDS = 0.25
 _AT_ONCE = (False,)  # a lock is taken, or not, without waiting
 TIMED_CALLS = 16  # through every guard; later calls go straight to the native entry
 
@@ -74,6 +79,7 @@ class Step:
     gives: Sequence[ir.Node]
     extra: list[ir.Node]
     source: Input | None  # of a value that is an input
+    parts: Sequence[tuple[ir.Node, Part, Input | None]] = ()  # with the input that a part is of
     next: dict[bytes, Step | End | None] = field(default_factory=dict)
 
 
@@ -94,6 +100,7 @@ class NativeCall:
         from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, Constant, FloatCell
 
         self.entry = entry
+        self.natives: dict[tuple[int, ...], Native] = {}  # of steps, by executable and what it has captured
         self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
         taken = {i.index for i in entry.inputs if i.kind == "argument"}
         self.specs: tuple[Any, ...] = tuple(
@@ -241,6 +248,7 @@ class NativeCall:
     def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
         """Walks the value branches to the end of a path; None where native code has no answer, or the answer is new."""
         passed: list[ValueBranch] = []
+        ends: float | None = None
         while True:
             node = at.ask.node
             if at.source is not None:
@@ -248,6 +256,9 @@ class NativeCall:
             elif at.native is None:
                 array = known[node]._array
             else:
+                for part, view, of in at.parts:
+                    base = known[view.base]._array if of is None else _present(of, args)
+                    known[part] = wrap(view.of(base))
                 out = at.native(*args, *[known[n] for n in at.extra])
                 if out is MISS:
                     return None
@@ -262,6 +273,9 @@ class NativeCall:
                 after = at.ask.next.get(value)
                 if after is None or self.grown != self.entry.grown:
                     return None
+                ends = ends or time_limit.clock() + _BUILD_SECONDS
+                if time_limit.clock() > ends:
+                    return None  # later calls go on with it
                 at.next[value] = self._build(after)
             found = at.next[value]
             if type(found) is End:
@@ -288,8 +302,12 @@ class NativeCall:
         if not is_native(executable) or not are_plain(captured):
             return None
         extra = [n for n in ask.segment.reads if n not in self.entry.by_node]
-        native = self._native(executable, extra, captured)
-        return Step(ask, native, ask.segment.gives, extra, None)
+        same = id(executable), *map(id, captured)
+        native = self.natives.get(same)
+        if native is None:
+            native = self.natives[same] = self._native(executable, extra, captured)
+        parts = [(n, part, self.entry.by_node.get(part.base)) for n, part in ask.segment.parts.items()]
+        return Step(ask, native, ask.segment.gives, extra, None, parts)
 
     def _end(self, path: CompiledPath) -> End | None:
         executable = path.program.executable
@@ -448,8 +466,8 @@ def _is_plain(path: CompiledPath) -> bool:
 
 def _compiled(segment: Segment) -> Any:
     """The executable of a segment, compiled even if it was too small for that when it was traced."""
-    if not is_native(segment.executable):
-        segment.executable = compile_graph(segment.graph, {})
+    if isinstance(segment.executable, Interpreted):
+        segment.executable = segment.executable.compiled
     return segment.executable
 
 

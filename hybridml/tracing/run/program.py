@@ -56,6 +56,11 @@ class Interpreted:
         self.ir, self.llvm = print_graph(graph), ""
         self.stats: Any = None
 
+    @lazy
+    def compiled(self) -> Any:
+        """An executable with a native entry."""
+        return compile_graph(self.graph, self.donate)
+
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         outputs = interpret(self.graph, arrays)
         owned: set[int] = set()

@@ -4,6 +4,8 @@ signature.py         what of a call must be equal for a program to fit
 entry.py             one signature: what it relies on, and the tree of its paths
 call_leaves.py       what a call brings, with what is in places that the function rebinds
 path_tree.py         the tree: values that Python asks for, and the segments of program between them
+parts.py             rows of arrays, which segments are given as arrays
+eager_calls.py       calls that run eagerly, known by a look at their arguments
 symbolic_shapes.py   dimensions that calls have seen with a second size
 retrace_reasons.py   why a call is traced again, in one line
 results.py           what each call can give

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import time_limit
+from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import CompileError, TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import steps_in
@@ -28,7 +30,7 @@ from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.program_arrays import unlike_eager
 from ..capture.texts import has_text
-from ..capture.tracer import Input, Tracer
+from ..capture.tracer import MOST_SECONDS, Input, Tracer
 from ..python_state.builtin_patches import patches, variables_read
 from ..python_state.captured_scalars import lift, over, scalar_sources, seen_in, settle
 from ..python_state.guard_types import LevelGuard
@@ -164,9 +166,10 @@ class Entry:
     ) -> tuple[CompiledPath, Arrays]:
         """The path that `_traced` gives; again with stand-ins of containers, where it changes some, and step by step
         through loops that cannot be captured otherwise."""
+        ends = None if self.strict or is_deterministic() else time_limit.clock() + MOST_SECONDS
         while True:
             try:
-                return self._traced(structure, leaves, known, observer)
+                return self._traced(structure, leaves, known, observer, ends)
             except Filled as found:
                 self.recorded += found.containers
             except StepByStep as loop:
@@ -177,8 +180,9 @@ class Entry:
                     apart.append(loop.alone)
 
     def _traced(
-        self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None
-    ) -> tuple[CompiledPath, Arrays]:
+        self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None,
+        ends: float | None = None,
+    ) -> tuple[CompiledPath, Arrays]:  # fmt: skip
         """Traces the function on shadows of the arguments: the path of this call, and its values on the way. With an
         `observer` nothing but the names is wanted, and the entry stays what it is.
 
@@ -213,7 +217,7 @@ class Entry:
         path = Path(tracer, self.root, found, self.build, self.strict)
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
-        tracer.alone, tracer.step_by_step = self.apart, self.step_by_step
+        tracer.alone, tracer.step_by_step, tracer.ends = self.apart, self.step_by_step, ends
         if observer is None and not self.silent and self.backend.takes_sizes and None not in self.step_by_step:
             tracer.rolling = Rolling(tracer)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
@@ -270,11 +274,13 @@ class Entry:
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
-                if isinstance(error, StepByStep) or tracer.loops:
+                if isinstance(error, StepByStep | Undecided) or tracer.loops:
                     self._effects(hidden)
                     _set_back(hidden, tracer.name)
                     if isinstance(error, StepByStep):
                         raise
+                    if not tracer.loops:  # of the loop itself, after its step
+                        raise StepByStep(None, str(error)) from error
                     raise stepwise(tracer.loops, error) from error
                 if observer is not None:
                     self._effects(hidden)
@@ -318,7 +324,8 @@ class Entry:
         if tracer.rolled and any(map(steps_in, compiled.program.graph.nodes())):
             raise StepByStep(None, "a value of a step is used after it")
         try:
-            _ = compiled.program.executable  # an error of the compiler leaves no path behind
+            with nullcontext() if hidden.found else tracer.in_time():  # Python must be able to make the call again
+                _ = compiled.program.executable  # an error of the compiler leaves no path behind
         except Undecided as error:
             raise StepByStep(None, str(error)) from error
         except (CompileError, TraceError) as error:

@@ -23,6 +23,7 @@ _INSTEAD = {
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
     "has more": "Write the loop so that one step stands for all: without a list that grows, Python numbers that data "
     "decides, or conditions on its number that change in the middle; or use hm.scan",
+    "takes": "Write the loop so that one step stands for all, or use hm.scan",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
 }
@@ -99,6 +100,11 @@ def refused(tracer: Any, why: str) -> BaseException:
     if tracer.strict:
         return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
     return RunEagerly(why)
+
+
+def asks(ask: Any, why: str) -> str:
+    """The message about a value that calls ask for, after which some run eagerly."""
+    return f"asks ({ask.what}, {ask.where}) for a value that {why} run eagerly from now on"
 
 
 def costs(message: str) -> str:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybridml_compiler import time_limit
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.errors import HybridmlError, TraceError, user_location
 from hybridml_compiler.graph import ir
@@ -37,10 +38,11 @@ from hybridml_compiler.targets.device import on_host
 from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
-from ..capture.tracer import Tracer
+from ..capture.tracer import TAKES_LONG, Tracer
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
 from .errors import CheckFailed, RunEagerly
+from .parts import Part, parts_of
 
 if TYPE_CHECKING:
     from ..capture.line_observer import Observer
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 Build = Callable[[ir.Graph], Any]
 MOST_ASKED = 2000  # values that one trace may ask for: a loop that goes on for longer is eager
 _SMALL = 16  # operations on single numbers: an interpreter does them in the time of a compiled call, without compiling
+_MOST_PARTS = 16  # of arrays, that a segment takes as arrays of their own
 _KEY_BYTES = 64  # a longer value is told by its hash
 
 # What to write instead of asking for a value, by what asks.
@@ -80,11 +83,15 @@ class Segment:
     """A pure program from arrays that are known (`reads`) to arrays that become known (`gives`)."""
 
     graph: ir.Graph
-    reads: Sequence[ir.Node]  # every argument, then what earlier segments have given, then what is captured
+    # Every argument, then what earlier segments have given and parts of that, then what is captured.
+    reads: Sequence[ir.Node]
     gives: Sequence[ir.Node]
     executable: Any
+    parts: Mapping[ir.Node, Part]  # of inputs, and of what earlier segments have given
 
     def run(self, known: Arrays) -> None:
+        for node, part in self.parts.items():
+            known[node] = part.of(known[part.base])
         try:
             known.update(zip(self.gives, self.executable([known[n] for n in self.reads]), strict=True))
         except HybridmlError as error:
@@ -259,6 +266,9 @@ class Path:
             )
         if len(self.asked) >= MOST_ASKED:
             raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
+        if self.tracer.ends is not None and self.asked and time_limit.clock() > self.tracer.ends:
+            so_far = f"asks for so many values that it {TAKES_LONG}"
+            raise RunEagerly(f"{so_far} ({len(self.asked)} so far, the last at {user_location()})")
         ask = self.at
         if not isinstance(ask, ValueBranch) or ask.node is not node:
             there = node.is_input or node in self.given
@@ -278,8 +288,17 @@ class Path:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
         arguments = [i.node for i in self.tracer.inputs if i.kind == "argument"]
         checks = uncovered(gives, [n for n in self.tracer.checks if n not in self.checked and n not in self.given])
-        graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
-        return Segment(graph, reads, gives, self.build(graph))
+        parts = self._parts(between([*gives, *checks], self.given))
+        graph, reads = cut(gives, {**self.given, **parts}, self.tracer.name, arguments, checks)
+        parts = {n: part for n, part in parts.items() if n in reads}
+        with self.tracer.in_time():
+            return Segment(graph, reads, gives, self.build(graph), parts)
+
+    def _parts(self, nodes: Sequence[ir.Node]) -> Mapping[ir.Node, Part]:
+        """The parts of arrays that a segment is given in their place; none where there are many."""
+        plain = {i.node for i in self.tracer.inputs if i.order is None and i.kind in ("argument", "held", "array")}
+        found = parts_of(nodes, lambda n: n in plain or n in self.given)
+        return found if len(found) <= _MOST_PARTS else {}
 
     def place(self, end: PathEnd) -> Any:
         """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
@@ -291,9 +310,12 @@ class Path:
 
 
 def numbers_only(graph: ir.Graph) -> bool:
-    """Whether a graph is a few operations on single numbers."""
+    """Whether a graph is a few operations on single numbers, which may be elements of arrays that are given."""
     nodes = graph.nodes()
-    return len(nodes) <= _SMALL and all(n.aval.shape == () and n.aval.device == CPU for n in nodes)
+    computed = [n for n in nodes if n.op is not None and n.kind != "movement"]
+    if len(computed) > _SMALL or len(nodes) > 4 * _SMALL or not all(n.aval.device == CPU for n in nodes):
+        return False
+    return all(n.aval.size == 1 for n in computed)
 
 
 def live(tracer: Tracer) -> list[ir.Node]:
@@ -339,11 +361,10 @@ def build_segment(backend: Backend, cache: dict[str, Any], guards: Guards | None
     """Returns the compiler of one function's segments, with a cache: rounds of a loop are often one program."""
 
     def build(graph: ir.Graph) -> Any:
-        if numbers_only(graph):
-            return Interpreted(graph, {})
         name = digest(graph)
         if name not in cache:
-            cache[name] = compile_graph(graph, {}, backend, guards)
+            interpreted = numbers_only(graph)
+            cache[name] = Interpreted(graph, {}) if interpreted else compile_graph(graph, {}, backend, guards)
         return cache[name]
 
     return build

@@ -162,16 +162,14 @@ class _Round:
             near.sort(key=lambda number: self.groups[number].call is None)
         for number in near:
             group = self.groups[number]
-            if group in updated or not _may_store(node, group):
+            if group in updated or not self._may_join(node, inlined, needs, group) or self._closes_circle(group, needs):
                 continue
-            if self._may_join(node, inlined, needs, group) and not self._closes_circle(group, needs):
-                if group.call is not None or _same_space(node, group):
-                    if group not in needs or all(self.owner.get(r) is not group for r in expression.displaced):
-                        return group
-                if group.call is None and _same_rows(
-                    node, group, self.owner, self.target.worth_rows, depends=group in needs
-                ):
-                    return group
+            fits = group.call is not None or _same_space(node, group)
+            joins = fits and (group not in needs or all(self.owner.get(r) is not group for r in expression.displaced))
+            if not joins and group.call is None:
+                joins = _same_rows(node, group, self.owner, self.target.worth_rows, depends=group in needs)
+            if joins and _may_store(node, group):  # last, as it takes the longest
+                return group
         return None
 
     def _near(self, node: Node, nodes: Iterable[Node], needs: set[Group]) -> list[int]:
@@ -228,12 +226,14 @@ def _is_worth_sharing(common: Node, node: Node) -> bool:
 
 
 def _same_space(node: Node, group: Group) -> bool:
-    """Whether both have one output space; a reduction also needs the space it reduces, a map may follow a reduction as
-    its epilogue."""
+    """Whether both have one output space; a reduction also needs the space it reduces, and registers, a map may follow
+    a reduction as its epilogue."""
     if node.shape != group.shape or (not node.shape and group.kind == "map"):
         return node.shape == group.shape
     if node.kind != "reduction":
         return True
+    if len(group.roots) >= cost.MAX_KERNEL_SUMS:
+        return False
     if group.kind != "reduction" or group.space is None:
         return False
     return group.space == (node.inputs[0].shape, reduced_axes(node))

@@ -20,7 +20,7 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
     """The kernel using each operand from its first element on, and how many elements each begins later."""
     if kernel.symbolic:
         return kernel, {}
-    indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role in ("in", "out")}
+    indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role != "scratch"}
     for part in kernel.expressions:
         if part.op == "load" and part.attr.name in indices:
             indices[part.attr.name].append(part.args[0])

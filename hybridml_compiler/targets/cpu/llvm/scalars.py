@@ -7,7 +7,7 @@ is ever set, so compiled results are bit-equal to the NumPy builder's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class LaneBuilder:
         self.module: ir.Module = builder.module
         self.active: Lanes | None = None  # lanes that take the step of the loop around; None: all of them
         self.stops: list[Any] = []  # whether loops of the step have been stopped
+        self.called: Container[str] = ()  # functions of which there is one copy, which is called
 
     # ---- plumbing
 
@@ -104,7 +105,20 @@ class LaneBuilder:
         polynomial = TABLE.get(name)
         if polynomial is None:
             raise AttributeError(name)
+        if name in self.called and self.active is None:
+            return lambda *args: self._called(name, self._same(args))
         return lambda *args: polynomial(self, *self._same(args))
+
+    def _called(self, name: str, args: Sequence[Lanes]) -> Lanes:
+        """The value of a function of the module, which is made with the first call of it."""
+        x = args[0]
+        symbol, kind = f"{name}.{x.dtype.name}.{x.lanes}", register_type(x.dtype, x.lanes)
+        function = self.module.function(symbol, ir.FunctionType(kind, [kind] * len(args)))
+        if not function.blocks:
+            function.linkage, function.attributes = "internal", {"noinline", "nounwind"}
+            inner = LaneBuilder(function.build())
+            inner.b.ret(TABLE[name](inner, *[self._wrap(value, x) for value in function.args]).value)
+        return self._wrap(self.b.call(function, [a.value for a in args]), x)
 
     # ---- arithmetic
 

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 from weakref import ref
 
+from hybridml_compiler import time_limit
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
@@ -187,11 +188,13 @@ class _Job:
 
     def result(self) -> bytes:
         """Its object code, once there is any."""
-        with self.done:
-            if self.error is not None:
-                raise self.error
-            assert self.object is not None
-            return self.object
+        if not self.done.acquire(timeout=time_limit.left()):
+            raise time_limit.TimeIsUp
+        self.done.release()
+        if self.error is not None:
+            raise self.error
+        assert self.object is not None
+        return self.object
 
 
 class Compilation:
@@ -243,6 +246,7 @@ class Compilation:
         """Object code of modules, in order."""
         names = [self.add(source) for source in sources]
         while self.waiting and not self.workers:
+            time_limit.check()
             self._compile_some()
         return [found if isinstance(found := self.made[name], bytes) else found.result() for name in names]
 

@@ -1,0 +1,205 @@
+"""The time of a first call: what takes long is left to Python, and rounds of a loop are one program."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml.tracing.run import native_call
+from hybridml.tracing.specialize import eager_calls, entry
+from hybridml.tracing.specialize.errors import TraceWarning
+from hybridml.tracing.specialize.parts import Part, parts_of
+from hybridml.tracing.specialize.path_tree import ValueBranch
+from hybridml_compiler import pipeline, time_limit
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.schedule import plan
+from hybridml_compiler.targets.cpu.runtime import jit
+
+
+def step_by_step(x: hm.Tensor) -> hm.Tensor:
+    seen = {3: 1.0}
+    for i in range(200):
+        x = x * seen.get(i, 0.5) + 1
+        seen[i + 2] = 0.25
+    return x
+
+
+def first_below(x: hm.Tensor) -> int:
+    for i in range(40):
+        if (x[i] * 2).sum() < 0:
+            return i
+    return -1
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(time_limit, "clock", made)
+    return made
+
+
+@pytest.mark.parametrize("fn", [step_by_step, first_below])
+def test_a_capture_that_takes_long_is_given_up(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "MOST_SECONDS", -1.0)
+    x, traced = hm.ones((40, 3)), hm.trace(fn)
+    with pytest.warns(TraceWarning, match="takes more than 4 s to compile") as found:
+        for _ in range(3):
+            np.testing.assert_array_equal(np.asarray(traced(x)), np.asarray(fn(x)))
+    assert len(found) == 1 and traced.cache_info().compiles == 0
+
+
+@pytest.mark.parametrize("stage", [(pipeline, "verify"), (plan, "make_plan")], ids=["passes", "kernels"])
+def test_a_compilation_that_takes_long_is_given_up(
+    stage: tuple[Any, str], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, state = getattr(*stage), hm.zeros(3)
+
+    def slow(*args: Any, **more: Any) -> Any:
+        clock.now += 10.0
+        return usual(*args, **more)
+
+    def fn(x: hm.Tensor) -> hm.Tensor:
+        state.add_(1.0)
+        return step_by_step(x) + state
+
+    monkeypatch.setattr(*stage, slow)
+    monkeypatch.setattr(entry, "MOST_SECONDS", 4.0)
+    traced = hm.trace(fn)
+    with pytest.warns(TraceWarning, match="takes more than 4 s to compile"):
+        found = traced(hm.ones(3))
+    assert state.tolist() == [1.0] * 3
+    np.testing.assert_array_equal(found.numpy(), step_by_step(hm.ones(3)).numpy() + 1)
+
+
+@pytest.mark.parametrize("way", ["strict", "deterministic", "plain"])
+def test_other_programs_take_the_time_that_they_take(way: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = (lambda x: hm.sin(x) + 1) if way == "plain" else step_by_step
+    monkeypatch.setattr(entry, "MOST_SECONDS", -1.0)
+    if way == "deterministic":
+        monkeypatch.setattr(entry, "is_deterministic", lambda: True)
+    traced, x = hm.trace(fn, strict=way == "strict"), hm.ones(3)
+    np.testing.assert_allclose(traced(x).numpy(), fn(x).numpy())
+    assert traced.cache_info().compiles == 1
+
+
+def test_a_wait_for_code_ends() -> None:
+    job = jit._Job("name", jit.Source("", str))
+    with time_limit.until(time_limit.clock()), pytest.raises(time_limit.TimeIsUp):
+        job.result()
+
+
+def test_calls_that_run_eagerly_are_known_by_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "MOST_SECONDS", -1.0)
+    traced, looked = hm.trace(lambda x, n: step_by_step(x) if n else x + 1), list[int]()
+    holds = entry.Entry.holds
+    monkeypatch.setattr(entry.Entry, "holds", lambda self, leaves: looked.append(1) or holds(self, leaves))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            traced(hm.ones(3), True)
+    looked.clear()
+    for _ in range(eager_calls._IN_A_ROW):
+        traced(hm.ones(3), True)
+    assert len(looked) <= 2  # one, after so many
+    compiled = traced.cache_info().compiles
+    for other in (hm.ones(3), False), (hm.ones(4), False), (hm.ones(3, dtype="float64"), False):
+        assert traced(*other).tolist() == [2.0] * other[0].shape[0]
+    assert traced.cache_info().compiles > compiled
+
+
+def test_a_loop_whose_product_is_a_column_in_its_last_step() -> None:
+    """Whether it is one decides how the compiler sees it, after the step."""
+
+    def cholesky(a: hm.Tensor) -> hm.Tensor:
+        low, n = hm.zeros_like(a), 40
+        for j in range(n):
+            low[j, j] = hm.sqrt(a[j, j] - (low[j, :j] ** 2).sum())
+            if j + 1 < n:
+                low[j + 1 :, j] = (a[j + 1 :, j] - low[j + 1 :, :j] @ low[j, :j]) / low[j, j]
+        return low
+
+    x = np.random.default_rng(0).random((40, 40))
+    a = hm.asarray(x @ x.T + 40 * np.eye(40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on a slow machine it runs eagerly
+        np.testing.assert_allclose(hm.trace(cholesky)(a).numpy(), cholesky(a).numpy(), rtol=1e-12)
+
+
+# -- rounds of a loop
+
+
+def segments(traced: Any) -> list[Any]:
+    found, at = [], traced._last.root
+    while isinstance(at, ValueBranch):
+        found.append(at.segment)
+        (at,) = at.next.values()
+    return found
+
+
+def test_rounds_that_read_other_rows_are_one_program() -> None:
+    traced, x = hm.trace(first_below), hm.asarray(np.random.default_rng(0).random((40, 5)))
+    assert traced(x) == -1
+    found = [segment for segment in segments(traced) if segment is not None]
+    assert len(found) == 40 and len({id(segment.executable) for segment in found}) == 1
+    for at in (37, 3, 39):
+        x[at] = -1.0
+        for _ in range(3):
+            assert traced(x) == first_below(x)
+            assert traced(x[:, ::-1]) == first_below(x[:, ::-1])
+
+
+def test_numbers_of_arrays_are_interpreted_and_compiled_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call would take the time of all compilations."""
+
+    def positives(x: hm.Tensor) -> int:
+        return sum(1 for i in range(20) if x[i] > 0)
+
+    traced, x = hm.trace(positives), hm.asarray(np.random.default_rng(0).standard_normal(20))
+    monkeypatch.setattr(native_call, "_BUILD_SECONDS", -1.0)
+    assert [traced(x) for _ in range(4)] == [positives(x)] * 4
+    assert not traced._last.fast.start.next
+    monkeypatch.setattr(native_call, "_BUILD_SECONDS", 60.0)
+    assert [traced(x) for _ in range(4)] == [positives(x)] * 4
+    assert traced._last.fast.start.next
+    y = hm.asarray(-np.asarray(x))
+    assert [traced(y) for _ in range(4)] == [positives(y)] * 4
+
+
+@pytest.mark.parametrize(
+    ("starts", "stops", "steps", "shape", "first"),
+    [
+        ((2, 0, 0), (3, 3, 4), (1, 1, 1), (3, 4), 24),
+        ((1, 0, 0), (4, 3, 4), (1, 1, 1), None, 12),
+        ((1, 2, 1), (2, 3, 3), (1, 1, 1), (2,), 21),
+        ((4, 2, 3), (5, 3, 4), (1, 1, 1), (), 59),
+        ((0, 1, 0), (2, 2, 4), (1, 1, 1), None, None),
+        ((0, 0, 0), (1, 1, 4), (1, 1, 2), None, None),
+        ((0, 0, 1), (1, 2, 3), (1, 1, 1), None, None),
+    ],
+)
+def test_parts_are_elements_in_a_row(starts: Any, stops: Any, steps: Any, shape: Any, first: int | None) -> None:
+    x = ir.input_node(Aval((5, 3, 4), np.dtype("f8")), "x")
+    node = make("slice", x, starts=starts, stops=stops, steps=steps)
+    node = node if shape is None else make("reshape", node, shape=shape)
+    found = parts_of(ir.topological([node]), lambda n: n is x).get(node)
+    assert found == (None if first is None else Part(x, first, node.shape, node.aval.size))
+    if found is not None:
+        array = np.arange(60.0).reshape(5, 3, 4)
+        np.testing.assert_array_equal(found.of(array), interpret(ir.Graph((x,), (node,)), [array])[0])
+        assert np.shares_memory(found.of(array), array)
