@@ -60,8 +60,8 @@ class _Detached:
 DETACHED: Any = _Detached()
 
 
-def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
-    """Notes that `view` was made from `parent`, if they share memory."""
+def link(parent: Tensor, view: Tensor, op: Op, params: Any) -> None:
+    """Notes that `view` was made from `parent`, if they share memory. `params`: by name, or the key of `x[key]`."""
     array = view._array
     if type(array) is _ndarray:
         base = array.base
@@ -86,6 +86,15 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
         forget(cell)
 
 
+def origin_of(view: Tensor) -> tuple[Tensor, Any, dict[str, Any]] | None:
+    """How a view was made: its parent, the row and its parameters; None of what is no view."""
+    found = getattr(view, "_view", None)
+    if found is None:
+        return None
+    parent, op, params = found
+    return parent, op, params if type(params) is dict else {"key": params}
+
+
 def forget(cell: list[Any]) -> None:
     """Removes the views that are gone."""
     cell[1:] = [r for r in cell[1:] if r() is not None]
@@ -102,7 +111,7 @@ def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:
 
 def layout(t: Tensor) -> np.ndarray:
     """An array with the strides that a traced tensor has in eager code. Its elements must not be touched."""
-    view = getattr(t, "_view", None)
+    view = origin_of(t)
     if view is not None:
         parent, op, params = view
         return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
@@ -234,7 +243,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
     """Gives new histories (and, traced, new graph nodes) to x, its parents and every other view of the same memory."""
     chain = [(x, value, recorded)]
     followed = recorded
-    while (view := getattr(x, "_view", None)) is not None:
+    while (view := origin_of(x)) is not None:
         parent, op, params = view
         followed = followed and op is not DETACHED
         if followed:
@@ -250,8 +259,9 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
     done = {id(t) for t, _, _ in chain}
     for reference in tuple(cell[1:]):
         t = reference()
-        if t is not None and id(t) not in done:
-            parent, op, params = t._view
+        made = None if t is None or id(t) in done else origin_of(t)
+        if made is not None:
+            parent, op, params = made
             again = op.fn(parent, **params)
             _take(t, again, recorded)
 

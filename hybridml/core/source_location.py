@@ -22,7 +22,8 @@ _ours: set[str] = set()  # those that are not
 _frame = sys._getframe
 _LINE = re.compile(r"(.*?)(?::|, line )(\d+)(?:: (.*))?$", re.DOTALL)
 _MOST = 4096  # writes whose lines are remembered
-_written: list[tuple[int, Any, int]] = [(-1, None, 0)] * _MOST
+written: list[tuple[int, Any, int]] = [(-1, None, 0)] * _MOST
+known_user: list[CodeType | None] = [None]  # of the last write by native code: its line is noted without Python
 
 
 def outer(frame: FrameType) -> FrameType:
@@ -53,13 +54,24 @@ def write_stamp() -> int:
     if frame.f_code.co_filename not in users:
         frame = outer(frame)
     stamp = clock()
-    _written[stamp % _MOST] = stamp, frame.f_code, frame.f_lasti
+    written[stamp % _MOST] = stamp, frame.f_code, frame.f_lasti
+    return stamp
+
+
+def stamped() -> int:
+    """`write_stamp`, for a write by native code, which has no frame of its own."""
+    caller = _frame(1)
+    frame = caller if caller.f_code.co_filename in users else outer(caller)
+    if frame is caller:
+        known_user[0] = frame.f_code
+    stamp = clock()
+    written[stamp % _MOST] = stamp, frame.f_code, frame.f_lasti
     return stamp
 
 
 def overwritten_at(stamp: int) -> str:
     """The line of a write; empty when it is no longer known."""
-    its, code, instruction = _written[stamp % _MOST]
+    its, code, instruction = written[stamp % _MOST]
     return line_of((code, instruction)) if its == stamp else ""
 
 

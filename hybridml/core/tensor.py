@@ -142,7 +142,7 @@ class Tensor(TensorMethods):
     _array: Any  # numpy.ndarray; a graph node while a function is traced
     _node: Any  # tape node (list), Leaf, or None when no gradient is wanted
     _version: Any  # stamp of the last in-place write: 0, an int, or a list shared by tensors over one memory
-    _view: Any  # (parent, op, params) of a view; unset on every other tensor (see aliasing.py)
+    _view: Any  # (parent, op, params or key) of a view; unset on every other tensor (`aliasing.origin_of`)
 
     __hash__ = object.__hash__
     home: ClassVar[Interpreter[Any] | None] = None  # the interpreter of a device that is not the CPU

@@ -18,7 +18,7 @@ from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.ops.gather import add_at
 from hybridml_compiler.ops.table import OPS
 
-from ...core import aliasing
+from ...core import aliasing, native_methods
 from ...core.autodiff.tape import Node, kept_by, make_node, make_step, parents_of, stale
 from ...core.context import beside, grad_is_off, lift, placed
 from ...core.device_tensor import transfer
@@ -57,6 +57,7 @@ class _Getitem:
 
 
 _GETITEM: Any = _Getitem()
+native_methods.objects["hml_getitem_marker"] = _GETITEM
 
 
 def pull_getitem(g: Tensor, node: Node) -> Any:
@@ -98,6 +99,7 @@ def _pull_selected(g: Tensor, node: Node) -> Any:
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
+    native_methods.count()
     eager = interpreter_stack() is None and type(self) is Tensor
     plain = type(key) is int or type(key) is slice
     if eager and (plain or is_basic(key)):
@@ -112,7 +114,7 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
                 t._node = None
             else:
                 t._node = make_step(pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype)
-            aliasing.link(self, t, _GETITEM, {"key": key})
+            aliasing.link(self, t, _GETITEM, key)
             return t
     elif eager:
         arrays = _arrays(key)
@@ -196,6 +198,7 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
     names an element twice the last value stays.
     """
+    native_methods.count()
     if type(value) is Tensor and type(self) is Tensor and interpreter_stack() is None and _copied(self, key, value):
         return
     x = lift(self)

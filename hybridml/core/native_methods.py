@@ -1,0 +1,79 @@
+"""Operators and keys of small tensors as native methods: what takes over from the Python ones when they have been
+called some times, and calls them for all that it does not take ([Note: Eager calls])."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+
+from . import aliasing, source_location
+from .context import clock, watchers
+from .interpreter import interpreter_var
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from hybridml_compiler.targets.cpu.eager_calls.methods import Method
+
+FEW = 100  # calls that come before, as code is loaded for the native ones
+_KEYS = {"__getitem__": "getitem", "__setitem__": "setitem", "__bool__": "bool", "__array_ufunc__": "array_ufunc"}
+_left = FEW
+objects: dict[str, object] = {}  # what native code knows by name of the modules above
+fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
+
+
+def count() -> None:
+    """Counts a call in Python of what has a native method."""
+    global _left
+    if _left:
+        _left -= 1
+        if not _left:
+            install()
+
+
+def install() -> None:
+    """Makes the methods native ones, where the interpreter's structs are known."""
+    from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
+
+    methods = dict(_methods())
+    known = {
+        "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
+        "hml_written": source_location.written, "hml_stamped": source_location.stamped,
+        "hml_known_user": source_location.known_user, "hml_call": "__call__", **objects,
+    }  # fmt: skip
+    for name, method in native_methods(Tensor, methods, known, {"hml_watchers": watchers}).items():
+        fallbacks[name] = methods[name].fallback
+        setattr(Tensor, name, method)
+
+
+def _methods() -> Iterator[tuple[str, Method]]:
+    """The methods, and functions of NumPy's that have none, by name."""
+    from hybridml_compiler.targets.cpu.eager_calls.methods import Method
+
+    from .codegen import accepted
+
+    def of(op: Op, does: str, fallback: Any) -> Method:
+        return Method(does, fallback, op.eager, accepted(op), op.differentiable)
+
+    for name, op in OPS.items():
+        if not isinstance(op.eager, np.ufunc) or op.kind != "elementwise" or op.params:
+            continue
+        if not op.operator:
+            yield name, of(op, "function", op.fn)
+            continue
+        spelled = [(f"__{op.operator}__", "operator" if len(op.inputs) == 2 else "unary")]
+        spelled += [(f"__r{op.operator}__", "reflected"), (f"__i{op.operator}__", "update")] * (len(op.inputs) == 2)
+        for method, does in spelled:
+            if method in vars(Tensor):
+                yield method, of(op, does, vars(Tensor)[method])
+    for method, does in _KEYS.items():
+        row = OPS["positive"] if does == "setitem" else None
+        fallback = vars(Tensor)[method]
+        if row is None:
+            yield method, Method(does, fallback)
+        else:
+            yield method, Method(does, fallback, np.positive, accepted(row))

@@ -1,0 +1,211 @@
+"""The native methods of the tensor class: their tables, the code linked to them, and method descriptors of CPython.
+
+All code is one module, compiled once per machine; objects of the process are symbols that it is linked to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+
+from ....record import record
+from ..llvm.native import Native, NativeBuilder, native
+from ..llvm.native import text as module_text
+from ..python_entry import object_layout
+from ..runtime import allocation, jit
+from ..runtime.linking import loader
+from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, descriptor
+from ..spec import host_spec
+from . import elementwise, views
+from .objects import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
+
+_API = (
+    "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
+    "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFrame_GetCode", "PyFrame_GetLasti", "PyIter_Next",
+    "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong", "PyLong_FromLongLong",
+    "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
+    "PyWeakref_NewRef",
+)  # fmt: skip
+_NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
+_SLOTS = ("_array", "_node", "_version", "_view")
+_DTYPES = (
+    dtypes.float64, dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint64,
+    dtypes.uint32, dtypes.uint16, dtypes.uint8, dtypes.complex128, dtypes.complex64,
+)  # fmt: skip
+
+
+@record
+class Method:
+    """A method by what it does: "operator" and "reflected" of two operands, "update" in place, "function" of one
+    operand or more that no method has (`np.sqrt`), or the name of one of the others, as "getitem"."""
+
+    does: str
+    fallback: Callable[..., Any]
+    ufunc: Any = None
+    accepted: frozenset[np.dtype] = frozenset()
+    differentiable: bool = True
+
+
+def native_methods(
+    cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, ctypes.c_int64]
+) -> dict[str, Any]:
+    """Method descriptors of a class by name; none where structs of the interpreter or NumPy are not what is known.
+
+    `objects` are what native code knows by name, `words` numbers that it reads.
+    """
+    slots = object_layout.slot_offsets(cls)
+    if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys() or not _known_ufuncs():
+        return {}
+    kept: list[object] = [cls, methods, objects, words]
+
+    def table(values: Sequence[int]) -> int:
+        memory = np.array(values, np.int64)
+        kept.append(memory)
+        return int(memory.ctypes.data)
+
+    offsets = [(f"hml_offset{name}", table([slots[name]])) for name in _SLOTS]
+    rows = {name: table(_row(method)) for name, method in methods.items()}
+    ufuncs = [name for name, method in methods.items() if method.does in ("operator", "unary", "function")]
+    imports = {
+        **{name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in _API},
+        **{name: allocation.numpy_function(slot) for name, slot in _NUMPY.items()},
+        **{name: ctypes.addressof(word) for name, word in words.items()},
+        **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
+        **{_symbol(name): row for name, row in rows.items()},
+        **dict(offsets),
+        "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
+        "hml_n_dtypes": table([len(_DTYPES)]),
+        "hml_ufuncs": table([rows[name] for name in ufuncs]),
+        "hml_n_ufuncs": table([len(ufuncs)]),
+    }  # fmt: skip
+    given = {name: method.does for name, method in methods.items()}
+    source = jit.emitted_source(
+        f"eager calls {object_layout.layout()} {given}", lambda: _text(given), "targets.cpu.eager_calls.*"
+    )
+    exports = [_exported(name, does) for name, does in given.items() if does != "function"]
+    library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
+    _keep.append(library)
+    return {
+        name: descriptor(cls, name, library.address(_exported(name, does)), _FLAGS.get(does, METH_O))
+        for name, does in given.items()
+        if does != "function"
+    }
+
+
+_keep: list[object] = []
+_FLAGS = {"setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "unary": METH_NOARGS}
+_CONSTANTS: dict[str, object] = {
+    "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ..., "hml_zero": 0,
+    "hml_ndarray": np.ndarray, "hml_float": float, "hml_float64": np.float64, "hml_int": int, "hml_list": list,
+    "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
+}  # fmt: skip
+
+
+def _symbol(name: str) -> str:
+    return f"hml_row_{name.strip('_')}"
+
+
+def _exported(name: str, does: str) -> str:
+    return f"hml_method_{name}" if does in _BODIES else f"hml_{does}"
+
+
+def _dtype(dtype: np.dtype) -> list[int]:
+    kind = {"f": DOUBLE if dtype.itemsize == 8 else SINGLE, "i": INTEGER, "u": INTEGER}.get(dtype.kind, OTHER)
+    low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if kind == INTEGER else (0, 0)
+    return [id(dtype), kind, low, min(high, 2**63 - 1), dtype.itemsize]
+
+
+def _row(method: Method) -> list[int]:
+    """The words of a `ROW` and its loops."""
+    ufunc, loops = method.ufunc, [[0] * len(LOOP.fields)] * len(_DTYPES)
+    if ufunc is not None:
+        loops = [_loop(ufunc, dtype) if dtype in method.accepted else [0] * len(LOOP.fields) for dtype in _DTYPES]
+    head = [id(method.fallback), int(method.differentiable), id(ufunc), 0 if ufunc is None else ufunc.nin]
+    return [*head, *(word for loop in loops for word in loop)]
+
+
+class _Ufunc(ctypes.Structure):
+    """`PyUFuncObject`, as far as NumPy's header shows it."""
+
+    _fields_ = (
+        ("head", ctypes.c_byte * object.__basicsize__),
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+        ("reserved", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("types", ctypes.POINTER(ctypes.c_char)),
+    )
+
+
+def _known_ufuncs() -> bool:
+    """Whether the struct of ufuncs is the one above."""
+    for ufunc in (np.add, np.sqrt, np.less):
+        found = _Ufunc.from_address(id(ufunc))
+        if (found.nin, found.nout, found.nargs, found.ntypes) != (ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes):
+            return False
+        if found.name != ufunc.__name__.encode():
+            return False
+        shown = "".join(ufunc.types).replace("->", "").encode()
+        numbers = found.types[: len(shown)]
+        if [np.dtype(chr(c)).num for c in shown] != list(numbers):
+            return False
+    return True
+
+
+def _loop(ufunc: Any, dtype: np.dtype) -> list[int]:
+    """The words of the `LOOP` of a ufunc for operands of this dtype: the one that NumPy finds, which is the first."""
+    for k, types in enumerate(ufunc.types):
+        inputs, _, result = types.partition("->")
+        if inputs == dtype.char * ufunc.nin and len(result) == 1:
+            its = _Ufunc.from_address(id(ufunc))
+            made = dtypes.canonical(np.dtype(result))
+            return [its.functions[k] or 0, its.data[k] or 0 if its.data else 0, id(made), made.itemsize]
+    return [0] * len(LOOP.fields)
+
+
+# ---- the code
+
+
+def _unary_method(c: NativeBuilder, row: Any, self: Any, other: Any) -> None:
+    elementwise.function(c, row, self)
+
+
+_BODIES: dict[str, Callable[..., None]] = {
+    "operator": lambda c, row, self, other: elementwise.operator(c, row, self, other, False),
+    "reflected": lambda c, row, self, other: elementwise.operator(c, row, self, other, True),
+    "update": elementwise.update,
+    "unary": _unary_method,
+}
+_OTHERS = {
+    "getitem": views.hml_getitem, "setitem": views.hml_setitem, "bool": views.hml_bool,
+    "array_ufunc": elementwise.hml_array_ufunc,
+}  # fmt: skip
+
+
+def _function(name: str, does: str) -> Native:
+    if does in _OTHERS:
+        return _OTHERS[does]
+    body = _BODIES[does]
+
+    def method(c: NativeBuilder, self: Any, other: Any) -> None:
+        body(c, c.symbol(_symbol(name)).struct(ROW), self, other)
+
+    return native("ptr", "ptr", "ptr", name=_exported(name, does))(method)
+
+
+def _text(given: Mapping[str, str]) -> str:
+    """LLVM IR of the module."""
+    functions = [_function(name, does) for name, does in given.items() if does != "function"]
+    return module_text("eager_calls", host_spec(), *functions)
+
+
