@@ -43,7 +43,7 @@ def install() -> None:
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_written": source_location.written, "hml_stamped": source_location.stamped,
-        "hml_known_user": source_location.known_user, "hml_call": "__call__", **objects,
+        "hml_known_user": source_location.known_user, **objects,
     }  # fmt: skip
     for name, method in native_methods(Tensor, methods, known, {"hml_watchers": watchers}).items():
         fallbacks[name] = methods[name].fallback

@@ -263,7 +263,8 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     """`__array_ufunc__`: the row of a function of NumPy's that is called as one."""
     own, slow = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow")
     c.unless((names == 0) & (n >= 3) & (n <= 4), slow)
-    c.unless(args.item(1, "ptr") == c.symbol("hml_call"), slow)
+    how = c.extern("i32", "PyUnicode_CompareWithASCIIString", args.item(1, "ptr"), c.symbol("hml_call"))
+    c.unless(how == i32(0), slow)
     is_eager(c, slow)
     ufunc, rows = args.item(0, "ptr"), c.symbol("hml_ufuncs")
     with c.each(c.symbol("hml_n_ufuncs").load()) as k:

@@ -29,7 +29,7 @@ _API = (
     "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFrame_GetCode", "PyFrame_GetLasti", "PyIter_Next",
     "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong", "PyLong_FromLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
-    "PyWeakref_NewRef",
+    "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
 _SLOTS = ("_array", "_node", "_version", "_view")
@@ -79,6 +79,7 @@ def native_methods(
         **{_symbol(name): row for name, row in rows.items()},
         **dict(offsets),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
+        "hml_call": ctypes.addressof(_CALL),
         "hml_n_dtypes": table([len(_DTYPES)]),
         "hml_ufuncs": table([rows[name] for name in ufuncs]),
         "hml_n_ufuncs": table([len(ufuncs)]),
@@ -98,12 +99,8 @@ def native_methods(
 
 
 _keep: list[object] = []
+_CALL = ctypes.create_string_buffer(b"__call__")
 _FLAGS = {"setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "unary": METH_NOARGS}
-_CONSTANTS: dict[str, object] = {
-    "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ..., "hml_zero": 0,
-    "hml_ndarray": np.ndarray, "hml_float": float, "hml_float64": np.float64, "hml_int": int, "hml_list": list,
-    "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
-}  # fmt: skip
 
 
 def _symbol(name: str) -> str:
@@ -127,6 +124,13 @@ def _row(method: Method) -> list[int]:
         loops = [_loop(ufunc, dtype) if dtype in method.accepted else [0] * len(LOOP.fields) for dtype in _DTYPES]
     head = [id(method.fallback), int(method.differentiable), id(ufunc), 0 if ufunc is None else ufunc.nin]
     return [*head, *(word for loop in loops for word in loop)]
+
+
+_CONSTANTS: dict[str, object] = {
+    "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ..., "hml_zero": 0,
+    "hml_ndarray": np.ndarray, "hml_float": float, "hml_float64": np.float64, "hml_int": int, "hml_list": list,
+    "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
+}  # fmt: skip
 
 
 class _Ufunc(ctypes.Structure):
