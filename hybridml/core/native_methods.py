@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
@@ -19,8 +20,8 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-FEW = 100  # calls that come before, as code is loaded for the native ones
-_KEYS = {"__getitem__": "getitem", "__setitem__": "setitem", "__bool__": "bool", "__array_ufunc__": "array_ufunc"}
+FEW = 1  # calls that come before, as code is loaded for the native ones
+_KEYS = {"__getitem__": "getitem", "__setitem__": "setitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc"}
 _left = FEW
 objects: dict[str, object] = {}  # what native code knows by name of the modules above
 fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
@@ -77,3 +78,4 @@ def _methods() -> Iterator[tuple[str, Method]]:
             yield method, Method(does, fallback)
         else:
             yield method, Method(does, fallback, np.positive, accepted(row))
+    yield "__matmul__", Method("matmul", vars(Tensor)["__matmul__"], np.matmul, frozenset((dtypes.float32, dtypes.float64)))

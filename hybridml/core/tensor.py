@@ -276,7 +276,7 @@ class Tensor(TensorMethods):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional tensor")  # by which others know that it is a number
-        return (self[k] for k in range(self.shape[0]))
+        return map(self.__getitem__, range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

@@ -21,6 +21,8 @@ _reshape, _permute, _matmul, _multiply, _sum = (
     OPS[name] for name in ("reshape", "permute_dims", "matmul", "multiply", "sum")
 )
 
+_PRODUCTS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2)})  # axes of operands that `dot` and `matmul` take as one
+
 
 def _aval(x: Tensor) -> Aval:
     return Aval(x.shape, x.dtype)
@@ -93,7 +95,6 @@ def inner(x: Tensor, y: Tensor, /) -> Tensor:
     return _multiply.fn(x, y) if not x.ndim or not y.ndim else tensordot(x, y, axes=([-1], [-1]))
 
 
-@compiled
 def dot(x: Tensor, y: Tensor, /) -> Tensor:
     """Sums of products over the last axis of x and the last but one of y (the only one of a vector). Source: NumPy.
 
@@ -101,8 +102,12 @@ def dot(x: Tensor, y: Tensor, /) -> Tensor:
     >>> hm.dot(hm.tensor([1.0, 2.0]), hm.tensor([3.0, 4.0])).item()
     11.0
     """
-    x, y = lifted(x), lifted(y)
-    return _multiply.fn(x, y) if not x.ndim or not y.ndim else tensordot(x, y, axes=([-1], [-2 if y.ndim > 1 else -1]))
+    if not (type(x) is Tensor and type(y) is Tensor):
+        x, y = lifted(x), lifted(y)
+    axes = len(x.shape), len(y.shape)
+    if axes in _PRODUCTS:
+        return x @ y
+    return _multiply.fn(x, y) if 0 in axes else tensordot(x, y, axes=([-1], [-2 if axes[1] > 1 else -1]))
 
 
 def matvec(x: Tensor, y: Tensor, /) -> Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 from ...core import native_methods
 from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
+from .direct import direct
 
 _OURS = (Tensor, np.ndarray, np.generic)
 
@@ -34,6 +35,10 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
 @method
 def __array_function__(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """NumPy's function protocol: `np.sum(tensor)` is `hm.sum`; NEP 18."""
+    if not kwargs and len(types) == 1:
+        target = direct.get((func, len(args)))
+        if target is not None:
+            return target(*args)
     from . import functions
 
     if not all(issubclass(t, (*_OURS, Proxy)) for t in types):

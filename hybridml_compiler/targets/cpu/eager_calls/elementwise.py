@@ -225,7 +225,8 @@ def updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
     c.ret(stamp(c, tensor))
 
 
-def _return_found(c: NativeBuilder, found: Any) -> None:
+def return_found(c: NativeBuilder, found: Any) -> None:
+    """Returns a result that is not 0."""
     with c.if_then(found != 0, likely=True):
         c.ret(found)
 
@@ -234,7 +235,7 @@ def operator(c: NativeBuilder, row: Record, self: Any, other: Any, swapped: bool
     """The body of a method of two operands."""
     slow = c.label("slow")
     is_eager(c, slow)
-    _return_found(c, of_two(c, row, *((other, self) if swapped else (self, other))))
+    return_found(c, of_two(c, row, *((other, self) if swapped else (self, other))))
     c.place(slow)
     instead(c, row, self, other)
 
@@ -243,7 +244,7 @@ def function(c: NativeBuilder, row: Record, self: Any) -> None:
     """The body of a method of one operand."""
     slow = c.label("slow")
     is_eager(c, slow)
-    _return_found(c, of_one(c, row, self))
+    return_found(c, of_one(c, row, self))
     c.place(slow)
     instead(c, row, self)
 
@@ -271,9 +272,9 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
         row = rows.item(k, "ptr").struct(ROW)
         with c.if_then((row["ufunc"] == ufunc) & (row["arity"] == n - 2)):
             with c.if_then(n == 3):
-                _return_found(c, of_one(c, row, args.item(2, "ptr")))
+                return_found(c, of_one(c, row, args.item(2, "ptr")))
             with c.if_then(n == 4):
-                _return_found(c, of_two(c, row, args.item(2, "ptr"), args.item(3, "ptr")))
+                return_found(c, of_two(c, row, args.item(2, "ptr"), args.item(3, "ptr")))
             c.jump(slow)
     c.place(slow)
     count = c.variable(n)

@@ -21,12 +21,12 @@ from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, descriptor
 from ..spec import host_spec
-from . import elementwise, views
+from . import elementwise, products, views
 from .objects import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
-    "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFrame_GetCode", "PyFrame_GetLasti", "PyIter_Next",
+    "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti", "PyIter_Next",
     "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong", "PyLong_FromLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef",
@@ -92,7 +92,7 @@ def native_methods(
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     _keep.append(library)
     return {
-        name: descriptor(cls, name, library.address(_exported(name, does)), _FLAGS.get(does, METH_O))
+        name: descriptor(cls, name, library.address(_exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name]))
         for name, does in given.items()
         if does != "function"
     }
@@ -100,7 +100,17 @@ def native_methods(
 
 _keep: list[object] = []
 _CALL = ctypes.create_string_buffer(b"__call__")
-_FLAGS = {"setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "unary": METH_NOARGS}
+_FLAGS = {
+    "setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "float": METH_NOARGS,
+    "unary": METH_NOARGS,
+}  # fmt: skip
+
+
+def _doc(name: str, method: Method) -> str:
+    takes = {"setitem": "key, value, ", "getitem": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs"}
+    given = "" if _FLAGS.get(method.does) == METH_NOARGS else takes.get(method.does, "other, ")
+    end = "" if given.endswith("kwargs") else "/"
+    return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__}"
 
 
 def _symbol(name: str) -> str:
@@ -128,7 +138,7 @@ def _row(method: Method) -> list[int]:
 
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ..., "hml_zero": 0,
-    "hml_ndarray": np.ndarray, "hml_float": float, "hml_float64": np.float64, "hml_int": int, "hml_list": list,
+    "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64, "hml_int_class": int, "hml_list": list,
     "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
 }  # fmt: skip
 
@@ -188,10 +198,12 @@ _BODIES: dict[str, Callable[..., None]] = {
     "operator": lambda c, row, self, other: elementwise.operator(c, row, self, other, False),
     "reflected": lambda c, row, self, other: elementwise.operator(c, row, self, other, True),
     "update": elementwise.update,
+    "matmul": products.matmul,
     "unary": _unary_method,
 }
 _OTHERS = {
     "getitem": views.hml_getitem, "setitem": views.hml_setitem, "bool": views.hml_bool,
+    "float": views.hml_float,
     "array_ufunc": elementwise.hml_array_ufunc,
 }  # fmt: skip
 

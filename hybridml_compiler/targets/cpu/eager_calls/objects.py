@@ -95,7 +95,7 @@ def operand(c: NativeBuilder, value: Any, differentiable: Any, into: Record) -> 
         of_array(c, array, into)
         c.ret(1)
     with c.if_then(
-        (kind == c.symbol("hml_float")) | (kind == c.symbol("hml_int")) | (kind == c.symbol("hml_float64"))
+        (kind == c.symbol("hml_float_class")) | (kind == c.symbol("hml_int_class")) | (kind == c.symbol("hml_float64_class"))
     ):
         c.ret(2)
     c.ret(0)
@@ -120,7 +120,7 @@ def dtype_row(c: NativeBuilder, descr: Any) -> None:
 @native("i64", "ptr", DTYPE, OPERAND)
 def number(c: NativeBuilder, value: Any, dtype: Record, into: Record) -> None:
     """Whether a Python number is an element of the dtype, which `into` then is."""
-    memory, kind, is_int = into.pointer + OPERAND.nbytes, dtype["kind"], kind_of(value) == c.symbol("hml_int")
+    memory, kind, is_int = into.pointer + OPERAND.nbytes, dtype["kind"], kind_of(value) == c.symbol("hml_int_class")
     into["data"], into["nd"], into["descr"] = memory, 0, dtype["descr"]
     into["owner"] = NULL
     fails(c, kind != OTHER)

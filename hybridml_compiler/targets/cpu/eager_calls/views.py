@@ -13,7 +13,7 @@ from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
 from .elementwise import loop_of, meets, unary
 from .objects import (
-    AXES, DTYPE, LOOP, OPERAND, ROW, array_of, dtype_row, fails, has_history, instead, is_eager, kind_of, list_items,
+    AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW, array_of, dtype_row, fails, has_history, instead, is_eager, kind_of, list_items,
     list_size, new_array, new_reference, no_error, number, of_array, operand, operand_room, plain_array, slot, stamp,
     wrap,
 )  # fmt: skip
@@ -38,10 +38,11 @@ def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
     axis, nd, data, dots = c.variable(0), c.variable(0), c.variable(x["data"]), c.variable(0)
     bounds = [c.local("i64") for _ in range(3)]
     with c.each(n.value) as k:
-        part, size, step = items.value.item(k, "ptr"), x["dims"].item(axis.value), x["strides"].item(axis.value)
+        part = items.value.item(k, "ptr")
         kind, done = kind_of(part), c.label("done")
-        with c.if_then(kind == c.symbol("hml_int")):
-            fails(c, axis.value < x["nd"])
+        with c.if_then(kind == c.symbol("hml_int_class")):
+            fails(c, axis.value < x["nd"])  # a number has no dims to read
+            size, step = x["dims"].item(axis.value), x["strides"].item(axis.value)
             i = c.extern("i64", "PyLong_AsLongLong", part)
             with c.if_then(i == -1):
                 no_error(c)
@@ -51,7 +52,8 @@ def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
             axis.value += 1
             c.jump(done)
         with c.if_then(kind == c.symbol("hml_slice")):
-            fails(c, axis.value < x["nd"])
+            fails(c, axis.value < x["nd"])  # a number has no dims to read
+            size, step = x["dims"].item(axis.value), x["strides"].item(axis.value)
             failed = c.extern("i32", "PySlice_Unpack", part, *bounds)
             with c.if_then(failed != i32(0), likely=False):
                 c.extern("void", "PyErr_Clear")
@@ -236,6 +238,17 @@ def _value(c: NativeBuilder, self: Any, slow: Any) -> Any:
     dtype = dtype_row(c, its["descr"])
     c.unless(dtype != 0, slow)
     return its["data"], dtype.struct(DTYPE)
+
+
+@native("ptr", "ptr", "ptr")
+def hml_float(c: NativeBuilder, self: Any, _: Any) -> None:
+    """`Tensor.__float__`, of a float."""
+    row, slow = c.symbol("hml_row_float").struct(ROW), c.label("slow")
+    data, dtype = _value(c, self, slow)
+    c.unless(dtype["kind"] == DOUBLE, slow)
+    c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
+    c.place(slow)
+    instead(c, row, self)
 
 
 @native("ptr", "ptr", "ptr")

@@ -31,8 +31,9 @@ def builtin(name: str, address: int, bound: object = None, flags: int = METH_FAS
     return function
 
 
-def descriptor(cls: type, name: str, address: int, flags: int) -> Any:
-    """`PyObject *function(self, ...)`, at this address, as a method of a class: called like one that is written in C."""
-    method = _kept.setdefault((name, address), _MethodDef(name.encode(), address, flags, None))
+def descriptor(cls: type, name: str, address: int, flags: int, doc: str) -> Any:
+    """`PyObject *function(self, ...)`, at this address, as a method of a class: called like one that is written in C.
+    `doc` begins with its signature, as those of CPython do."""
+    method = _kept.setdefault((name, address), _MethodDef(name.encode(), address, flags, doc.encode()))
     new = loader.python_api(ctypes.py_object, "PyDescr_NewMethod", ctypes.py_object, ctypes.c_void_p)
     return new(cls, ctypes.addressof(method))
