@@ -1,8 +1,8 @@
 """Views and in-place updates: one memory, several tensors, one history.
 
 A tensor's `_version` is 0 or the stamp of its last in-place write. Once two tensors share memory it becomes a list,
-`[stamp, weak references to the views...]`, that all of them hold. A view remembers how it was made, `(parent, op,
-params)`. When a view is written to and the write is recorded (or traced), the parents get new values made of ordinary
+`[stamp, weak references to the views...]`, that all of them hold. A view remembers how it was made: parent, op and
+params. When a view is written to and the write is recorded (or traced), the parents get new values made of ordinary
 operations (elements go back where the view took them from), and every other view is made again from its
 parent: that is how `out[i] += w` differentiates, and how a traced program gives what the eager one gives.
 """
@@ -60,8 +60,12 @@ class _Detached:
 DETACHED: Any = _Detached()
 
 
-def link(parent: Tensor, view: Tensor, op: Op, params: Any) -> None:
-    """Notes that `view` was made from `parent`, if they share memory. `params`: by name, or the key of `x[key]`."""
+# What stands for a row in views that `x[key]` made. `arrays.indexing`, which stands above, registers it.
+by_key: list[Any] = []
+
+
+def link(parent: Tensor, view: Tensor, made: Any) -> None:
+    """Notes that `view` was made from `parent`, if they share memory: by (op, params), or the key of `x[key]`."""
     array = view._array
     if type(array) is _ndarray:
         base = array.base
@@ -70,17 +74,17 @@ def link(parent: Tensor, view: Tensor, op: Op, params: Any) -> None:
         source = parent._array
         if not (base is source or base is source.base or np.may_share_memory(array, source)):
             return
-    elif not op.is_view or (op.element_map == "flat" and not _reshapes_in_place(parent, view.shape)):
+    elif not made[0].is_view or (made[0].element_map == "flat" and not _reshapes_in_place(parent, view.shape)):
         return
     cell = parent._version
     if type(cell) is not list:
         cell = parent._version = [cell]
     if type(view._version) is list:  # a row that keeps its result, see `record`
-        raise AssertionError(f"{op.name}: a view must not keep its own result")
+        raise AssertionError(f"{made[0].name}: a view must not keep its own result")
     view._version = cell
     if view._node is None and parent._node is not None and type(array) is _ndarray:
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
-    view._view = (parent, op, params)
+    view._view, view._made = parent, made
     cell.append(ref(view))
     if not len(cell) & 63:
         forget(cell)
@@ -88,11 +92,12 @@ def link(parent: Tensor, view: Tensor, op: Op, params: Any) -> None:
 
 def origin_of(view: Tensor) -> tuple[Tensor, Any, dict[str, Any]] | None:
     """How a view was made: its parent, the row and its parameters; None of what is no view."""
-    found = getattr(view, "_view", None)
-    if found is None:
+    parent = getattr(view, "_view", None)
+    if parent is None:
         return None
-    parent, op, params = found
-    return parent, op, params if type(params) is dict else {"key": params}
+    made = view._made
+    by_row = type(made) is tuple and len(made) == 2 and type(made[1]) is dict  # which is no part of a key
+    return (parent, *made) if by_row else (parent, by_key[0], {"key": made})
 
 
 def forget(cell: list[Any]) -> None:

@@ -376,7 +376,7 @@ def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
     if op.is_view:
         lines += _linking(op.inputs[0], params)
     elif op.kind == "movement":
-        lines += [f"    _link({op.inputs[0]}, _t, _op, {params})"]
+        lines += [f"    _link({op.inputs[0]}, _t, (_op, {params}))"]
     return [*lines, "    return _t"]
 
 
@@ -390,7 +390,7 @@ def _linking(parent: str, params: str) -> list[str]:
         f"            _c = {parent}._version = [_c]",
         "        _t._version = _c",
         f"        if _t._node is not None or {parent}._node is None:",
-        f"            _t._view = ({parent}, _op, {params})",
+        f"            _t._view, _t._made = {parent}, (_op, {params})",
         "            _c.append(_ref(_t))",
         "            if not len(_c) & 63:",
         "                _forget(_c)",

@@ -276,7 +276,7 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
         return outs if op.results else outs[0]
     record(op, outs, tensors, params)
     if op.kind == "movement" and not op.variadic:
-        aliasing.link(tensors[0], outs[0], op, params)
+        aliasing.link(tensors[0], outs[0], (op, params))
     return outs if op.results else outs[0]
 
 

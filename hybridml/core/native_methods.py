@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FEW = 1  # calls that come before, as code is loaded for the native ones
 _KEYS = {"__getitem__": "getitem", "__setitem__": "setitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc"}
 _left = FEW
-objects: dict[str, object] = {}  # what native code knows by name of the modules above
 fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
 
 
@@ -43,10 +42,14 @@ def install() -> None:
     methods = dict(_methods())
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
-        "hml_written": source_location.written, "hml_stamped": source_location.stamped,
-        "hml_known_user": source_location.known_user, **objects,
+        "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
+
     }  # fmt: skip
-    for name, method in native_methods(Tensor, methods, known, {"hml_watchers": watchers}).items():
+    words = {
+        "hml_watchers": watchers, "hml_known_number": source_location.known_number,
+        "hml_writes": source_location.native_writes,
+    }  # fmt: skip
+    for name, method in native_methods(Tensor, methods, known, words).items():
         fallbacks[name] = methods[name].fallback
         setattr(Tensor, name, method)
 

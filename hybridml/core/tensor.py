@@ -1,6 +1,6 @@
 """Tensor: an array (or, inside a traced function, a graph node) and its place in the gradient history.
 
-The class is bare on purpose: four slots and no `__init__`, which is what makes an eager operation cost about a
+The class is bare on purpose: slots and no `__init__`, which is what makes an eager operation cost about a
 microsecond (`Tensor()` and three stores take 0.10 us, a Python `__init__` 0.22 us). Rows of the operation table become
 its methods in `ops.py`; other rooms add theirs with the `method` decorator. Make tensors with `hm.tensor` or
 `hm.asarray`.
@@ -137,12 +137,13 @@ class Tensor(TensorMethods):
     [[2.0, 4.0], [6.0, 8.0]]
     """
 
-    __slots__ = ("__weakref__", "_array", "_node", "_version", "_view")
+    __slots__ = ("__weakref__", "_array", "_made", "_node", "_version", "_view")
 
     _array: Any  # numpy.ndarray; a graph node while a function is traced
     _node: Any  # tape node (list), Leaf, or None when no gradient is wanted
     _version: Any  # stamp of the last in-place write: 0, an int, or a list shared by tensors over one memory
-    _view: Any  # (parent, op, params or key) of a view; unset on every other tensor (`aliasing.origin_of`)
+    _view: Any  # the parent of a view; unset on every other tensor (see aliasing.py)
+    _made: Any  # how the parent made it: (op, params), or the key of `x[key]`
 
     __hash__ = object.__hash__
     home: ClassVar[Interpreter[Any] | None] = None  # the interpreter of a device that is not the CPU

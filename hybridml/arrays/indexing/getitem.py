@@ -57,7 +57,7 @@ class _Getitem:
 
 
 _GETITEM: Any = _Getitem()
-native_methods.objects["hml_getitem_marker"] = _GETITEM
+aliasing.by_key.append(_GETITEM)
 
 
 def pull_getitem(g: Tensor, node: Node) -> Any:
@@ -114,7 +114,7 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
                 t._node = None
             else:
                 t._node = make_step(pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype)
-            aliasing.link(self, t, _GETITEM, key)
+            aliasing.link(self, t, key)
             return t
     elif eager:
         arrays = _arrays(key)

@@ -32,7 +32,7 @@ _API = (
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
-_SLOTS = ("_array", "_node", "_version", "_view")
+_SLOTS = ("_array", "_made", "_node", "_version", "_view")
 _DTYPES = (
     dtypes.float64, dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint64,
     dtypes.uint32, dtypes.uint16, dtypes.uint8, dtypes.complex128, dtypes.complex64,
@@ -52,11 +52,11 @@ class Method:
 
 
 def native_methods(
-    cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, ctypes.c_int64]
+    cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Method descriptors of a class by name; none where structs of the interpreter or NumPy are not what is known.
 
-    `objects` are what native code knows by name, `words` numbers that it reads.
+    `objects` are what native code knows by name, `words` numbers that it reads, or writes.
     """
     slots = object_layout.slot_offsets(cls)
     if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys() or not _known_ufuncs():

@@ -22,6 +22,7 @@ DTYPE = words("*descr", "kind", "low", "high", "nbytes")
 INTEGER, SINGLE, DOUBLE, OTHER = 0, 1, 2, 3
 # A row: what takes over, whether it has gradients, NumPy's function, then a `LOOP` for each dtype.
 ROW = words("*fallback", "differentiable", "*ufunc", "arity")
+WRITE, WRITES = words("stamp", "known_user", "instruction"), 4096  # the last writes in place, by their stamps
 LOOP = words("*loop", "*data", "*descr", "nbytes")  # NumPy's inner loop, the dtype and the bytes of its results
 
 FALSE, TRUE = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true")
@@ -86,13 +87,17 @@ def has_history(c: NativeBuilder, tensor: Any) -> Any:
 
 @native("i64", "ptr", "i64", OPERAND)
 def operand(c: NativeBuilder, value: Any, differentiable: Any, into: Record) -> None:
-    """1 for a tensor, as an operand; 2 for a Python number, which has no dtype yet."""
+    """1 for a tensor or an array, as an operand; 2 for a Python number, which has no dtype yet."""
     kind = kind_of(value)
     with c.if_then(kind == c.symbol("hml_tensor")):
         array = plain_array(c, value)
         fails(c, array != 0)
         fails(c, (differentiable == 0) | ~has_history(c, value))
         of_array(c, array, into)
+        c.ret(1)
+    with c.if_then(kind == c.symbol("hml_ndarray")):
+        fails(c, (array_of(value)["flags"] & i32(ALIGNED)) != i32(0))
+        of_array(c, value, into)
         c.ret(1)
     with c.if_then(
         (kind == c.symbol("hml_float_class")) | (kind == c.symbol("hml_int_class")) | (kind == c.symbol("hml_float64_class"))
@@ -208,16 +213,15 @@ def write_stamp(c: NativeBuilder) -> None:
     with c.if_then(code != list_items(c.symbol("hml_known_user")).load("ptr"), likely=False):
         c.extern("void", "Py_DecRef", code)
         c.jump(helper)
-    now, entry = c.extern("ptr", "PyIter_Next", c.symbol("hml_clock")), c.extern("ptr", "PyTuple_New", 3)
-    line = c.extern("ptr", "PyLong_FromLongLong", c.sext(c.extern("i32", "PyFrame_GetLasti", frame), KINDS["i64"]))
-    with c.if_then((now == 0) | (entry == 0) | (line == 0), likely=False):  # no memory
+    c.extern("void", "Py_DecRef", code)
+    now = c.extern("ptr", "PyIter_Next", c.symbol("hml_clock"))
+    with c.if_then(now == 0, likely=False):  # no memory
         c.extern("void", "PyErr_Clear")
         c.ret(0)
-    c.extern("i32", "PyTuple_SetItem", entry, 0, new_reference(c, now))
-    c.extern("i32", "PyTuple_SetItem", entry, 1, code)
-    c.extern("i32", "PyTuple_SetItem", entry, 2, line)
-    written = c.symbol("hml_written")
-    c.extern("i32", "PyList_SetItem", written, c.extern("i64", "PyLong_AsLongLong", now) % list_size(written), entry)
+    number = c.extern("i64", "PyLong_AsLongLong", now)
+    write = (c.symbol("hml_writes") + number % WRITES * WRITE.nbytes).struct(WRITE)
+    write["stamp"], write["known_user"] = number, c.symbol("hml_known_number").load()
+    write["instruction"] = c.sext(c.extern("i32", "PyFrame_GetLasti", frame), KINDS["i64"])
     c.ret(now)
     c.place(helper)
     now = c.extern("ptr", "PyObject_CallNoArgs", c.symbol("hml_stamped"))

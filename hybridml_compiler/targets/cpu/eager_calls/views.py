@@ -141,11 +141,10 @@ def link(c: NativeBuilder, parent: Any, tensor: Any, key: Any) -> None:
     own = slot(c, tensor, "_version")
     c.extern("void", "Py_DecRef", own.load("ptr"))
     own.store(new_reference(c, cell.value))
-    origin, reference = c.extern("ptr", "PyTuple_New", 3), c.extern("ptr", "PyWeakref_NewRef", tensor, NULL)
-    fails(c, (origin != 0) & (reference != 0))
-    for k, part in enumerate((parent, c.symbol("hml_getitem_marker"), key)):
-        c.extern("i32", "PyTuple_SetItem", origin, k, new_reference(c, part))
-    slot(c, tensor, "_view").store(origin)
+    reference = c.extern("ptr", "PyWeakref_NewRef", tensor, NULL)
+    fails(c, reference != 0)
+    slot(c, tensor, "_view").store(new_reference(c, parent))
+    slot(c, tensor, "_made").store(new_reference(c, key))
     last = list_size(cell.value) - 1
     with c.if_then(last != 0):
         before = list_items(cell.value).item(last, "ptr")
