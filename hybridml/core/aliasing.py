@@ -21,7 +21,6 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.eager.large import compute_into, donated
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
-from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
 FEW = 1  # calls that come before, as code is loaded for the native ones
-_KEYS = {"__getitem__": "getitem", "__setitem__": "setitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc"}
+_KEYS = {
+    "__getitem__": "getitem",
+    "__setitem__": "setitem",
+    "__bool__": "bool",
+    "__float__": "float",
+    "__array_ufunc__": "array_ufunc",
+}
 _left = FEW
 fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
 
@@ -81,4 +87,7 @@ def _methods() -> Iterator[tuple[str, Method]]:
             yield method, Method(does, fallback)
         else:
             yield method, Method(does, fallback, np.positive, accepted(row))
-    yield "__matmul__", Method("matmul", vars(Tensor)["__matmul__"], np.matmul, frozenset((dtypes.float32, dtypes.float64)))
+    yield (
+        "__matmul__",
+        Method("matmul", vars(Tensor)["__matmul__"], np.matmul, frozenset((dtypes.float32, dtypes.float64))),
+    )

@@ -1,4 +1,4 @@
-"""The functions that take so many arguments of a function of NumPy's as they are: 0.2 us, where binding them takes 3."""
+"""Functions that take so many arguments of one of NumPy's as they are: 0.2 us, where binding them takes 3."""
 
 from __future__ import annotations
 

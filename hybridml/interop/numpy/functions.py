@@ -19,6 +19,7 @@ SUBJECTS = (
 for _subject in SUBJECTS:
     import_module(f"{__package__}.{_subject}")
 
+
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Function that runs in the place of a NumPy function; DTypeError if none does."""
     target = target_of(func)

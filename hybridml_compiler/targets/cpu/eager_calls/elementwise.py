@@ -157,14 +157,14 @@ def meets(c: NativeBuilder, x: Record, y: Record) -> None:
     with c.if_then(same.value):
         c.ret(0)
     bounds = []
-    for operand in (x, y):
-        low, high = c.variable(c.word(operand["data"])), c.variable(c.word(operand["data"]))
-        with c.each(operand["nd"]) as k:
-            reach = operand["strides"].item(k) * (operand["dims"].item(k) - 1)
+    for of in (x, y):
+        low, high = c.variable(c.word(of["data"])), c.variable(c.word(of["data"]))
+        with c.each(of["nd"]) as k:
+            reach = of["strides"].item(k) * (of["dims"].item(k) - 1)
             backward = c.icmp_signed("<", reach, 0)
             low.value += c.select(backward, reach, 0)
             high.value += c.select(backward, 0, reach)
-        bounds.append((low.value, high.value + dtype_row(c, operand["descr"]).struct(DTYPE)["nbytes"]))
+        bounds.append((low.value, high.value + dtype_row(c, of["descr"]).struct(DTYPE)["nbytes"]))
     (low, high), (first, end) = bounds
     c.ret(c.zext((low < end) & (first < high), KINDS["i64"]))
 
@@ -285,5 +285,3 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     with c.each(count.value) as k:
         _at(given, k + 1).store(args.item(k, "ptr"))
     c.ret(c.extern("ptr", "PyObject_Vectorcall", own["fallback"], given, n + 1, names))
-
-

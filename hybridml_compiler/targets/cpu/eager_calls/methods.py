@@ -26,8 +26,8 @@ from .objects import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
-    "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti", "PyIter_Next",
-    "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong", "PyLong_FromLongLong",
+    "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti",
+    "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong", "PyLong_FromLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef",
 )  # fmt: skip
@@ -61,6 +61,8 @@ def native_methods(
     slots = object_layout.slot_offsets(cls)
     if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys() or not _known_ufuncs():
         return {}
+    if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
+        return {}
     kept: list[object] = [cls, methods, objects, words]
 
     def table(values: Sequence[int]) -> int:
@@ -92,7 +94,9 @@ def native_methods(
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     _keep.append(library)
     return {
-        name: descriptor(cls, name, library.address(_exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name]))
+        name: descriptor(
+            cls, name, library.address(_exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name])
+        )
         for name, does in given.items()
         if does != "function"
     }
@@ -110,7 +114,7 @@ def _doc(name: str, method: Method) -> str:
     takes = {"setitem": "key, value, ", "getitem": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs"}
     given = "" if _FLAGS.get(method.does) == METH_NOARGS else takes.get(method.does, "other, ")
     end = "" if given.endswith("kwargs") else "/"
-    return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__}"
+    return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__ or ''}"
 
 
 def _symbol(name: str) -> str:
@@ -138,8 +142,8 @@ def _row(method: Method) -> list[int]:
 
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ..., "hml_zero": 0,
-    "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64, "hml_int_class": int, "hml_list": list,
-    "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
+    "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64, "hml_int_class": int,
+    "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
 }  # fmt: skip
 
 
@@ -223,5 +227,3 @@ def _text(given: Mapping[str, str]) -> str:
     """LLVM IR of the module."""
     functions = [_function(name, does) for name, does in given.items() if does != "function"]
     return module_text("eager_calls", host_spec(), *functions)
-
-

@@ -25,7 +25,7 @@ ROW = words("*fallback", "differentiable", "*ufunc", "arity")
 WRITE, WRITES = words("stamp", "known_user", "instruction"), 4096  # the last writes in place, by their stamps
 LOOP = words("*loop", "*data", "*descr", "nbytes")  # NumPy's inner loop, the dtype and the bytes of its results
 
-FALSE, TRUE = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true")
+FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
 
 
 def kind_of(value: Any) -> Any:
@@ -34,7 +34,8 @@ def kind_of(value: Any) -> Any:
 
 
 def array_of(value: Any) -> Record:
-    return value.struct(layout().array)
+    """An array's struct."""
+    return Record(value, layout().array)
 
 
 def slot(c: NativeBuilder, tensor: Any, name: str) -> Any:
@@ -100,7 +101,9 @@ def operand(c: NativeBuilder, value: Any, differentiable: Any, into: Record) -> 
         of_array(c, value, into)
         c.ret(1)
     with c.if_then(
-        (kind == c.symbol("hml_float_class")) | (kind == c.symbol("hml_int_class")) | (kind == c.symbol("hml_float64_class"))
+        (kind == c.symbol("hml_float_class"))
+        | (kind == c.symbol("hml_int_class"))
+        | (kind == c.symbol("hml_float64_class"))
     ):
         c.ret(2)
     c.ret(0)
@@ -152,7 +155,7 @@ def number(c: NativeBuilder, value: Any, dtype: Record, into: Record) -> None:
 
 def operand_room(c: NativeBuilder) -> Record:
     """An operand on the stack, with a word behind it for a number."""
-    return c.local("i64", OPERAND.nbytes // WORD + 1).struct(OPERAND)
+    return Record(c.local("i64", OPERAND.nbytes // WORD + 1), OPERAND)
 
 
 @native("ptr", "ptr")
@@ -173,7 +176,7 @@ def wrap(c: NativeBuilder, array: Any) -> None:
 
 
 def new_array(
-    c: NativeBuilder, descr: Any, nd: Any, dims: Any, strides: Any = NULL, data: Any = NULL, flags: Any = i32(0)
+    c: NativeBuilder, descr: Any, nd: Any, dims: Any, strides: Any = NULL, data: Any = NULL, flags: Any = NO_FLAGS
 ) -> Any:
     """A new array, or memory of another's seen as one; 0 with an exception set."""
     c.extern("void", "Py_IncRef", descr)  # which the call takes
@@ -236,5 +239,3 @@ def instead(c: NativeBuilder, row: Record, *given: Any) -> None:
     for k, value in enumerate(given):
         (args + WORD * k).store(value)
     c.ret(c.extern("ptr", "PyObject_Vectorcall", row["fallback"], args, len(given), NULL))
-
-

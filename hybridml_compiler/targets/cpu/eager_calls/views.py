@@ -13,9 +13,9 @@ from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
 from .elementwise import loop_of, meets, unary
 from .objects import (
-    AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW, array_of, dtype_row, fails, has_history, instead, is_eager, kind_of, list_items,
-    list_size, new_array, new_reference, no_error, number, of_array, operand, operand_room, plain_array, slot, stamp,
-    wrap,
+    AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW, array_of, dtype_row, fails, has_history, instead, is_eager, kind_of,
+    list_items, list_size, new_array, new_reference, no_error, number, of_array, operand, operand_room, plain_array,
+    slot, stamp, wrap,
 )  # fmt: skip
 
 _EVERY = 64  # views of one memory, after which those that are gone are looked for
@@ -112,9 +112,7 @@ def view(c: NativeBuilder, parent: Any, key: Any) -> None:
     with c.if_then(seen == 0, likely=False):
         c.extern("void", "PyErr_Clear")
         c.ret(0)
-    with c.if_then(
-        c.extern("i32", "PyArray_SetBaseObject", seen, new_reference(c, array)) != i32(0), likely=False
-    ):
+    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", seen, new_reference(c, array)) != i32(0), likely=False):
         c.extern("void", "PyErr_Clear")
         c.extern("void", "Py_DecRef", seen)
         c.ret(0)
