@@ -20,7 +20,7 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-FEW = 1  # calls that come before, as code is loaded for the native ones
+FEW = 100  # calls that come before, as code is loaded for the native ones
 _KEYS = {
     "__getitem__": "getitem",
     "__setitem__": "setitem",
@@ -42,7 +42,9 @@ def count() -> None:
 
 
 def install() -> None:
-    """Makes the methods native ones, where the interpreter's structs are known."""
+    """Makes the methods native ones, once, where the interpreter's structs are known."""
+    if fallbacks:
+        return
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
     methods = dict(_methods())

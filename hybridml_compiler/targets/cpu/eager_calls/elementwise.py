@@ -12,9 +12,27 @@ from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import WRITEABLE
 from ..structs import WORD
 from .objects import (
-    AXES, DTYPE, FALSE, LOOP, MOST, OPERAND, ROW, TRUE, array_of, dtype_row, fails, instead, is_eager, new_array,
-    new_reference, number, operand, operand_room, stamp, wrap,
-)  # fmt: skip
+    AXES,
+    DTYPE,
+    FALSE,
+    LOOP,
+    MOST,
+    OPERAND,
+    ROW,
+    TRUE,
+    array_of,
+    dtype_row,
+    fails,
+    instead,
+    is_eager,
+    new_array,
+    new_reference,
+    number,
+    operand,
+    operand_room,
+    stamp,
+    wrap,
+)
 
 
 def _at(table: Any, k: Any) -> Any:

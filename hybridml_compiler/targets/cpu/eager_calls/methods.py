@@ -27,7 +27,7 @@ from .objects import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
     "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti",
-    "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong", "PyLong_FromLongLong",
+    "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef",
 )  # fmt: skip

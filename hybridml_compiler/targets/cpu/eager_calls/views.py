@@ -13,10 +13,33 @@ from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
 from .elementwise import loop_of, meets, unary
 from .objects import (
-    AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW, array_of, dtype_row, fails, has_history, instead, is_eager, kind_of,
-    list_items, list_size, new_array, new_reference, no_error, number, of_array, operand, operand_room, plain_array,
-    slot, stamp, wrap,
-)  # fmt: skip
+    AXES,
+    DOUBLE,
+    DTYPE,
+    LOOP,
+    OPERAND,
+    ROW,
+    array_of,
+    dtype_row,
+    fails,
+    has_history,
+    instead,
+    is_eager,
+    kind_of,
+    list_items,
+    list_size,
+    new_array,
+    new_reference,
+    no_error,
+    number,
+    of_array,
+    operand,
+    operand_room,
+    plain_array,
+    slot,
+    stamp,
+    wrap,
+)
 
 _EVERY = 64  # views of one memory, after which those that are gone are looked for
 
