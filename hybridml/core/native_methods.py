@@ -20,7 +20,7 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-FEW = 100  # calls that come before, as code is loaded for the native ones
+FEW = 1000  # calls that come before: loading code for the native ones takes as long as these
 _KEYS = {
     "__getitem__": "getitem",
     "__setitem__": "setitem",

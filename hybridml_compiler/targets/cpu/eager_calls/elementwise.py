@@ -12,13 +12,7 @@ from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import WRITEABLE
 from ..structs import WORD
 from .objects import (
-    AXES,
-    DTYPE,
     FALSE,
-    LOOP,
-    MOST,
-    OPERAND,
-    ROW,
     TRUE,
     array_of,
     dtype_row,
@@ -33,6 +27,7 @@ from .objects import (
     stamp,
     wrap,
 )
+from .tables import AXES, DTYPE, LOOP, MOST, OPERAND, ROW
 
 
 def _at(table: Any, k: Any) -> Any:

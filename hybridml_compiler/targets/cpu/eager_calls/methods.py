@@ -14,15 +14,11 @@ import numpy as np
 from hybridml_compiler import dtypes
 
 from ....record import record
-from ..llvm.native import Native, NativeBuilder, native
-from ..llvm.native import text as module_text
 from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, descriptor
-from ..spec import host_spec
-from . import elementwise, products, views
-from .objects import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
+from .tables import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
@@ -37,6 +33,8 @@ _DTYPES = (
     dtypes.float64, dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint64,
     dtypes.uint32, dtypes.uint16, dtypes.uint8, dtypes.complex128, dtypes.complex64,
 )  # fmt: skip
+
+_CHARS = {dtype.char: dtype for dtype in _DTYPES}
 
 
 @record
@@ -78,7 +76,7 @@ def native_methods(
         **{name: allocation.numpy_function(slot) for name, slot in _NUMPY.items()},
         **{name: ctypes.addressof(word) for name, word in words.items()},
         **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
-        **{_symbol(name): row for name, row in rows.items()},
+        **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         "hml_call": ctypes.addressof(_CALL),
@@ -87,15 +85,20 @@ def native_methods(
         "hml_n_ufuncs": table([len(ufuncs)]),
     }  # fmt: skip
     given = {name: method.does for name, method in methods.items()}
-    source = jit.emitted_source(
-        f"eager calls {object_layout.layout()} {given}", lambda: _text(given), "targets.cpu.eager_calls.*"
-    )
-    exports = [_exported(name, does) for name, does in given.items() if does != "function"]
+
+    def emit() -> str:
+        from .text import text  # once per machine
+
+        return text({exported(name, does): (symbol(name), does) for name, does in given.items()})
+
+    about = f"eager calls {object_layout.layout()} {given}"
+    source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
+    exports = [exported(name, does) for name, does in given.items() if does != "function"]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     _keep.append(library)
     return {
         name: descriptor(
-            cls, name, library.address(_exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name])
+            cls, name, library.address(exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name])
         )
         for name, does in given.items()
         if does != "function"
@@ -103,6 +106,7 @@ def native_methods(
 
 
 _keep: list[object] = []
+_EACH = frozenset(("operator", "reflected", "update", "unary", "matmul"))  # what several methods may do
 _CALL = ctypes.create_string_buffer(b"__call__")
 _FLAGS = {
     "setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "float": METH_NOARGS,
@@ -117,12 +121,12 @@ def _doc(name: str, method: Method) -> str:
     return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__ or ''}"
 
 
-def _symbol(name: str) -> str:
+def symbol(name: str) -> str:
     return f"hml_row_{name.strip('_')}"
 
 
-def _exported(name: str, does: str) -> str:
-    return f"hml_method_{name}" if does in _BODIES else f"hml_{does}"
+def exported(name: str, does: str) -> str:
+    return f"hml_method_{name}" if does in _EACH else f"hml_{does}"
 
 
 def _dtype(dtype: np.dtype) -> list[int]:
@@ -133,11 +137,13 @@ def _dtype(dtype: np.dtype) -> list[int]:
 
 def _row(method: Method) -> list[int]:
     """The words of a `ROW` and its loops."""
-    ufunc, loops = method.ufunc, [[0] * len(LOOP.fields)] * len(_DTYPES)
-    if ufunc is not None:
-        loops = [_loop(ufunc, dtype) if dtype in method.accepted else [0] * len(LOOP.fields) for dtype in _DTYPES]
-    head = [id(method.fallback), int(method.differentiable), id(ufunc), 0 if ufunc is None else ufunc.nin]
-    return [*head, *(word for loop in loops for word in loop)]
+    ufunc = method.ufunc
+    if ufunc is None:
+        return [id(method.fallback), *[0] * (len(ROW.fields) - 1)]
+    loops = _loops(ufunc)
+    found = [loops.get(dtype.char * ufunc.nin, _NO_LOOP) if dtype in method.accepted else _NO_LOOP for dtype in _DTYPES]
+    head = [id(method.fallback), int(method.differentiable), id(ufunc), ufunc.nin]
+    return [*head, *(word for loop in found for word in loop)]
 
 
 _CONSTANTS: dict[str, object] = {
@@ -180,50 +186,15 @@ def _known_ufuncs() -> bool:
     return True
 
 
-def _loop(ufunc: Any, dtype: np.dtype) -> list[int]:
-    """The words of the `LOOP` of a ufunc for operands of this dtype: the one that NumPy finds, which is the first."""
+_NO_LOOP = [0] * len(LOOP.fields)
+
+
+def _loops(ufunc: Any) -> dict[str, list[int]]:
+    """The words of each `LOOP` of a ufunc, by its operands' dtypes: the one that NumPy finds, which is the first."""
+    its, found = _Ufunc.from_address(id(ufunc)), {}
     for k, types in enumerate(ufunc.types):
         inputs, _, result = types.partition("->")
-        if inputs == dtype.char * ufunc.nin and len(result) == 1:
-            its = _Ufunc.from_address(id(ufunc))
-            made = dtypes.canonical(np.dtype(result))
-            return [its.functions[k] or 0, its.data[k] or 0 if its.data else 0, id(made), made.itemsize]
-    return [0] * len(LOOP.fields)
-
-
-# ---- the code
-
-
-def _unary_method(c: NativeBuilder, row: Any, self: Any, other: Any) -> None:
-    elementwise.function(c, row, self)
-
-
-_BODIES: dict[str, Callable[..., None]] = {
-    "operator": lambda c, row, self, other: elementwise.operator(c, row, self, other, False),
-    "reflected": lambda c, row, self, other: elementwise.operator(c, row, self, other, True),
-    "update": elementwise.update,
-    "matmul": products.matmul,
-    "unary": _unary_method,
-}
-_OTHERS = {
-    "getitem": views.hml_getitem, "setitem": views.hml_setitem, "bool": views.hml_bool,
-    "float": views.hml_float,
-    "array_ufunc": elementwise.hml_array_ufunc,
-}  # fmt: skip
-
-
-def _function(name: str, does: str) -> Native:
-    if does in _OTHERS:
-        return _OTHERS[does]
-    body = _BODIES[does]
-
-    def method(c: NativeBuilder, self: Any, other: Any) -> None:
-        body(c, c.symbol(_symbol(name)).struct(ROW), self, other)
-
-    return native("ptr", "ptr", "ptr", name=_exported(name, does))(method)
-
-
-def _text(given: Mapping[str, str]) -> str:
-    """LLVM IR of the module."""
-    functions = [_function(name, does) for name, does in given.items() if does != "function"]
-    return module_text("eager_calls", host_spec(), *functions)
+        if result in _CHARS and inputs not in found:
+            made = _CHARS[result]
+            found[inputs] = [its.functions[k] or 0, its.data[k] or 0 if its.data else 0, id(made), made.itemsize]
+    return found

@@ -10,20 +10,8 @@ from typing import Any
 
 from ..llvm.native import KINDS, NULL, Label, Literal, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, layout
-from ..structs import WORD, words
-
-AXES = 16  # at most, of a result
-MOST = 8192  # elements of a result; from here on a call in Python costs nothing beside the work
-
-# Elements of numbers: where they are, and in what steps. Steps of axes that are looked at once are those of an array.
-OPERAND = words("*data", "*dims", "*strides", "nd", "*descr", "*owner")
-# A dtype: how a Python number becomes an element (`FLOATING` ...), within which bounds, and the bytes of one.
-DTYPE = words("*descr", "kind", "low", "high", "nbytes")
-INTEGER, SINGLE, DOUBLE, OTHER = 0, 1, 2, 3
-# A row: what takes over, whether it has gradients, NumPy's function, then a `LOOP` for each dtype.
-ROW = words("*fallback", "differentiable", "*ufunc", "arity")
-WRITE, WRITES = words("stamp", "known_user", "instruction"), 4096  # the last writes in place, by their stamps
-LOOP = words("*loop", "*data", "*descr", "nbytes")  # NumPy's inner loop, the dtype and the bytes of its results
+from ..structs import WORD
+from .tables import DTYPE, INTEGER, OPERAND, OTHER, SINGLE, WRITE, WRITES
 
 FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
 

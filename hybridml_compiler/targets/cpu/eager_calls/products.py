@@ -7,7 +7,8 @@ from typing import Any
 from ..llvm.native import NativeBuilder, Record, native
 from ..structs import WORD
 from .elementwise import loop_of, return_found
-from .objects import LOOP, MOST, ROW, array_of, fails, instead, is_eager, new_array, operand, operand_room, wrap
+from .objects import array_of, fails, instead, is_eager, new_array, operand, operand_room, wrap
+from .tables import LOOP, MOST, ROW
 
 
 @native("ptr", ROW, "ptr", "ptr")

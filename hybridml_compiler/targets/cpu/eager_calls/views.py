@@ -13,12 +13,6 @@ from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
 from .elementwise import loop_of, meets, unary
 from .objects import (
-    AXES,
-    DOUBLE,
-    DTYPE,
-    LOOP,
-    OPERAND,
-    ROW,
     array_of,
     dtype_row,
     fails,
@@ -40,6 +34,7 @@ from .objects import (
     stamp,
     wrap,
 )
+from .tables import AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW
 
 _EVERY = 64  # views of one memory, after which those that are gone are looked for
 
