@@ -9,49 +9,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.once import once
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, source_location
+from .codegen import accepted
 from .context import clock, watchers
+from .dispatch import installers
 from .interpreter import interpreter_var
 from .tensor import Tensor
 
 if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-FEW = 1000  # calls that come before: loading code for the native ones takes as long as these
-_KEYS = {
-    "__getitem__": "getitem",
-    "__setitem__": "setitem",
-    "__bool__": "bool",
-    "__float__": "float",
-    "__array_ufunc__": "array_ufunc",
-}
-_left = FEW
+_KEYS = {"__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc"}
+_FLOATS = frozenset((dtypes.float32, dtypes.float64))
 fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
 
 
-def count() -> None:
-    """Counts a call in Python of what has a native method."""
-    global _left
-    if _left:
-        _left -= 1
-        if not _left:
-            install()
-
-
+@once
 def install() -> None:
     """Makes the methods native ones, once, where the interpreter's structs are known."""
-    if fallbacks:
-        return
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
     methods = dict(_methods())
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
-
     }  # fmt: skip
     words = {
         "hml_watchers": watchers, "hml_known_number": source_location.known_number,
@@ -65,8 +50,6 @@ def install() -> None:
 def _methods() -> Iterator[tuple[str, Method]]:
     """The methods, and functions of NumPy's that have none, by name."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
-
-    from .codegen import accepted
 
     def of(op: Op, does: str, fallback: Any) -> Method:
         return Method(does, fallback, op.eager, accepted(op), op.differentiable)
@@ -83,13 +66,9 @@ def _methods() -> Iterator[tuple[str, Method]]:
             if method in vars(Tensor):
                 yield method, of(op, does, vars(Tensor)[method])
     for method, does in _KEYS.items():
-        row = OPS["positive"] if does == "setitem" else None
-        fallback = vars(Tensor)[method]
-        if row is None:
-            yield method, Method(does, fallback)
-        else:
-            yield method, Method(does, fallback, np.positive, accepted(row))
-    yield (
-        "__matmul__",
-        Method("matmul", vars(Tensor)["__matmul__"], np.matmul, frozenset((dtypes.float32, dtypes.float64))),
-    )
+        yield method, Method(does, vars(Tensor)[method])
+    yield "__setitem__", Method("setitem", vars(Tensor)["__setitem__"], np.positive, accepted(OPS["positive"]))
+    yield "__matmul__", Method("matmul", vars(Tensor)["__matmul__"], np.matmul, _FLOATS)
+
+
+installers.append(install)

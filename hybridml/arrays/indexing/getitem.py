@@ -18,10 +18,11 @@ from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.ops.gather import add_at
 from hybridml_compiler.ops.table import OPS
 
-from ...core import aliasing, native_methods
+from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, make_step, parents_of, stale
 from ...core.context import beside, grad_is_off, lift, placed
 from ...core.device_tensor import transfer
+from ...core.dispatch import count
 from ...core.interpreter import interpreter_stack
 from ...core.source_location import here
 from ...core.tensor import CPU, StandIn, Tensor, method, place_of, place_var, wrap
@@ -99,7 +100,7 @@ def _pull_selected(g: Tensor, node: Node) -> Any:
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
-    native_methods.count()
+    count()
     eager = interpreter_stack() is None and type(self) is Tensor
     plain = type(key) is int or type(key) is slice
     if eager and (plain or is_basic(key)):
@@ -198,7 +199,7 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
     names an element twice the last value stays.
     """
-    native_methods.count()
+    count()
     if type(value) is Tensor and type(self) is Tensor and interpreter_stack() is None and _copied(self, key, value):
         return
     x = lift(self)

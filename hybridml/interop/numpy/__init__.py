@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import native_methods
+from ...core.dispatch import count
 from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
 from .direct import direct
@@ -25,7 +25,7 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
     """NumPy's ufunc protocol: `np.add(array, tensor)` is `hm.add`; NEP 13."""
     from . import ufuncs
 
-    native_methods.count()
+    count()
 
     if any(hasattr(x, "__array_ufunc__") and not isinstance(x, _OURS) for x in inputs):
         return NotImplemented  # another type's turn
