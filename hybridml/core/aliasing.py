@@ -90,7 +90,7 @@ def link(parent: Tensor, view: Tensor, made: Any) -> None:
 
 
 def origin_of(view: Tensor) -> tuple[Tensor, Any, dict[str, Any]] | None:
-    """How a view was made: its parent, the row and its parameters; None of what is no view."""
+    """The parent of a view, the row that made it and its parameters; None of what is no view."""
     parent = getattr(view, "_view", None)
     if parent is None:
         return None

@@ -22,7 +22,7 @@ def kind_of(value: Any) -> Any:
 
 
 def array_of(value: Any) -> Record:
-    """An array's struct."""
+    """The fields of an array."""
     return Record(value, layout().array)
 
 
@@ -105,7 +105,7 @@ def of_array(c: NativeBuilder, array: Any, into: Record) -> None:
 
 @native("ptr", "ptr")
 def dtype_row(c: NativeBuilder, descr: Any) -> None:
-    """The row of a dtype."""
+    """The row of a dtype in the table; 0 where it has none."""
     table = c.symbol("hml_dtypes")
     with c.each(table + c.symbol("hml_n_dtypes").load() * DTYPE.nbytes, table, DTYPE.nbytes) as row:
         with c.if_then(row.load("ptr") == descr):
