@@ -68,6 +68,8 @@ def _methods() -> Iterator[tuple[str, Method]]:
     for method, does in _KEYS.items():
         yield method, Method(does, vars(Tensor)[method])
     yield "__setitem__", Method("setitem", vars(Tensor)["__setitem__"], np.positive, accepted(OPS["positive"]))
+    real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
+    yield "__pow__", Method("square", vars(Tensor)["__pow__"], np.square, real)
     yield "__matmul__", Method("matmul", vars(Tensor)["__matmul__"], np.matmul, _FLOATS)
 
 

@@ -270,9 +270,10 @@ class Tensor(TensorMethods):
         return int(_single(self, "number", "index"))
 
     def __len__(self) -> int:
-        if not self.shape:
+        shape: tuple[int, ...] = self._array.shape
+        if not shape:
             raise ShapeError("len(): a 0-dimensional tensor has no length")
-        return self.shape[0]
+        return shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:

@@ -17,7 +17,7 @@ import hybridml as hm
 from hybridml.core import native_methods
 from hybridml.core.tensor import Tensor
 
-NUMBERS = (0, 1, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1), np.float32(0.1), np.int64(3), 1j)
+NUMBERS = (0, 1, 2, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1), np.float32(0.1), np.int64(3), 1j)
 _ALL = ("__add__", "__rsub__", "__lt__", "__iadd__", "__matmul__")  # with operands of all shapes, the others with some
 _SOME = (("row", "column"), ("row", "backward"), ("slices", "number"), ("turned", "turned"), ("matrix", "row"))
 DTYPES = ("f8", "f4", "i8", "i4", "i2", "u1", "u8", "?", "c16", "c8")
@@ -99,7 +99,7 @@ BINARY = [f"__{side}{name}__" for name in ("add", "sub", "truediv", "floordiv", 
 COMPARISONS = [f"__{name}__" for name in ("eq", "lt", "ge")]
 
 
-@pytest.mark.parametrize("name", [*BINARY, *COMPARISONS, "__matmul__"])
+@pytest.mark.parametrize("name", [*BINARY, *COMPARISONS, "__matmul__", "__pow__"])
 def test_operators_have_the_bits_of_the_python_ones(name: str) -> None:
     native, python = getattr(Tensor, name), native_methods.fallbacks[name]
     for x, y in _pairs(name):

@@ -262,6 +262,16 @@ def function(c: NativeBuilder, row: Record, self: Any) -> None:
     instead(c, row, self)
 
 
+def square(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
+    """The body of `x ** 2`, which is a product."""
+    slow = c.label("slow")
+    is_eager(c, slow)
+    c.unless(other == c.symbol("hml_two"), slow)
+    return_found(c, of_one(c, row, self))
+    c.place(slow)
+    instead(c, row, self, other)
+
+
 def update(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
     """The body of an update in place."""
     slow = c.label("slow")

@@ -106,7 +106,7 @@ def native_methods(
 
 
 _keep: list[object] = []
-_EACH = frozenset(("operator", "reflected", "update", "unary", "matmul"))  # what several methods may do
+_EACH = frozenset(("operator", "reflected", "update", "unary", "square", "matmul"))  # what several methods may do
 _CALL = ctypes.create_string_buffer(b"__call__")
 _FLAGS = {
     "setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "float": METH_NOARGS,
@@ -147,8 +147,8 @@ def _row(method: Method) -> list[int]:
 
 
 _CONSTANTS: dict[str, object] = {
-    "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ..., "hml_zero": 0,
-    "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64, "hml_int_class": int,
+    "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
+    "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64, "hml_int_class": int,
     "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ _BODIES: dict[str, Callable[..., None]] = {
     "operator": lambda c, row, self, other: elementwise.operator(c, row, self, other, False),
     "reflected": lambda c, row, self, other: elementwise.operator(c, row, self, other, True),
     "update": elementwise.update,
+    "square": elementwise.square,
     "matmul": products.matmul,
     "unary": lambda c, row, self, _: elementwise.function(c, row, self),
 }
