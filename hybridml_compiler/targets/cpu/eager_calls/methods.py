@@ -148,8 +148,8 @@ def _row(method: Method) -> list[int]:
 
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
-    "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64, "hml_int_class": int,
-    "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
+    "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
+    "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
 }  # fmt: skip
 
 
