@@ -113,7 +113,7 @@ element: x[3, 4]
 assign an element: scratch.__setitem__((3, 4), 1.5)
 assign a slice: scratch.__setitem__((slice(1, 9), 3), y[4, :8])
 product of elements: x[3, 4] * x[4, 3]
-rows, one by one: [r for r in x]
+each row: [r for r in x][-1]
 zeros: xp.zeros((n, n))
 ones: xp.ones((n, n))
 full: xp.full((n, n), 1.5)
@@ -134,7 +134,7 @@ einsum: xp.einsum('ij,kj->ik', x, w)
 matrix by vector: x @ row
 outer: xp.outer(row, row)
 dot: xp.dot(row, row)
-dot of slices: x[3, :8] @ x[:8, 4]
+dot of slices: row[:8] @ row[8:16]
 [heads]
 batched matmul: heads @ heads.mT
 attention: F.scaled_dot_product_attention(heads, heads, heads)
