@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -235,3 +236,14 @@ def test_read_only_memory(update: Any) -> None:
         update(x, 1.0)
     with pytest.raises(hm.ShapeError, match="read-only"):
         x[0] = 1.0
+
+
+def test_they_come_after_some_calls() -> None:
+    program = (
+        "import hybridml as hm\n"
+        "x, before = hm.ones(4), type(hm.Tensor.__getitem__)\n"
+        "for k in range(2000): x[k % 4]\n"
+        "print(before.__name__, type(hm.Tensor.__getitem__).__name__, type(hm.Tensor.__add__).__name__)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["function", "method_descriptor", "method_descriptor"]
