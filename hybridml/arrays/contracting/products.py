@@ -21,8 +21,6 @@ _reshape, _permute, _matmul, _multiply, _sum = (
     OPS[name] for name in ("reshape", "permute_dims", "matmul", "multiply", "sum")
 )
 
-_PRODUCTS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2)})  # axes of operands that `dot` and `matmul` take as one
-
 
 def _aval(x: Tensor) -> Aval:
     return Aval(x.shape, x.dtype)
@@ -104,10 +102,10 @@ def dot(x: Tensor, y: Tensor, /) -> Tensor:
     """
     if not (type(x) is Tensor and type(y) is Tensor):
         x, y = lifted(x), lifted(y)
-    axes = len(x.shape), len(y.shape)
-    if axes in _PRODUCTS:
+    m, n = len(x._array.shape), len(y._array.shape)
+    if 0 < m < 3 and 0 < n < 3:
         return x @ y
-    return _multiply.fn(x, y) if 0 in axes else tensordot(x, y, axes=([-1], [-2 if axes[1] > 1 else -1]))
+    return tensordot(x, y, axes=([-1], [-2 if n > 1 else -1])) if m and n else _multiply.fn(x, y)
 
 
 def matvec(x: Tensor, y: Tensor, /) -> Tensor:
