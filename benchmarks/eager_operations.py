@@ -109,6 +109,11 @@ by mask: x[c]
 scatter: x.clone().index_add_(0, index, y[:8])
 in place: scratch.add_(x)
 assign a row: scratch.__setitem__(0, row)
+element: x[3, 4]
+assign an element: scratch.__setitem__((3, 4), 1.5)
+assign a slice: scratch.__setitem__((slice(1, 9), 3), y[4, :8])
+product of elements: x[3, 4] * x[4, 3]
+each row: [r for r in x][-1]
 zeros: xp.zeros((n, n))
 ones: xp.ones((n, n))
 full: xp.full((n, n), 1.5)
@@ -129,6 +134,7 @@ einsum: xp.einsum('ij,kj->ik', x, w)
 matrix by vector: x @ row
 outer: xp.outer(row, row)
 dot: xp.dot(row, row)
+dot of slices: row[:8] @ row[8:16]
 [heads]
 batched matmul: heads @ heads.mT
 attention: F.scaled_dot_product_attention(heads, heads, heads)

@@ -323,7 +323,7 @@ def detach(self: Tensor) -> Tensor:
     t = lift(self)
     out = like(t, t._array.detached() if isinstance(t._array, Nested) else t._array)
     if type(t._array) is not ndarray:
-        aliasing.link(t, out, aliasing.DETACHED, {})
+        aliasing.link(t, out, (aliasing.DETACHED, {}))
         return out
     if type(t._version) is int:
         t._version = [t._version]

@@ -4,6 +4,7 @@ tensor.py           Tensor: an array, or a node of a graph, with its place in th
 ops.py              the rows of the operation table as public functions and Tensor methods
 codegen.py          the Python text of the function of a row: the hot path
 dispatch.py         the general path of an operation: promotion, NumPy arrays, tracing, errors
+native_methods.py   operators and keys of small tensors as native methods, after some calls
 spellings.py        other names of parameters: PyTorch's `dim` and NumPy's `axis`
 library.py          the decorator of library functions, whose calls are native ones
 eager.py            the interpreter at the bottom: NumPy, and kernels compiled for large arrays

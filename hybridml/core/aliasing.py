@@ -1,8 +1,8 @@
 """Views and in-place updates: one memory, several tensors, one history.
 
 A tensor's `_version` is 0 or the stamp of its last in-place write. Once two tensors share memory it becomes a list,
-`[stamp, weak references to the views...]`, that all of them hold. A view remembers how it was made, `(parent, op,
-params)`. When a view is written to and the write is recorded (or traced), the parents get new values made of ordinary
+`[stamp, weak references to the views...]`, that all of them hold. A view remembers how it was made: parent, op and
+params. When a view is written to and the write is recorded (or traced), the parents get new values made of ordinary
 operations (elements go back where the view took them from), and every other view is made again from its
 parent: that is how `out[i] += w` differentiates, and how a traced program gives what the eager one gives.
 """
@@ -21,7 +21,6 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.eager.large import compute_into, donated
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
-from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand
@@ -60,8 +59,12 @@ class _Detached:
 DETACHED: Any = _Detached()
 
 
-def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
-    """Notes that `view` was made from `parent`, if they share memory."""
+# What stands for a row in views that `x[key]` made. `arrays.indexing`, which stands above, registers it.
+by_key: list[Any] = []
+
+
+def link(parent: Tensor, view: Tensor, made: Any) -> None:
+    """Notes that `view` was made from `parent`, if they share memory: by (op, params), or the key of `x[key]`."""
     array = view._array
     if type(array) is _ndarray:
         base = array.base
@@ -70,20 +73,30 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
         source = parent._array
         if not (base is source or base is source.base or np.may_share_memory(array, source)):
             return
-    elif not op.is_view or (op.element_map == "flat" and not _reshapes_in_place(parent, view.shape)):
+    elif not made[0].is_view or (made[0].element_map == "flat" and not _reshapes_in_place(parent, view.shape)):
         return
     cell = parent._version
     if type(cell) is not list:
         cell = parent._version = [cell]
     if type(view._version) is list:  # a row that keeps its result, see `record`
-        raise AssertionError(f"{op.name}: a view must not keep its own result")
+        raise AssertionError(f"{made[0].name}: a view must not keep its own result")
     view._version = cell
     if view._node is None and parent._node is not None and type(array) is _ndarray:
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
-    view._view = (parent, op, params)
+    view._view, view._made = parent, made
     cell.append(ref(view))
     if not len(cell) & 63:
         forget(cell)
+
+
+def origin_of(view: Tensor) -> tuple[Tensor, Any, dict[str, Any]] | None:
+    """The parent of a view, the row that made it and its parameters; None of what is no view."""
+    parent = getattr(view, "_view", None)
+    if parent is None:
+        return None
+    made = view._made
+    by_row = type(made) is tuple and len(made) == 2 and type(made[1]) is dict  # which is no part of a key
+    return (parent, *made) if by_row else (parent, by_key[0], {"key": made})
 
 
 def forget(cell: list[Any]) -> None:
@@ -102,7 +115,7 @@ def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:
 
 def layout(t: Tensor) -> np.ndarray:
     """An array with the strides that a traced tensor has in eager code. Its elements must not be touched."""
-    view = getattr(t, "_view", None)
+    view = origin_of(t)
     if view is not None:
         parent, op, params = view
         return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
@@ -234,7 +247,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
     """Gives new histories (and, traced, new graph nodes) to x, its parents and every other view of the same memory."""
     chain = [(x, value, recorded)]
     followed = recorded
-    while (view := getattr(x, "_view", None)) is not None:
+    while (view := origin_of(x)) is not None:
         parent, op, params = view
         followed = followed and op is not DETACHED
         if followed:
@@ -250,8 +263,9 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
     done = {id(t) for t, _, _ in chain}
     for reference in tuple(cell[1:]):
         t = reference()
-        if t is not None and id(t) not in done:
-            parent, op, params = t._view
+        made = None if t is None or id(t) in done else origin_of(t)
+        if made is not None:
+            parent, op, params = made
             again = op.fn(parent, **params)
             _take(t, again, recorded)
 

@@ -73,7 +73,7 @@ def generate(op: Op) -> Callable[..., Any]:
         "_op": op, "_of_list": of_list, "_hash_key": hash_key, "_keyed": _KEYED, "_frame": sys._getframe,
         "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": _mode,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
-        "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": _accepted(op), "_ref": ref,
+        "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
         "_default": dtypes.default_float, "_place": place_var.get, "_users": users, "_outer": outer,
         "_library": RowLibrary(op), "_MISS": MISS, "_grown": {}, "_UNSET": UNSET, "_respelled": respelled,
@@ -184,7 +184,7 @@ def _default(op: Op, name: str) -> Any:
 _accepted_by: dict[Any, frozenset[np.dtype]] = {}
 
 
-def _accepted(op: Op) -> frozenset[np.dtype]:
+def accepted(op: Op) -> frozenset[np.dtype]:
     """Dtypes that the row's `eager` takes without a cast, when all its operands have that dtype."""
     key = op.accepts, op.complex_eager is None
     found = _accepted_by.get(key)
@@ -261,8 +261,8 @@ def _forward(op: Op) -> list[str]:
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
-        if len(_accepted(op)) < len(dtypes.ALL) or differ:
-            allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
+        if len(accepted(op)) < len(dtypes.ALL) or differ:
+            allowed = f"{differ}_dtype not in _accepted" if len(accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
     key = ", ".join([*(f"_{v}.shape" if has_no_dtype(op) else f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
@@ -376,7 +376,7 @@ def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
     if op.is_view:
         lines += _linking(op.inputs[0], params)
     elif op.kind == "movement":
-        lines += [f"    _link({op.inputs[0]}, _t, _op, {params})"]
+        lines += [f"    _link({op.inputs[0]}, _t, (_op, {params}))"]
     return [*lines, "    return _t"]
 
 
@@ -390,7 +390,7 @@ def _linking(parent: str, params: str) -> list[str]:
         f"            _c = {parent}._version = [_c]",
         "        _t._version = _c",
         f"        if _t._node is not None or {parent}._node is None:",
-        f"            _t._view = ({parent}, _op, {params})",
+        f"            _t._view, _t._made = {parent}, (_op, {params})",
         "            _c.append(_ref(_t))",
         "            if not len(_c) & 63:",
         "                _forget(_c)",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.ops.table import ALIASES, OPS
 
+from . import native_methods  # noqa: F401 (takes over from some of them)
 from .codegen import as_operator, generate, reflected
 from .tensor import Tensor
 

@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,13 @@ _frame = sys._getframe
 _LINE = re.compile(r"(.*?)(?::|, line )(\d+)(?:: (.*))?$", re.DOTALL)
 _MOST = 4096  # writes whose lines are remembered
 _written: list[tuple[int, Any, int]] = [(-1, None, 0)] * _MOST
+
+# Writes by native code: (stamp, number of the user's code, instruction). It notes by itself what the code does that
+# wrote last, `known_user`; the first write of another one asks `stamped`.
+native_writes = (ctypes.c_int64 * (3 * _MOST))()
+known_user: list[CodeType | None] = [None]
+known_number = ctypes.c_int64(0)
+_numbers: dict[CodeType, int] = {}
 
 
 def outer(frame: FrameType) -> FrameType:
@@ -57,9 +65,25 @@ def write_stamp() -> int:
     return stamp
 
 
+def stamped() -> int:
+    """`write_stamp`, for a write by native code, which has no frame of its own."""
+    caller = _frame(1)
+    frame = caller if caller.f_code.co_filename in users else outer(caller)
+    if frame is caller:
+        known_number.value = _numbers.setdefault(frame.f_code, len(_numbers))
+        known_user[0] = frame.f_code
+    stamp = clock()
+    _written[stamp % _MOST] = stamp, frame.f_code, frame.f_lasti
+    return stamp
+
+
 def overwritten_at(stamp: int) -> str:
     """The line of a write; empty when it is no longer known."""
     its, code, instruction = _written[stamp % _MOST]
+    at = 3 * (stamp % _MOST)
+    if native_writes[at] == stamp:
+        its, number, instruction = native_writes[at : at + 3]
+        code = [*_numbers][number]
     return line_of((code, instruction)) if its == stamp else ""
 
 

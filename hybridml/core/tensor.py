@@ -1,6 +1,6 @@
 """Tensor: an array (or, inside a traced function, a graph node) and its place in the gradient history.
 
-The class is bare on purpose: four slots and no `__init__`, which is what makes an eager operation cost about a
+The class is bare on purpose: slots and no `__init__`, which is what makes an eager operation cost about a
 microsecond (`Tensor()` and three stores take 0.10 us, a Python `__init__` 0.22 us). Rows of the operation table become
 its methods in `ops.py`; other rooms add theirs with the `method` decorator. Make tensors with `hm.tensor` or
 `hm.asarray`.
@@ -137,12 +137,13 @@ class Tensor(TensorMethods):
     [[2.0, 4.0], [6.0, 8.0]]
     """
 
-    __slots__ = ("__weakref__", "_array", "_node", "_version", "_view")
+    __slots__ = ("__weakref__", "_array", "_made", "_node", "_version", "_view")
 
     _array: Any  # numpy.ndarray; a graph node while a function is traced
     _node: Any  # tape node (list), Leaf, or None when no gradient is wanted
     _version: Any  # stamp of the last in-place write: 0, an int, or a list shared by tensors over one memory
-    _view: Any  # (parent, op, params) of a view; unset on every other tensor (see aliasing.py)
+    _view: Any  # the parent of a view; unset on every other tensor (see aliasing.py)
+    _made: Any  # how the parent made it: (op, params), or the key of `x[key]`
 
     __hash__ = object.__hash__
     home: ClassVar[Interpreter[Any] | None] = None  # the interpreter of a device that is not the CPU
@@ -269,14 +270,15 @@ class Tensor(TensorMethods):
         return int(_single(self, "number", "index"))
 
     def __len__(self) -> int:
-        if not self.shape:
+        shape: tuple[int, ...] = self._array.shape
+        if not shape:
             raise ShapeError("len(): a 0-dimensional tensor has no length")
-        return self.shape[0]
+        return shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional tensor")  # by which others know that it is a number
-        return (self[k] for k in range(self.shape[0]))
+        return map(self.__getitem__, range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

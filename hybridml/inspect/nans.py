@@ -22,7 +22,7 @@ from hybridml_compiler.record import record, replace
 from hybridml_compiler.targets.device import on_host
 
 from ..core import codegen
-from ..core.context import watch_var
+from ..core.context import watch_var, watchers
 from ..core.interpreter import interpreter_stack
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def watch(to: Watching | None) -> None:
     with _lock:
         _watching += (to is not None) - (before is not None)
         codegen.set_mode(_mode if _watching else interpreter_stack)
+        watchers.value += (to is not None) - (before is not None)
 
 
 def _mode() -> Any:

@@ -29,7 +29,7 @@ from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
 from hybridml_compiler.targets.cuda.executable import CudaExecutable
 from hybridml_compiler.targets.partitioned import PartitionedExecutable
 
-from ..core import dispatch, pytree
+from ..core import dispatch, native_methods, pytree
 from ..core.context import current_interpreter, watchers
 from ..core.tensor import Tensor
 from ..tracing.function import TracedFunction
@@ -342,7 +342,7 @@ def _place() -> tuple[str, int]:
 
 def _operations() -> Iterator[FunctionType]:
     """The functions of the rows, and their copies that are operators of Tensor."""
-    found = [op.fn for op in OPS.values()] + list(vars(Tensor).values())
+    found = [*(op.fn for op in OPS.values()), *vars(Tensor).values(), *native_methods.fallbacks.values()]
     for function in found:
         if isinstance(function, FunctionType) and function.__code__.co_filename.startswith("<dispatch "):
             yield function

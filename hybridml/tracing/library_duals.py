@@ -214,7 +214,7 @@ def _memories(pending: list[Any], since: int) -> set[int]:
 def _is_view_of(t: Any, arguments: set[int]) -> bool:
     """Whether a tensor shares the memory of one of these."""
     while (view := getattr(t, "_view", None)) is not None:
-        t = view[0]
+        t = view
         if id(t) in arguments:
             return True
     return False

@@ -93,7 +93,6 @@ def inner(x: Tensor, y: Tensor, /) -> Tensor:
     return _multiply.fn(x, y) if not x.ndim or not y.ndim else tensordot(x, y, axes=([-1], [-1]))
 
 
-@compiled
 def dot(x: Tensor, y: Tensor, /) -> Tensor:
     """Sums of products over the last axis of x and the last but one of y (the only one of a vector). Source: NumPy.
 
@@ -101,8 +100,12 @@ def dot(x: Tensor, y: Tensor, /) -> Tensor:
     >>> hm.dot(hm.tensor([1.0, 2.0]), hm.tensor([3.0, 4.0])).item()
     11.0
     """
-    x, y = lifted(x), lifted(y)
-    return _multiply.fn(x, y) if not x.ndim or not y.ndim else tensordot(x, y, axes=([-1], [-2 if y.ndim > 1 else -1]))
+    if not (type(x) is Tensor and type(y) is Tensor):
+        x, y = lifted(x), lifted(y)
+    m, n = len(x._array.shape), len(y._array.shape)
+    if 0 < m < 3 and 0 < n < 3:
+        return x @ y
+    return tensordot(x, y, axes=([-1], [-2 if n > 1 else -1])) if m and n else _multiply.fn(x, y)
 
 
 def matvec(x: Tensor, y: Tensor, /) -> Tensor:

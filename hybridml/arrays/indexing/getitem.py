@@ -22,6 +22,7 @@ from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_node, make_step, parents_of, stale
 from ...core.context import beside, grad_is_off, lift, placed
 from ...core.device_tensor import transfer
+from ...core.dispatch import count
 from ...core.interpreter import interpreter_stack
 from ...core.source_location import here
 from ...core.tensor import CPU, StandIn, Tensor, method, place_of, place_var, wrap
@@ -57,6 +58,7 @@ class _Getitem:
 
 
 _GETITEM: Any = _Getitem()
+aliasing.by_key.append(_GETITEM)
 
 
 def pull_getitem(g: Tensor, node: Node) -> Any:
@@ -98,6 +100,7 @@ def _pull_selected(g: Tensor, node: Node) -> Any:
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
+    count()
     eager = interpreter_stack() is None and type(self) is Tensor
     plain = type(key) is int or type(key) is slice
     if eager and (plain or is_basic(key)):
@@ -112,7 +115,7 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
                 t._node = None
             else:
                 t._node = make_step(pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype)
-            aliasing.link(self, t, _GETITEM, {"key": key})
+            aliasing.link(self, t, key)
             return t
     elif eager:
         arrays = _arrays(key)
@@ -196,6 +199,7 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
     names an element twice the last value stays.
     """
+    count()
     if type(value) is Tensor and type(self) is Tensor and interpreter_stack() is None and _copied(self, key, value):
         return
     x = lift(self)

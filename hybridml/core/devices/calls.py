@@ -142,5 +142,5 @@ def on_device(op: Op, args: Sequence[Any], params: Mapping[str, Any]) -> Any:
     if recorded:
         record(op, (out,), given, canonical)
     if links:
-        aliasing.link(given[0], out, op, canonical)
+        aliasing.link(given[0], out, (op, canonical))
     return out

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.dispatch import count
 from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
+from .direct import direct
 
 _OURS = (Tensor, np.ndarray, np.generic)
 
@@ -23,6 +25,8 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
     """NumPy's ufunc protocol: `np.add(array, tensor)` is `hm.add`; NEP 13."""
     from . import ufuncs
 
+    count()
+
     if any(hasattr(x, "__array_ufunc__") and not isinstance(x, _OURS) for x in inputs):
         return NotImplemented  # another type's turn
     return ufuncs.run(ufunc, call, inputs, kwargs)
@@ -31,6 +35,10 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
 @method
 def __array_function__(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """NumPy's function protocol: `np.sum(tensor)` is `hm.sum`; NEP 18."""
+    if not kwargs and len(types) == 1:
+        target = direct.get((func, len(args)))
+        if target is not None:
+            return target(*args)
     from . import functions
 
     if not all(issubclass(t, (*_OURS, Proxy)) for t in types):

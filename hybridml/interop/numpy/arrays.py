@@ -13,6 +13,7 @@ from hybridml_compiler.sizes.values import at_hand
 
 from ... import arrays as xp
 from ...arrays.shaping.manipulation import _axis, _tensor
+from ...core.aliasing import origin_of
 from ...core.context import current_interpreter
 from ...core.tensor import Tensor
 from .table import implements, same
@@ -223,7 +224,7 @@ def _memories(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
 def _memory(x: Any, owners: dict[int, np.ndarray]) -> np.ndarray:
     if not isinstance(x, Tensor) or current_interpreter() is None:
         return x._array if isinstance(x, Tensor) else np.asarray(x)
-    view = getattr(x, "_view", None)
+    view = origin_of(x)
     if view is None:
         return owners.setdefault(id(x), np.empty(at_hand(tuple(x.shape)), x.dtype))
     parent, op, params = view

@@ -7,7 +7,8 @@ from typing import Any
 
 from hybridml_compiler.errors import DTypeError
 
-from .table import name_of, refusal, target_of
+from .direct import direct
+from .table import name_of, refusal, takes_as_given, target_of
 from .table import run as call
 
 # What fills the table.
@@ -24,4 +25,6 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target = target_of(func)
     if target is None:
         raise DTypeError(f"{name_of(func)}: {refusal(func)}")
+    if not kwargs and takes_as_given(func, target, len(args)):
+        direct[func, len(args)] = target
     return call(func, target, args, kwargs)

@@ -19,15 +19,21 @@ from ...arrays.shaping import assembly
 from ...arrays.shaping.manipulation import std
 from ...core.aliasing import assign
 from ...core.tensor import Tensor, method, values
+from .direct import direct
 
 
 def _as_function(name: str) -> Callable[..., Any]:
     """The method that is NumPy's function of its name."""
 
+    function = getattr(np, name)
+
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        target = None if kwargs else direct.get((function, 1 + len(args)))
+        if target is not None:
+            return target(self, *args)
         from .functions import run
 
-        return run(getattr(np, name), (self, *args), kwargs)
+        return run(function, (self, *args), kwargs)
 
     call.__name__ = name
     call.__doc__ = f"`np.{name}` of this tensor, with its parameters."

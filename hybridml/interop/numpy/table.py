@@ -69,6 +69,15 @@ def refusal(func: Function) -> str:
     )
 
 
+@cache
+def takes_as_given(func: Function, target: Function, count: int) -> bool:
+    """Whether `target` takes so many arguments of NumPy's `func` by place, as they are."""
+    by_place, by_name, out = _arguments(func, target, count, ())
+    theirs = list(inspect.signature(target).parameters.values())[len(by_place) : count]
+    by_order = [(p.name, k) for k, p in enumerate(theirs, len(by_place)) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return by_place == list(range(len(by_place))) and by_name == by_order and out is None
+
+
 def run(func: Function, target: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls `target` with the arguments of NumPy's `func`."""
     by_place, by_name, out = _arguments(func, target, len(args), tuple(kwargs))

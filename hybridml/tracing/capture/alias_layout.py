@@ -20,7 +20,7 @@ from hybridml_compiler.ops.memory_order import order_of, order_of_result
 from hybridml_compiler.sizes.dims import hints
 from hybridml_compiler.sizes.values import at_hand
 
-from ...core.aliasing import layout
+from ...core.aliasing import layout, origin_of
 from ...core.tensor import Tensor
 from .subgraph import between
 
@@ -127,7 +127,7 @@ class Layouts:
             return True
         if self._known(t._array) is not None:
             return False
-        view = getattr(t, "_view", None)
+        view = origin_of(t)
         if view is not None:
             parent, op, _ = view
             return op.element_map == "flat" and self._is_dense(parent)

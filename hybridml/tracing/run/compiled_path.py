@@ -379,7 +379,7 @@ def _plain_keys(s: pytree.Structure) -> pytree.Structure:
 def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:
     """The tensor that `t` is in the end a view of, and the operations that make the view."""
     steps: list[tuple[Any, dict[str, Any]]] = []
-    while (view := getattr(t, "_view", None)) is not None:
+    while (view := aliasing.origin_of(t)) is not None:
         t, op, params = view
         steps.append((op, params))
     return t, tuple(reversed(steps))

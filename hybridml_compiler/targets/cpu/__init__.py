@@ -11,5 +11,6 @@ program.py       a compiled program on disk
 executable.py    a compiled graph, as one native function over data pointers
 runtime/         LLVM IR to running code: compiler, linker, threads, the library of matrix products
 python_entry/    the native function that a call from Python ends in
+eager_calls/     operators, keys and updates of small tensors as native methods
 eager/           compiled kernels of single operations
 """

@@ -137,7 +137,11 @@ def _array() -> Struct:
         raise _NotFound
     reference = weakref.ref(array)
     weakrefs, kind = _find(array, id(reference)), _find(array, id(np.ndarray))
+    strides = (ctypes.c_ssize_t * 3).from_address(_words(array)[dims[0] // WORD + 1])
+    if tuple(strides) != array.strides:
+        raise _NotFound
     pointers = {"type": kind, "data": data, "dims": dims[0], "descr": descr, "weakrefs": weakrefs}
+    pointers["strides"] = dims[0] + WORD
     numbers = {"references": _refcount(), "nd": nd, "flags": flags}
     kinds = ((pointers, "ptr"), (numbers, "i32"))
     return Struct({name: (offset, kind) for found, kind in kinds for name, offset in found.items()})

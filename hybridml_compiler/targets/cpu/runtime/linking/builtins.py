@@ -8,7 +8,7 @@ from typing import Any
 
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
-METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02
+METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O = 0x80, 0x02, 0x04, 0x08
 
 
 class _MethodDef(ctypes.Structure):
@@ -29,3 +29,11 @@ def builtin(name: str, address: int, bound: object = None, flags: int = METH_FAS
     new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     function: Callable[..., Any] = new(ctypes.addressof(method), bound, None)
     return function
+
+
+def descriptor(cls: type, name: str, address: int, flags: int, doc: str) -> Any:
+    """`PyObject *function(self, ...)`, at this address, as a method of a class: called like one that is written in C.
+    `doc` begins with its signature, as those of CPython do."""
+    method = _kept.setdefault((name, address), _MethodDef(name.encode(), address, flags, doc.encode()))
+    new = loader.python_api(ctypes.py_object, "PyDescr_NewMethod", ctypes.py_object, ctypes.c_void_p)
+    return new(cls, ctypes.addressof(method))

@@ -1,0 +1,76 @@
+"""Operators and keys of small tensors as native methods: what takes over from the Python ones when they have been
+called some times, and calls them for all that it does not take ([Note: Eager calls])."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.once import once
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+
+from . import aliasing, source_location
+from .codegen import accepted
+from .context import clock, watchers
+from .dispatch import installers
+from .interpreter import interpreter_var
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from hybridml_compiler.targets.cpu.eager_calls.methods import Method
+
+_KEYS = {"__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc"}
+_FLOATS = frozenset((dtypes.float32, dtypes.float64))
+fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
+
+
+@once
+def install() -> None:
+    """Makes the methods native ones, once, where the interpreter's structs are known."""
+    from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
+
+    methods = dict(_methods())
+    known = {
+        "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
+        "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
+    }  # fmt: skip
+    words = {
+        "hml_watchers": watchers, "hml_known_number": source_location.known_number,
+        "hml_writes": source_location.native_writes,
+    }  # fmt: skip
+    for name, method in native_methods(Tensor, methods, known, words).items():
+        fallbacks[name] = methods[name].fallback
+        setattr(Tensor, name, method)
+
+
+def _methods() -> Iterator[tuple[str, Method]]:
+    """The methods, and functions of NumPy's that have none, by name."""
+    from hybridml_compiler.targets.cpu.eager_calls.methods import Method
+
+    def of(op: Op, does: str, fallback: Any) -> Method:
+        return Method(does, fallback, op.eager, accepted(op), op.differentiable)
+
+    for name, op in OPS.items():
+        if not isinstance(op.eager, np.ufunc) or op.kind != "elementwise" or op.params:
+            continue
+        if not op.operator:
+            yield name, of(op, "function", op.fn)
+            continue
+        spelled = [(f"__{op.operator}__", "operator" if len(op.inputs) == 2 else "unary")]
+        spelled += [(f"__r{op.operator}__", "reflected"), (f"__i{op.operator}__", "update")] * (len(op.inputs) == 2)
+        for method, does in spelled:
+            if method in vars(Tensor):
+                yield method, of(op, does, vars(Tensor)[method])
+    for method, does in _KEYS.items():
+        yield method, Method(does, vars(Tensor)[method])
+    yield "__setitem__", Method("setitem", vars(Tensor)["__setitem__"], np.positive, accepted(OPS["positive"]))
+    real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
+    yield "__pow__", Method("square", vars(Tensor)["__pow__"], np.square, real)
+    yield "__matmul__", Method("matmul", vars(Tensor)["__matmul__"], np.matmul, _FLOATS)
+
+
+installers.append(install)

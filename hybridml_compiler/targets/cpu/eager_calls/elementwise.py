@@ -1,0 +1,310 @@
+"""Elementwise rows on small operands: NumPy's own inner loops, called on the elements where they lie.
+
+A call of NumPy's takes 0.4 us round a loop of 10 ns for 16 elements. The bits are its own, as the loop is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
+from ..python_entry.object_layout import WRITEABLE
+from ..structs import WORD
+from .objects import (
+    FALSE,
+    TRUE,
+    array_of,
+    dtype_row,
+    fails,
+    instead,
+    is_eager,
+    new_array,
+    new_reference,
+    number,
+    operand,
+    operand_room,
+    stamp,
+    wrap,
+)
+from .tables import AXES, DTYPE, LOOP, MOST, OPERAND, ROW
+
+
+def _at(table: Any, k: Any) -> Any:
+    return table + k * WORD
+
+
+@native("i64", OPERAND)
+def lies_in_rows(c: NativeBuilder, x: Record) -> None:
+    """Whether an elementwise result of the operand lies in row-major order, as NumPy has it."""
+    before, strides, dims, nd = c.variable(-1), x["strides"], x["dims"], x["nd"]
+    with c.if_then(nd < 2):
+        c.ret(1)
+    with c.each(nd) as k:
+        with c.if_then(dims.item(k) != 1):
+            step = strides.item(k)
+            fails(c, c.icmp_signed(">=", step, 0) & ((before.value == -1) | (step <= before.value)))
+            before.value = step
+    c.ret(1)
+
+
+def _loops(c: NativeBuilder, loop: Record, inputs: Sequence[Record], target: Record) -> None:
+    """The body of `unary` and `binary`."""
+    count, nd = len(inputs) + 1, c.variable(0)
+    for x in inputs:
+        nd.value = c.greatest(nd.value, x["nd"])
+    with c.if_then(target.pointer != 0):
+        nd.value = c.greatest(nd.value, target["nd"])
+        fails(c, nd.value == target["nd"])
+    fails(c, nd.value < AXES)
+    total = nd.value
+    dims, lengths, steps = c.local("i64", AXES), c.local("i64", AXES), c.local("i64", AXES * count)
+    axes, size = c.variable(0), c.variable(1)  # axes to be walked, innermost first
+    with c.each(total) as k:  # from the last axis
+        length, found = c.variable(1), [c.variable(0) for _ in range(count)]
+        for x, step in zip(inputs, found[:-1], strict=True):
+            with c.if_then(k < x["nd"]):
+                at = x["nd"] - 1 - k
+                own = x["dims"].item(at)
+                with c.if_then(own != 1):
+                    fails(c, (length.value == 1) | (length.value == own))
+                    length.value, step.value = own, x["strides"].item(at)
+        found[-1].value = size.value * loop["nbytes"]
+        with c.if_then(target.pointer != 0):
+            own = target["dims"].item(total - 1 - k)
+            fails(c, (length.value == own) | (length.value == 1))
+            length.value, found[-1].value = own, target["strides"].item(total - 1 - k)
+        _at(dims, total - 1 - k).store(length.value)
+        size.value *= length.value
+        with c.if_then(length.value != 1):
+            joins, last = c.variable(FALSE), axes.value - 1
+            with c.if_then(axes.value != 0):
+                joins.value = TRUE
+                for j, step in enumerate(found):
+                    before = steps.item(last * count + j) * lengths.item(last)
+                    joins.value = joins.value & (before == step.value)
+            with c.if_then(joins.value):
+                _at(lengths, last).store(lengths.item(last) * length.value)
+            with c.if_then(~joins.value):
+                _at(lengths, axes.value).store(length.value)
+                for j, step in enumerate(found):
+                    _at(steps, axes.value * count + j).store(step.value)
+                axes.value += 1
+    fails(c, size.value <= MOST)
+    with c.if_then(axes.value == 0):
+        lengths.store(1)
+        for j in range(count):
+            (steps + WORD * j).store(0)
+        axes.value = 1
+    result, pointers = c.variable(NULL), c.local("ptr", count)
+    for j, x in enumerate(inputs):
+        (pointers + WORD * j).store(x["data"])
+    with c.if_then(target.pointer != 0):
+        (pointers + WORD * (count - 1)).store(target["data"])
+        result.value = c.append("inttoptr i64 1 to ptr", KINDS["ptr"])
+    with c.if_then(target.pointer == 0):
+        made = new_array(c, loop["descr"], total, dims)
+        with c.if_then(made == 0, likely=False):
+            c.extern("void", "PyErr_Clear")
+            c.ret(0)
+        (pointers + WORD * (count - 1)).store(array_of(made)["data"])
+        result.value = made
+    with c.if_then(size.value == 0):
+        c.ret(result.value)
+    with c.if_then(axes.value == 1, likely=True):
+        c.through(loop["loop"], "void", pointers, lengths, steps, loop["data"])
+        c.ret(result.value)
+    done = c.local("i64", AXES)
+    with c.each(axes.value) as k:
+        _at(done, k).store(0)
+    with c.loop():
+        c.through(loop["loop"], "void", pointers, lengths, steps, loop["data"])
+        k = c.variable(1)
+        with c.loop():
+            with c.if_then(k.value == axes.value):
+                c.ret(result.value)
+            now, length = done.item(k.value) + 1, lengths.item(k.value)
+            rewinds = now == length
+            _at(done, k.value).store(c.select(rewinds, 0, now))
+            for j in range(count):
+                step = steps.item(k.value * count + j)
+                moved = c.select(rewinds, 0 - step * (length - 1), step)
+                (pointers + WORD * j).store((pointers + WORD * j).load("ptr") + moved)
+            c.break_if(~rewinds)
+            k.value += 1
+    c.ret(0)  # which is not reached
+
+
+@native("ptr", LOOP, OPERAND, OPERAND)
+def unary(c: NativeBuilder, loop: Record, x: Record, target: Record) -> None:
+    """A new array of the results; 1 where they are written to a target; 0 where this is not for native code."""
+    _loops(c, loop, (x,), target)
+
+
+@native("ptr", LOOP, OPERAND, OPERAND, OPERAND)
+def binary(c: NativeBuilder, loop: Record, x: Record, y: Record, target: Record) -> None:
+    """The same of two operands."""
+    _loops(c, loop, (x, y), target)
+
+
+@native("ptr", ROW, "ptr")
+def loop_of(c: NativeBuilder, row: Record, descr: Any) -> None:
+    """The loop of a row for a dtype; 0 where it has none."""
+    dtype = dtype_row(c, descr)
+    fails(c, dtype != 0)
+    place = (c.word(dtype) - c.word(c.symbol("hml_dtypes"))) // DTYPE.nbytes * LOOP.nbytes + ROW.nbytes
+    loop = row.pointer + place
+    fails(c, loop.load("ptr") != 0)
+    c.ret(loop)
+
+
+@native("i64", OPERAND, OPERAND)
+def meets(c: NativeBuilder, x: Record, y: Record) -> None:
+    """Whether operands have memory in common, but for elements that are the same in both; as far as bounds tell."""
+    same = c.variable(FALSE)
+    with c.if_then((x["data"] == y["data"]) & (x["nd"] == y["nd"])):
+        same.value = TRUE
+        with c.each(x["nd"]) as k:
+            equal = x["dims"].item(k) == y["dims"].item(k)
+            same.value = same.value & equal & (x["strides"].item(k) == y["strides"].item(k))
+    with c.if_then(same.value):
+        c.ret(0)
+    bounds = []
+    for of in (x, y):
+        low, high = c.variable(c.word(of["data"])), c.variable(c.word(of["data"]))
+        with c.each(of["nd"]) as k:
+            reach = of["strides"].item(k) * (of["dims"].item(k) - 1)
+            backward = c.icmp_signed("<", reach, 0)
+            low.value += c.select(backward, reach, 0)
+            high.value += c.select(backward, 0, reach)
+        bounds.append((low.value, high.value + dtype_row(c, of["descr"]).struct(DTYPE)["nbytes"]))
+    (low, high), (first, end) = bounds
+    c.ret(c.zext((low < end) & (first < high), KINDS["i64"]))
+
+
+@native("ptr", ROW, "ptr", "ptr")
+def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
+    """The tensor of a row of two operands, one of which may be a Python number; 0 where this is not for native code."""
+    x, y = operand_room(c), operand_room(c)
+    which, other = operand(c, left, row["differentiable"], x), operand(c, right, row["differentiable"], y)
+    fails(c, (which != 0) & (other != 0) & ((which == 1) | (other == 1)))
+    with c.if_then(which == 2):
+        dtype = dtype_row(c, y["descr"])
+        fails(c, dtype != 0)
+        fails(c, number(c, left, dtype, x) != 0)
+    with c.if_then(other == 2):
+        dtype = dtype_row(c, x["descr"])
+        fails(c, dtype != 0)
+        fails(c, number(c, right, dtype, y) != 0)
+    fails(c, x["descr"] == y["descr"])
+    loop = loop_of(c, row, x["descr"])
+    fails(c, loop != 0)
+    fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
+    array = binary(c, loop, x, y, NULL)
+    fails(c, array != 0)
+    c.ret(wrap(c, array))
+
+
+@native("ptr", ROW, "ptr")
+def of_one(c: NativeBuilder, row: Record, value: Any) -> None:
+    """The tensor of a row of one operand."""
+    x = operand_room(c)
+    fails(c, operand(c, value, row["differentiable"], x) == 1)
+    loop = loop_of(c, row, x["descr"])
+    fails(c, loop != 0)
+    fails(c, lies_in_rows(c, x) != 0)
+    array = unary(c, loop, x, NULL)
+    fails(c, array != 0)
+    c.ret(wrap(c, array))
+
+
+@native("i64", ROW, "ptr", "ptr")
+def updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
+    """Whether a row has been computed into its first operand."""
+    x, y = operand_room(c), operand_room(c)
+    fails(c, operand(c, tensor, 1, x) == 1)
+    fails(c, (array_of(x["owner"])["flags"] & i32(WRITEABLE)) != i32(0))
+    other = operand(c, value, 1, y)
+    fails(c, other != 0)
+    loop = loop_of(c, row, x["descr"])
+    fails(c, loop != 0)
+    fails(c, loop.struct(LOOP)["descr"] == x["descr"])
+    with c.if_then(other == 2):
+        fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
+    with c.if_then(other == 1):
+        fails(c, x["descr"] == y["descr"])
+        fails(c, meets(c, x, y) == 0)
+    fails(c, binary(c, loop, x, y, x) != 0)
+    c.ret(stamp(c, tensor))
+
+
+def return_found(c: NativeBuilder, found: Any) -> None:
+    """Returns a result that is not 0."""
+    with c.if_then(found != 0, likely=True):
+        c.ret(found)
+
+
+def operator(c: NativeBuilder, row: Record, self: Any, other: Any, swapped: bool) -> None:
+    """The body of a method of two operands."""
+    slow = c.label("slow")
+    is_eager(c, slow)
+    return_found(c, of_two(c, row, *((other, self) if swapped else (self, other))))
+    c.place(slow)
+    instead(c, row, self, other)
+
+
+def function(c: NativeBuilder, row: Record, self: Any) -> None:
+    """The body of a method of one operand."""
+    slow = c.label("slow")
+    is_eager(c, slow)
+    return_found(c, of_one(c, row, self))
+    c.place(slow)
+    instead(c, row, self)
+
+
+def square(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
+    """The body of `x ** 2`, which is a product."""
+    slow = c.label("slow")
+    is_eager(c, slow)
+    c.unless(other == c.symbol("hml_two"), slow)
+    return_found(c, of_one(c, row, self))
+    c.place(slow)
+    instead(c, row, self, other)
+
+
+def update(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
+    """The body of an update in place."""
+    slow = c.label("slow")
+    is_eager(c, slow)
+    with c.if_then(updated(c, row, self, other) != 0, likely=True):
+        c.ret(new_reference(c, self))
+    c.place(slow)
+    instead(c, row, self, other)
+
+
+@native("ptr", "ptr", "ptr", "i64", "ptr")
+def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
+    """`__array_ufunc__`: the row of a function of NumPy's that is called as one."""
+    own, slow = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow")
+    c.unless((names == 0) & (n >= 3) & (n <= 4), slow)
+    how = c.extern("i32", "PyUnicode_CompareWithASCIIString", args.item(1, "ptr"), c.symbol("hml_call"))
+    c.unless(how == i32(0), slow)
+    is_eager(c, slow)
+    ufunc, rows = args.item(0, "ptr"), c.symbol("hml_ufuncs")
+    with c.each(c.symbol("hml_n_ufuncs").load()) as k:
+        row = rows.item(k, "ptr").struct(ROW)
+        with c.if_then((row["ufunc"] == ufunc) & (row["arity"] == n - 2)):
+            with c.if_then(n == 3):
+                return_found(c, of_one(c, row, args.item(2, "ptr")))
+            with c.if_then(n == 4):
+                return_found(c, of_two(c, row, args.item(2, "ptr"), args.item(3, "ptr")))
+            c.jump(slow)
+    c.place(slow)
+    count = c.variable(n)
+    with c.if_then(names != 0):
+        count.value += c.extern("i64", "PyTuple_Size", names)
+    given = c.room("ptr", count.value + 1)
+    given.store(self)
+    with c.each(count.value) as k:
+        _at(given, k + 1).store(args.item(k, "ptr"))
+    c.ret(c.extern("ptr", "PyObject_Vectorcall", own["fallback"], given, n + 1, names))

@@ -1,0 +1,229 @@
+"""Objects of the interpreter as native methods see them: tensors, arrays, numbers, and what must hold before a call.
+
+A helper gives 0 where a call is none for native code: the method then goes to the Python function that it stands for,
+which runs it, or raises the error in its own words. No helper leaves an exception behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..llvm.native import KINDS, NULL, Label, Literal, NativeBuilder, Record, i32, native
+from ..python_entry.object_layout import ALIGNED, layout
+from ..structs import WORD
+from .tables import DTYPE, INTEGER, OPERAND, OTHER, SINGLE, WRITE, WRITES
+
+FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
+
+
+def kind_of(value: Any) -> Any:
+    """The class of an object."""
+    return (value + layout().type).load("ptr")
+
+
+def array_of(value: Any) -> Record:
+    """The fields of an array."""
+    return Record(value, layout().array)
+
+
+def slot(c: NativeBuilder, tensor: Any, name: str) -> Any:
+    """The address of a slot of a tensor."""
+    return tensor + c.symbol(f"hml_offset{name}").load()
+
+
+def new_reference(c: NativeBuilder, value: Any) -> Any:
+    c.extern("void", "Py_IncRef", value)
+    return value
+
+
+def is_eager(c: NativeBuilder, slow: Label) -> None:
+    """Goes on where operations compute here and nobody watches them."""
+    c.unless(c.symbol("hml_watchers").load() == 0, slow)
+    held = c.local("ptr")
+    c.unless(c.extern("i32", "PyContextVar_Get", c.symbol("hml_level"), NULL, held) == i32(0), slow)
+    level = held.load("ptr")
+    c.extern("void", "Py_DecRef", level)
+    c.unless(level == c.symbol("_Py_NoneStruct"), slow)
+
+
+def fails(c: NativeBuilder, condition: Any) -> None:
+    """Returns 0 where it does not hold."""
+    with c.if_then(~condition, likely=False):
+        c.ret(0)
+
+
+def no_error(c: NativeBuilder) -> None:
+    """Returns 0 after an error of the interpreter's, which is forgotten."""
+    with c.if_then(c.extern("ptr", "PyErr_Occurred") != 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+
+
+@native("ptr", "ptr")
+def plain_array(c: NativeBuilder, tensor: Any) -> None:
+    """The array of a tensor with elements here; 0 for all else."""
+    fails(c, kind_of(tensor) == c.symbol("hml_tensor"))
+    array = slot(c, tensor, "_array").load("ptr")
+    fails(c, array != 0)
+    fails(c, kind_of(array) == c.symbol("hml_ndarray"))
+    fails(c, (array_of(array)["flags"] & i32(ALIGNED)) != i32(0))
+    c.ret(array)
+
+
+def has_history(c: NativeBuilder, tensor: Any) -> Any:
+    return slot(c, tensor, "_node").load("ptr") != c.symbol("_Py_NoneStruct")
+
+
+@native("i64", "ptr", "i64", OPERAND)
+def operand(c: NativeBuilder, value: Any, differentiable: Any, into: Record) -> None:
+    """1 for a tensor or an array, as an operand; 2 for a Python number, which has no dtype yet."""
+    kind = kind_of(value)
+    with c.if_then(kind == c.symbol("hml_tensor")):
+        array = plain_array(c, value)
+        fails(c, array != 0)
+        fails(c, (differentiable == 0) | ~has_history(c, value))
+        of_array(c, array, into)
+        c.ret(1)
+    with c.if_then(kind == c.symbol("hml_ndarray")):
+        fails(c, (array_of(value)["flags"] & i32(ALIGNED)) != i32(0))
+        of_array(c, value, into)
+        c.ret(1)
+    with c.if_then(
+        (kind == c.symbol("hml_float_class"))
+        | (kind == c.symbol("hml_int_class"))
+        | (kind == c.symbol("hml_float64_class"))
+    ):
+        c.ret(2)
+    c.ret(0)
+
+
+def of_array(c: NativeBuilder, array: Any, into: Record) -> None:
+    its = array_of(array)
+    into["data"], into["dims"], into["strides"] = its["data"], its["dims"], its["strides"]
+    into["nd"], into["descr"], into["owner"] = c.zext(its["nd"], KINDS["i64"]), its["descr"], array
+
+
+@native("ptr", "ptr")
+def dtype_row(c: NativeBuilder, descr: Any) -> None:
+    """The row of a dtype in the table; 0 where it has none."""
+    table = c.symbol("hml_dtypes")
+    with c.each(table + c.symbol("hml_n_dtypes").load() * DTYPE.nbytes, table, DTYPE.nbytes) as row:
+        with c.if_then(row.load("ptr") == descr):
+            c.ret(row)
+    c.ret(0)
+
+
+@native("i64", "ptr", DTYPE, OPERAND)
+def number(c: NativeBuilder, value: Any, dtype: Record, into: Record) -> None:
+    """Whether a Python number is an element of the dtype, which `into` then is."""
+    memory, kind, is_int = into.pointer + OPERAND.nbytes, dtype["kind"], kind_of(value) == c.symbol("hml_int_class")
+    into["data"], into["nd"], into["descr"] = memory, 0, dtype["descr"]
+    into["owner"] = NULL
+    fails(c, kind != OTHER)
+    with c.if_then(kind == INTEGER):
+        fails(c, is_int)
+        n = c.extern("i64", "PyLong_AsLongLong", value)
+        no_error(c)
+        fails(c, c.icmp_signed(">=", n, dtype["low"]) & c.icmp_signed("<=", n, dtype["high"]))
+        memory.store(n)
+        c.ret(1)
+    with c.if_then(is_int):
+        memory.store(c.extern("double", "PyLong_AsDouble", value))
+        no_error(c)
+    with c.if_then(~is_int):
+        memory.store((value + layout().float_value).load("double"))
+    with c.if_then(kind == SINGLE):
+        x = memory.load("double")
+        # What may be no number of float32 is checked elsewhere.
+        fails(c, c.append(f"fcmp olt {x}, 0x47D2CED32A16A1B1", KINDS["i1"]))  # 1e38
+        fails(c, c.append(f"fcmp ogt {x}, 0xC7D2CED32A16A1B1", KINDS["i1"]))
+        memory.store(c.fptrunc(x, KINDS["float"]))
+    c.ret(1)
+
+
+def operand_room(c: NativeBuilder) -> Record:
+    """An operand on the stack, with a word behind it for a number."""
+    return Record(c.local("i64", OPERAND.nbytes // WORD + 1), OPERAND)
+
+
+@native("ptr", "ptr")
+def wrap(c: NativeBuilder, array: Any) -> None:
+    """A tensor round an array, whose reference it takes."""
+    with c.if_then(array == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+    tensor = c.extern("ptr", "PyType_GenericAlloc", c.symbol("hml_tensor"), 0)
+    with c.if_then(tensor == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.extern("void", "Py_DecRef", array)
+        c.ret(0)
+    slot(c, tensor, "_array").store(array)
+    slot(c, tensor, "_node").store(new_reference(c, c.symbol("_Py_NoneStruct")))
+    slot(c, tensor, "_version").store(new_reference(c, c.symbol("hml_zero")))
+    c.ret(tensor)
+
+
+def new_array(
+    c: NativeBuilder, descr: Any, nd: Any, dims: Any, strides: Any = NULL, data: Any = NULL, flags: Any = NO_FLAGS
+) -> Any:
+    """A new array, or memory of another's seen as one; 0 with an exception set."""
+    c.extern("void", "Py_IncRef", descr)  # which the call takes
+    form = (c.symbol("hml_ndarray"), descr, c.trunc(nd, KINDS["i32"]), dims, strides, data, flags, NULL)
+    return c.extern("ptr", "PyArray_NewFromDescr", *form)
+
+
+def list_items(of: Any) -> Any:
+    return (of + layout().list_items).load("ptr")
+
+
+def list_size(of: Any) -> Any:
+    return (of + layout().list_size).load()
+
+
+@native("i64", "ptr")
+def stamp(c: NativeBuilder, tensor: Any) -> None:
+    """Notes that a tensor has been written to, and the user's line; 0 if there is no memory for that."""
+    now = write_stamp(c)
+    fails(c, now != 0)
+    place = slot(c, tensor, "_version")
+    version = place.load("ptr")
+    with c.if_then(kind_of(version) == c.symbol("hml_list")):
+        c.extern("i32", "PyList_SetItem", version, 0, now)
+        c.ret(1)
+    place.store(now)
+    c.extern("void", "Py_DecRef", version)
+    c.ret(1)
+
+
+@native("ptr")
+def write_stamp(c: NativeBuilder) -> None:
+    """`source_location.write_stamp`: what is not known to be the user's code asks a function in Python."""
+    frame, helper = c.extern("ptr", "PyEval_GetFrame"), c.label("helper")
+    c.jump_if(frame == 0, helper)
+    code = c.extern("ptr", "PyFrame_GetCode", frame)
+    with c.if_then(code != list_items(c.symbol("hml_known_user")).load("ptr"), likely=False):
+        c.extern("void", "Py_DecRef", code)
+        c.jump(helper)
+    c.extern("void", "Py_DecRef", code)
+    now = c.extern("ptr", "PyIter_Next", c.symbol("hml_clock"))
+    with c.if_then(now == 0, likely=False):  # no memory
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+    number = c.extern("i64", "PyLong_AsLongLong", now)
+    write = (c.symbol("hml_writes") + number % WRITES * WRITE.nbytes).struct(WRITE)
+    write["stamp"], write["known_user"] = number, c.symbol("hml_known_number").load()
+    write["instruction"] = c.sext(c.extern("i32", "PyFrame_GetLasti", frame), KINDS["i64"])
+    c.ret(now)
+    c.place(helper)
+    now = c.extern("ptr", "PyObject_CallNoArgs", c.symbol("hml_stamped"))
+    with c.if_then(now == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+    c.ret(now)
+
+
+def instead(c: NativeBuilder, row: Record, *given: Any) -> None:
+    """Returns what the Python function of a method gives."""
+    args = c.local("ptr", len(given))
+    for k, value in enumerate(given):
+        (args + WORD * k).store(value)
+    c.ret(c.extern("ptr", "PyObject_Vectorcall", row["fallback"], args, len(given), NULL))

@@ -1,0 +1,278 @@
+"""`x[key]` and `x[key] = value` for integers, slices, None and `...`: the place is worked out without NumPy.
+
+A view is an array over the same memory, and what `aliasing.link` notes about it. An assignment writes to the place,
+which needs no array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
+from ..python_entry.object_layout import WRITEABLE, layout
+from ..structs import WORD
+from .elementwise import loop_of, meets, unary
+from .objects import (
+    array_of,
+    dtype_row,
+    fails,
+    has_history,
+    instead,
+    is_eager,
+    kind_of,
+    list_items,
+    list_size,
+    new_array,
+    new_reference,
+    no_error,
+    number,
+    of_array,
+    operand,
+    operand_room,
+    plain_array,
+    slot,
+    stamp,
+    wrap,
+)
+from .tables import AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW
+
+_EVERY = 64  # views of one memory, after which those that are gone are looked for
+
+
+def _is_none(c: NativeBuilder, value: Any) -> Any:
+    return value == c.symbol("_Py_NoneStruct")
+
+
+@native("i64", OPERAND, "ptr", OPERAND)
+def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
+    """Whether the key is a place of the operand, which `into` then is. Its dims and strides are room for `AXES`."""
+    alone, items, n = c.local("ptr"), c.variable(key), c.variable(1)
+    alone.store(key)
+    items.value = alone
+    with c.if_then(kind_of(key) == c.symbol("hml_tuple")):
+        items.value, n.value = key + layout().tuple_items, (key + layout().tuple_size).load()
+    fails(c, n.value + x["nd"] <= AXES)
+    dims, strides = into["dims"], into["strides"]
+    axis, nd, data, dots = c.variable(0), c.variable(0), c.variable(x["data"]), c.variable(0)
+    bounds = [c.local("i64") for _ in range(3)]
+    with c.each(n.value) as k:
+        part = items.value.item(k, "ptr")
+        kind, done = kind_of(part), c.label("done")
+        with c.if_then(kind == c.symbol("hml_int_class")):
+            fails(c, axis.value < x["nd"])  # a number has no dims to read
+            size, step = x["dims"].item(axis.value), x["strides"].item(axis.value)
+            i = c.extern("i64", "PyLong_AsLongLong", part)
+            with c.if_then(i == -1):
+                no_error(c)
+            i = c.select(c.icmp_signed("<", i, 0), i + size, i)
+            fails(c, i < size)  # neither is one below zero
+            data.value = data.value + i * step
+            axis.value += 1
+            c.jump(done)
+        with c.if_then(kind == c.symbol("hml_slice")):
+            fails(c, axis.value < x["nd"])  # a number has no dims to read
+            size, step = x["dims"].item(axis.value), x["strides"].item(axis.value)
+            failed = c.extern("i32", "PySlice_Unpack", part, *bounds)
+            with c.if_then(failed != i32(0), likely=False):
+                c.extern("void", "PyErr_Clear")
+                c.ret(0)
+            each = bounds[2].load()
+            count = c.extern("i64", "PySlice_AdjustIndices", size, bounds[0], bounds[1], each)
+            with c.if_then(count != 0):
+                data.value = data.value + bounds[0].load() * step
+            (dims + nd.value * WORD).store(count)
+            (strides + nd.value * WORD).store(each * step)
+            nd.value += 1
+            axis.value += 1
+            c.jump(done)
+        with c.if_then(_is_none(c, part)):
+            (dims + nd.value * WORD).store(1)
+            (strides + nd.value * WORD).store(0)
+            nd.value += 1
+            c.jump(done)
+        fails(c, (part == c.symbol("_Py_EllipsisObject")) & (dots.value == 0))
+        dots.value = 1
+        taken = c.variable(axis.value)
+        with c.each(n.value, k + 1) as later:
+            taken.value += c.zext(~_is_none(c, items.value.item(later, "ptr")), KINDS["i64"])
+        fails(c, taken.value <= x["nd"])
+        skipped = x["nd"] - taken.value
+        with c.each(skipped) as j:
+            (dims + (nd.value + j) * WORD).store(x["dims"].item(axis.value + j))
+            (strides + (nd.value + j) * WORD).store(x["strides"].item(axis.value + j))
+        nd.value += skipped
+        axis.value += skipped
+        c.place(done)
+    rest = x["nd"] - axis.value
+    with c.each(rest) as j:
+        (dims + (nd.value + j) * WORD).store(x["dims"].item(axis.value + j))
+        (strides + (nd.value + j) * WORD).store(x["strides"].item(axis.value + j))
+    into["data"], into["nd"], into["descr"], into["owner"] = data.value, nd.value + rest, x["descr"], x["owner"]
+    c.ret(1)
+
+
+def _place_room(c: NativeBuilder) -> Record:
+    place = operand_room(c)
+    place["dims"], place["strides"] = c.local("i64", AXES), c.local("i64", AXES)
+    return place
+
+
+@native("ptr", "ptr", "ptr")
+def view(c: NativeBuilder, parent: Any, key: Any) -> None:
+    """The view of a tensor without history; 0 where this is not for native code."""
+    x, place, array = operand_room(c), _place_room(c), plain_array(c, parent)
+    fails(c, array != 0)
+    fails(c, ~has_history(c, parent))
+    of_array(c, array, x)
+    fails(c, place_of(c, x, key, place) != 0)
+    flags = array_of(array)["flags"] & i32(WRITEABLE)
+    seen = new_array(c, place["descr"], place["nd"], place["dims"], place["strides"], place["data"], flags)
+    with c.if_then(seen == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", seen, new_reference(c, array)) != i32(0), likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.extern("void", "Py_DecRef", seen)
+        c.ret(0)
+    tensor = wrap(c, seen)
+    fails(c, tensor != 0)
+    with c.if_then(link(c, parent, tensor, key) == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.extern("void", "Py_DecRef", tensor)
+        c.ret(0)
+    c.ret(tensor)
+
+
+@native("i64", "ptr", "ptr", "ptr")
+def link(c: NativeBuilder, parent: Any, tensor: Any, key: Any) -> None:
+    """`aliasing.link`; 0 with an exception set. The view before, which mostly is gone, leaves its place."""
+    place = slot(c, parent, "_version")
+    cell = c.variable(place.load("ptr"))
+    with c.if_then(kind_of(cell.value) != c.symbol("hml_list")):
+        made = c.extern("ptr", "PyList_New", 1)
+        fails(c, made != 0)
+        c.extern("i32", "PyList_SetItem", made, 0, cell.value)
+        place.store(made)
+        cell.value = made
+    own = slot(c, tensor, "_version")
+    c.extern("void", "Py_DecRef", own.load("ptr"))
+    own.store(new_reference(c, cell.value))
+    reference = c.extern("ptr", "PyWeakref_NewRef", tensor, NULL)
+    fails(c, reference != 0)
+    slot(c, tensor, "_view").store(new_reference(c, parent))
+    slot(c, tensor, "_made").store(new_reference(c, key))
+    last = list_size(cell.value) - 1
+    with c.if_then(last != 0):
+        before = list_items(cell.value).item(last, "ptr")
+        with c.if_then(_is_none(c, c.extern("ptr", "PyWeakref_GetObject", before))):
+            c.extern("i32", "PyList_SetItem", cell.value, last, reference)
+            c.ret(1)
+    added = c.extern("i32", "PyList_Append", cell.value, reference)
+    c.extern("void", "Py_DecRef", reference)
+    fails(c, added == i32(0))
+    with c.if_then(last % _EVERY == 0, likely=False):
+        with c.if_then(last != 0):
+            given = c.local("ptr")
+            given.store(cell.value)
+            done = c.extern("ptr", "PyObject_Vectorcall", c.symbol("hml_forget"), given, 1, NULL)
+            fails(c, done != 0)
+            c.extern("void", "Py_DecRef", done)
+    c.ret(1)
+
+
+@native("i64", ROW, "ptr", "ptr", "ptr")
+def assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: Any) -> None:
+    """Whether a value has been written to a place of a tensor without history."""
+    x, y, place = operand_room(c), operand_room(c), _place_room(c)
+    fails(c, operand(c, parent, 1, x) == 1)
+    fails(c, (array_of(x["owner"])["flags"] & i32(WRITEABLE)) != i32(0))
+    which = operand(c, value, 1, y)
+    fails(c, which != 0)
+    fails(c, place_of(c, x, key, place) != 0)
+    loop = loop_of(c, copying, x["descr"])
+    fails(c, loop != 0)
+    with c.if_then(which == 2):
+        fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
+    with c.if_then(which == 1):
+        fails(c, x["descr"] == y["descr"])
+        with c.if_then((y["data"] == place["data"]) & (y["nd"] == place["nd"])):
+            with c.if_then(is_same(c, y, place) != 0):  # after `x[key] += v`
+                c.ret(1)
+        fails(c, meets(c, place, y) == 0)
+    fails(c, y["nd"] <= place["nd"])
+    with c.if_then(place["nd"] == 0):
+        nbytes = loop.struct(LOOP)["nbytes"]
+        for size, kind in ((8, "i64"), (4, "i32"), (1, "i8")):
+            with c.if_then(nbytes == size):
+                place["data"].store(y["data"].load(kind))
+                c.ret(stamp(c, parent))
+    fails(c, unary(c, loop, y, place) != 0)
+    c.ret(stamp(c, parent))
+
+
+@native("i64", OPERAND, OPERAND)
+def is_same(c: NativeBuilder, x: Record, y: Record) -> None:
+    """Whether operands of as many axes, from the same place, are the same elements."""
+    with c.each(x["nd"]) as k:
+        fails(c, x["dims"].item(k) == y["dims"].item(k))
+        fails(c, x["strides"].item(k) == y["strides"].item(k))
+    c.ret(1)
+
+
+@native("ptr", "ptr", "ptr")
+def hml_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
+    """`Tensor.__getitem__`"""
+    row, slow = c.symbol("hml_row_getitem").struct(ROW), c.label("slow")
+    is_eager(c, slow)
+    found = view(c, self, key)
+    with c.if_then(found != 0, likely=True):
+        c.ret(found)
+    c.place(slow)
+    instead(c, row, self, key)
+
+
+@native("ptr", "ptr", "ptr", "i64")
+def hml_setitem(c: NativeBuilder, self: Any, args: Any, n: Any) -> None:
+    """`Tensor.__setitem__`"""
+    row, slow = c.symbol("hml_row_setitem").struct(ROW), c.label("slow")
+    c.unless(n == 2, slow)
+    is_eager(c, slow)
+    with c.if_then(assigned(c, row, self, args.item(0, "ptr"), args.item(1, "ptr")) != 0, likely=True):
+        c.ret(new_reference(c, c.symbol("_Py_NoneStruct")))
+    c.place(slow)
+    instead(c, row, self, args.item(0, "ptr"), args.item(1, "ptr"))
+
+
+def _value(c: NativeBuilder, self: Any, slow: Any) -> Any:
+    """The memory of the one element of a tensor, and its dtype."""
+    is_eager(c, slow)
+    array = plain_array(c, self)
+    c.unless(array != 0, slow)
+    its = array_of(array)
+    c.unless(its["nd"] == i32(0), slow)
+    dtype = dtype_row(c, its["descr"])
+    c.unless(dtype != 0, slow)
+    return its["data"], dtype.struct(DTYPE)
+
+
+@native("ptr", "ptr", "ptr")
+def hml_float(c: NativeBuilder, self: Any, _: Any) -> None:
+    """`Tensor.__float__`, of a float."""
+    row, slow = c.symbol("hml_row_float").struct(ROW), c.label("slow")
+    data, dtype = _value(c, self, slow)
+    c.unless(dtype["kind"] == DOUBLE, slow)
+    c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
+    c.place(slow)
+    instead(c, row, self)
+
+
+@native("ptr", "ptr", "ptr")
+def hml_bool(c: NativeBuilder, self: Any, _: Any) -> None:
+    """`Tensor.__bool__`, of a truth value."""
+    row, slow = c.symbol("hml_row_bool").struct(ROW), c.label("slow")
+    data, dtype = _value(c, self, slow)
+    c.unless(dtype["descr"] == c.symbol("hml_bool_dtype"), slow)
+    false = data.load("i8") == 0
+    c.ret(new_reference(c, c.select(false, c.symbol("_Py_FalseStruct"), c.symbol("_Py_TrueStruct"))))
+    c.place(slow)
+    instead(c, row, self)

@@ -1,0 +1,249 @@
+"""Native methods of tensors do what the Python ones do: bits, memory, errors, history; and they do it without them."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml.core import native_methods
+from hybridml.core.tensor import Tensor
+
+NUMBERS = (0, 1, 2, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1), np.float32(0.1), np.int64(3), 1j)
+_ALL = ("__add__", "__rsub__", "__lt__", "__iadd__", "__matmul__")  # with operands of all shapes, the others with some
+_SOME = (("row", "column"), ("row", "backward"), ("slices", "number"), ("turned", "turned"), ("matrix", "row"))
+DTYPES = ("f8", "f4", "i8", "i4", "i2", "u1", "u8", "?", "c16", "c8")
+SHAPES: dict[str, Any] = {
+    "number": lambda x: x[0, 0, ...],
+    "row": lambda x: x[1],
+    "column": lambda x: x[:, 2],
+    "backward": lambda x: x[1, ::-1],
+    "matrix": lambda x: x,
+    "slices": lambda x: x[:, 1:4],
+    "one column": lambda x: x[:, 1:2],
+    "turned": lambda x: x[:3, :3].T,
+    "cube": lambda x: x[None, ::2, ::2],
+    "none": lambda x: x[:, :0],
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _native() -> None:
+    if not native_methods.fallbacks:
+        native_methods.install()
+    if not native_methods.fallbacks:
+        pytest.skip("the structs of this interpreter are not known")
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Every call of a Python method that has a native one is an error."""
+    codes = {function.__code__: name for name, function in native_methods.fallbacks.items()}
+    called: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in codes:
+            called.append(codes[frame.f_code])
+
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+    assert not called
+
+
+def _values(dtype: str) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    whole = rng.integers(0 if dtype[0] in "u?" else -9, 9, (3, 5)).astype(dtype)
+    return whole + (rng.random((3, 5)) * 1e-3).astype(dtype) if dtype[0] in "fc" else whole
+
+
+def _tensor(dtype: str, shape: str) -> Tensor:
+    return hm.asarray(SHAPES[shape](_values(dtype)))
+
+
+def _outcome(function: Any, *given: Any) -> Any:
+    """What a call gives: the bits, form and memory order of a tensor, or the text of its error."""
+    try:
+        found = function(*given)
+    except Exception as error:
+        return type(error), str(error).partition("\n")[0]  # without the line
+    if not isinstance(found, Tensor):
+        return found
+    array = found._array
+    order = "F" if array.ndim > 1 and not array.flags.c_contiguous and array.flags.f_contiguous else ""
+    return array.dtype, array.shape, order, array.tobytes()
+
+
+def _pairs(name: str) -> Iterator[tuple[Any, Any]]:
+    for dtype in DTYPES:
+        for one, other in itertools.product(SHAPES, SHAPES) if dtype == "f8" and name in _ALL else _SOME:
+            yield _tensor(dtype, one), _tensor(dtype, other)
+        for number in NUMBERS:
+            yield _tensor(dtype, "slices"), number
+            yield _tensor(dtype, "number"), number
+        yield _tensor(dtype, "row"), SHAPES["matrix"](_values(dtype))  # an array
+        yield _tensor(dtype, "row"), _tensor("f8", "matrix")
+
+
+BINARY = [f"__{side}{name}__" for name in ("add", "sub", "truediv", "floordiv", "and") for side in ("", "r")]
+COMPARISONS = [f"__{name}__" for name in ("eq", "lt", "ge")]
+
+
+@pytest.mark.parametrize("name", [*BINARY, *COMPARISONS, "__matmul__", "__pow__"])
+def test_operators_have_the_bits_of_the_python_ones(name: str) -> None:
+    native, python = getattr(Tensor, name), native_methods.fallbacks[name]
+    for x, y in _pairs(name):
+        assert _outcome(native, x, y) == _outcome(python, x, y), (x, y)
+
+
+@pytest.mark.parametrize("name", ["__neg__", "__abs__", "__invert__"])
+def test_operators_of_one_tensor(name: str) -> None:
+    native, python = getattr(Tensor, name), native_methods.fallbacks[name]
+    for dtype, shape in itertools.product(DTYPES, SHAPES):
+        x = _tensor(dtype, shape)
+        assert _outcome(native, x) == _outcome(python, x), x
+
+
+@pytest.mark.parametrize("name", [f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "mod", "or")])
+def test_updates_in_place(name: str) -> None:
+    native, python = getattr(Tensor, name), native_methods.fallbacks[name]
+    for x, y in _pairs(name):
+        base = x._array.copy()
+        if isinstance(y, np.ndarray):
+            continue
+        mine, theirs = hm.asarray(base.copy()), hm.asarray(base.copy())
+        assert _outcome(native, mine, y) == _outcome(python, theirs, y), (x, y)
+        assert mine._array.tobytes() == theirs._array.tobytes()
+
+
+def test_updates_of_memory_that_overlaps() -> None:
+    x = np.arange(12.0)
+    for to, of in ((slice(1, None), slice(None, -1)), (slice(None), slice(None, None, -1)), (slice(None), slice(None))):
+        t, expected = hm.asarray(x.copy()), x.copy()
+        t[to] += t[of]
+        expected[to] += x[of]
+        assert t.tolist() == expected.tolist()
+        t, expected = hm.asarray(x.copy()), x.copy()
+        t[to] = t[of]
+        expected[to] = x[of]
+        assert t.tolist() == expected.tolist()
+
+
+KEYS: tuple[Any, ...] = (
+    0, -1, 2, 3, -4, True, slice(None), slice(1, None), slice(None, None, -1), slice(5, 1, -2), slice(2, 1), (1, 2),
+    (1, -1), (0, slice(1, 3)), (slice(None), 1), (slice(0, 3, 2), slice(None, None, -2)), ..., (..., 1), (1, ...), None,
+    (None, 1), (slice(None), None), (1, None, ...), (..., None), (1, 2, 3), (..., ...), (1, 5), np.int64(1), "no", 1.5,
+    slice(1.5), slice(None, None, 0), (), [0, 1], (slice(None), [0, 1]), (None,) * 20,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_keys_name_the_same_memory(shape: str) -> None:
+    x = _tensor("f8", shape)
+    for key in KEYS:
+        mine = _outcome(Tensor.__getitem__, x, key)
+        assert mine == _outcome(native_methods.fallbacks["__getitem__"], x, key), key
+        if isinstance(mine[0], np.dtype):
+            t, expected = x[key], native_methods.fallbacks["__getitem__"](x, key)
+            shares = t._array.__array_interface__["data"] == expected._array.__array_interface__["data"]
+            assert shares or "[" in str(key)  # index arrays copy
+            assert not t._array.size or t._array.strides == expected._array.strides
+            assert not t._array.size or t._array.flags == expected._array.flags
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_assignments_to_keys(shape: str) -> None:
+    native, python = Tensor.__setitem__, native_methods.fallbacks["__setitem__"]
+    values: list[Any] = [*NUMBERS, _tensor("f8", "number"), _tensor("f8", "column"), _tensor("f4", "row")]
+    values += [_tensor("f8", "one column"), np.arange(5.0), [1.0, 2.0, 3.0]]
+    others = itertools.product(("i4", "?"), KEYS[:12], NUMBERS)
+    for dtype, key, value in (*itertools.product(["f8"], KEYS, values), *others):
+        mine, theirs = (hm.asarray(_tensor(dtype, shape)._array.copy()) for _ in range(2))
+        assert _outcome(native, mine, key, value) == _outcome(python, theirs, key, value), (key, value)
+        assert mine._array.tobytes() == theirs._array.tobytes(), (key, value)
+        assert bool(mine._version) == bool(theirs._version)
+
+
+def test_common_statements_run_without_the_python_methods() -> None:
+    a, x = hm.asarray(np.arange(20.0).reshape(4, 5) + 1), hm.asarray(np.arange(5.0))
+    with alone():
+        a[0, 0] = np.sqrt(a[0, 0])
+        a[1, 2] -= a[1, :3] @ a[:3, 1]
+        a[1, 2] /= a[2, 2]
+        a[2] = 0.5 * (a[1] + a[3]) - x
+        a[:, 1] *= a[:, 2] * 2.0
+        x[1:-1] = 0.25 * (x[:-2] + 2 * x[1:-1] + x[2:])
+        assert max(a[0, 0], a[1, 1]) > 0.0 and float(x[0]) == 0.25 * 0.0
+        assert [float(v) for v in x] == x.tolist()
+        np.maximum(x, np.float64(1.0) * x)
+
+
+def test_no_number_of_another_dtype() -> None:
+    x = hm.asarray(np.ones(3, np.float32))
+    assert (x * 0.1).dtype is hm.float32 and (x * np.float64(0.1)).tolist() == (x * 0.1).tolist()
+    assert (1 / x).dtype is hm.float32 and (x > 0.5).dtype is hm.bool
+
+
+def test_history_is_that_of_the_python_methods() -> None:
+    """A view that was made before anything wanted a gradient sees a write that does."""
+    a, w = hm.zeros(4), hm.tensor([2.0, 3.0], requires_grad=True)
+    inner, element = a[1:3], a[2]
+    outer = a[:3]
+    a[1:3] = w * w
+    assert element.requires_grad and outer.requires_grad and inner.requires_grad
+    (element * 10 + outer.sum() + inner[0]).backward()
+    assert w.grad is not None and w.grad.tolist() == [8.0, 66.0]
+
+
+def test_a_stale_value_names_the_line_of_a_native_write(tmp_path: Any) -> None:
+    w = hm.tensor([1.0, 2.0], requires_grad=True)
+    x = hm.asarray(np.ones(2, np.float32))
+    for _ in range(2):  # the first write of a function asks Python
+        x[0] = 3.0
+    y = w * x
+    x[1] = 5.0  # this line
+    with pytest.raises(hm.GradientError, match=r"x\[1\] = 5.0"):
+        y.sum().backward()
+
+
+def test_watchers_see_every_operation() -> None:
+    x = hm.asarray(np.arange(4.0))
+    with hm.profile() as profile:
+        (x + x)[0] * 2.0
+    assert "add" in str(profile) and "multiply" in str(profile)
+    with hm.debug_nans(), pytest.raises(FloatingPointError, match="divide made nan"):
+        x / (x * 0.0)
+    assert np.isnan((x / (x * 0.0)).tolist()).any()
+
+
+@pytest.mark.parametrize("update", [operator.iadd, operator.imul])
+def test_read_only_memory(update: Any) -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    x = hm.asarray(array)
+    with pytest.raises(hm.ShapeError, match="read-only"):
+        update(x, 1.0)
+    with pytest.raises(hm.ShapeError, match="read-only"):
+        x[0] = 1.0
+
+
+def test_they_come_after_some_calls() -> None:
+    program = (
+        "import hybridml as hm\n"
+        "x, before = hm.ones(4), type(hm.Tensor.__getitem__)\n"
+        "for k in range(2000): x[k % 4]\n"
+        "print(before.__name__, type(hm.Tensor.__getitem__).__name__, type(hm.Tensor.__add__).__name__)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["function", "method_descriptor", "method_descriptor"]
