@@ -28,14 +28,14 @@ from hybridml_compiler.sizes.dims import LEAST, Size, bounds, hint, is_dim, same
 from hybridml_compiler.sizes.steps import Undecided, is_step, odd_step, replaced
 
 from ...core.aliasing import stamp
-from ...core.autodiff.tape import is_node
+from ...core.context import clock
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
+from ..capture.branches import Branch, following
 from ..capture.loop import Loop, zeros
 from ..capture.subgraphs import enter, fresh, leave, snapshot
 from ..capture.tracer import Frame, ShadowLeaf, Tracer, top_tracer
 from ..specialize.errors import StepByStep
-from .branches import Branch, following, merged
 from .for_loops import ForLoop, for_loop_over
 from .held import CONSTANTS, are_same, held
 
@@ -178,6 +178,7 @@ class _Steps:
     def _begin_round(self) -> None:
         """Makes the number of the step, and inputs for all that is known to go from one to the next."""
         self.rounds += 1
+        self.since = clock()
         self.most = self.length + (LEAST - 1)
         self.number = symbol(self.name, max(LEAST, (hint(self.most) + LEAST) // 2), self.most) - LEAST
         self.given = [self._input(t) for t in self.states]
@@ -186,12 +187,8 @@ class _Steps:
                 carry.given = self._input(carry.start)
 
     def _input(self, start: Any) -> Tensor:
-        """An input of the region for a value, with a history where the value has one."""
-        t = _tensor(self.tracer, start)
-        given = fresh(self.tracer, aval_of(t))
-        if t._node is None:
-            given._node = None
-        return given
+        """An input of the region for a value."""
+        return fresh(self.tracer, aval_of(_tensor(self.tracer, start)))
 
     def _as_variable(self, carry: _Carry, t: Tensor) -> Any:
         return ScalarProxy(self.tracer.wrap(t._array, True)) if carry.kind == "float" else t
@@ -242,7 +239,7 @@ class _Steps:
         elif any(not self._is_settled(name) for name in self.loop.after):
             self.refuse("a variable that is read after it has another value in each branch")
         self.made |= region.made
-        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), [t._array for t in values]))
+        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), [snapshot(self.tracer, t) for t in values]))
 
     def _is_settled(self, name: str) -> bool:
         """Whether a variable that is read after the loop is a carry, or has one value in all branches."""
@@ -323,9 +320,11 @@ class _Steps:
                 self.refuse(f"{name} is read after it")
         tensors = {name: carry for name, carry in self.carries.items() if carry.kind != "int"}
         results = self._results(tensors)
-        for state, value in zip(self.states, results[len(tensors) :], strict=True):
+        for state, given, after, value in zip(self.states, self.given, self.next, results[len(tensors) :], strict=True):
             self.tracer.will_write(state)
             state._array = value._array
+            if after._node is not given._node:  # it is not written to under no_grad
+                state._node = value._node
             stamp(state)
         last |= {name: self._as_variable(c, t) for (name, c), t in zip(tensors.items(), results, strict=False)}
         last |= {name: c.start + self.length * c.by for name, c in self.carries.items() if c.kind == "int"}
@@ -340,16 +339,13 @@ class _Steps:
         inputs = [*(carry.given for carry in carries.values() if carry.given is not None), *self.given]
         after = [*(_tensor(tracer, self.after[name]) for name in carries), *self.next]
         start = [*(_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
-        if len(self.branches) > 1:  # variables that are read after the loop alone have one value
-            found = [tracer.wrap(node) for node in merged(self.branches)]
-            n = len(found) - len(self.next)
-            after = [*found[:n], *after[n : len(carries)], *found[n:]]
+        n = len(self.branches[0].values) - len(self.next)  # variables that are read after the loop alone have one value
+        alone = after[n : len(carries)]
+        branches = [Branch(b.asked, b.answers, [*b.values[:n], *alone, *b.values[n:]]) for b in self.branches]
         loop = Loop(
-            tracer, "the loop", self.region.since, self.made, inputs, [], after, [],
-            [snapshot(tracer, t) for t in start], [], self.length, step=self.name, checks=self.checks,
+            tracer, "the loop", self.since, self.made, inputs, [], after, [],
+            [snapshot(tracer, t) for t in start], [], self.length, step=self.name, checks=self.checks, branches=branches,
         )  # fmt: skip
-        if loop.is_differentiated([k for k, t in enumerate(after) if is_node(t._node)]):
-            self.refuse("it is differentiated")
         return loop.run() if inputs else []
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...aval import Aval
 from ...graph.ir import Graph, Node, apply, users, with_inputs
+from ...graph.updates import is_update, is_updated, old_of
 from ...ops.control import LOOP
 from ...ops.op import Op
 from ...ops.shapes import are_apart, count, is_empty, positions
@@ -55,13 +56,9 @@ class InPlace:
         return node
 
 
-def _is_update(node: Node) -> bool:
-    return node.op is not None and node.op.is_update
-
-
 def store_of(update: Node) -> Node | None:
     """The store of an update in place."""
-    if _is_update(update) and update.inputs[1].op is STORE:
+    if is_update(update) and update.inputs[1].op is STORE:
         return update.inputs[1]
     return None
 
@@ -136,35 +133,6 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
 def _own_inputs(graph: Graph, donated: Mapping[int, int]) -> set[Node]:
     """Inputs that are overwritten by a chain of updates of them alone."""
     return {graph.inputs[k] for out, k in donated.items() if is_updated(graph.inputs[k], graph.outputs[out])}
-
-
-def is_updated(start: Node, end: Node) -> bool:
-    """Whether one array is another one after updates of it, by slices and by loops."""
-    while end is not start:
-        before = old_of(end)
-        if before is None:
-            return False
-        end = before
-    return True
-
-
-def old_of(node: Node) -> Node | None:
-    """The array that an update replaces a slice of, or a loop that does so with its carry."""
-    if _is_update(node):
-        return node.inputs[0]
-    if node.op is LOOP and updates_carry(node.params["body"].graph, node.params, node.params["result"]):
-        number: int = node.params["counted"] + node.params["consts"] + node.params["result"]
-        return node.inputs[number]
-    return None
-
-
-def updates_carry(body: Graph, params: Mapping[str, Any], k: int) -> bool:
-    """Whether a step of a loop only updates carry `k`, so that one memory of it is enough for all steps."""
-    if k >= params["carries"]:
-        return False
-    end, start = body.outputs[k], body.inputs[params["consts"] + k]
-    alone = body.outputs.count(end) == 1 and start is not end
-    return alone and is_updated(start, end)
 
 
 def _is_read_late(

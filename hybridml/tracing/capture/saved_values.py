@@ -1,0 +1,141 @@
+"""Values of the steps of a loop that its gradient reads: which are saved, and how.
+
+    dear to compute again                   saved, stacked; in rows of their largest size, where that depends on the step
+    a slice of an array that steps update   saved as well: the array is another one later
+    or the slice that an update overwrites  the gradient has the array after the last step, and puts back slice by slice
+
+Of the two last ones each array is given the one that takes less memory. Cheap values are computed again from dear ones,
+unless those would take more memory than they do.
+
+Source: Griewank and Walther, "Evaluating Derivatives" (2008), chapters 4 (overwriting) and 12 (what to store).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import steps_in
+from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.graph.updates import is_update, versions
+from hybridml_compiler.hoist import dependent, is_dear
+from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import Size, same, steps_of
+from hybridml_compiler.sizes.steps import most_of
+from hybridml_compiler.walk import reachable
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+
+@record(eq=False)
+class Restored:
+    """An array that the steps of a loop update, carry `carry` of it, which the gradient carries backwards.
+
+    `versions`: the array before a step and after each update in it; `overwritten`: the slices that were there.
+    """
+
+    carry: int
+    versions: Sequence[ir.Node]
+    overwritten: Sequence[ir.Node]
+
+    def before(self, inputs: Mapping[ir.Node, ir.Node]) -> dict[ir.Node, ir.Node]:
+        """The versions as nodes of the body of the gradient, the last one an input and the others made of it."""
+        array = ir.input_node(self.versions[-1].aval)
+        found = {self.versions[-1]: array}
+        for version, slot in zip(reversed(self.versions[:-1]), reversed(self.overwritten), strict=True):
+            array = found[version] = make("slice_update", array, inputs[slot], **slot.params)
+        return found
+
+
+@record(eq=False)
+class Saved:
+    nodes: list[ir.Node]
+    restored: list[Restored]
+    nbytes: int = 0  # of a step
+
+
+def worth_saving(loop: Loop, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> Saved:
+    """What the gradient with these outputs reads from memory instead of computing it again."""
+    if loop.again:
+        return Saved([], [])
+    choice = _Choice(loop, outputs, cotangents)
+    best = choice.of([])
+    for restored in choice.updated:
+        found = choice.of([*best.restored, restored])
+        best = found if found.nbytes < best.nbytes else best
+    return best
+
+
+class _Choice:
+    def __init__(self, loop: Loop, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> None:
+        self.inputs = {*(t._array for t in (*loop.carries, *loop.slices)), *loop.saved}
+        order = ir.topological(outputs)
+        late = dependent(outputs, cotangents)
+        stepping = [] if loop.step is None else [n for n in order if n.op is not None and loop.step in steps_in(n)]
+        self.early = dependent(outputs, [*self.inputs, *stepping]) - late
+        read = {n for node in order if node in late for n in node.inputs if n in self.early}
+        read |= {n for n in outputs if n in self.early}
+        self.read = [node for node in order if node in read]
+        chains = [versions(t._array, end) for t, end in zip(loop.carries, loop.outputs(), strict=False)]
+        self.updated = [r for k, chain in enumerate(chains) if len(chain) > 1 and (r := _restored(k, chain))]
+        self.states = {node for chain in chains if len(chain) > 1 for node in chain}
+        self.states.update(*(r.versions for r in loop.restored))
+
+    def of(self, restored: list[Restored]) -> Saved:
+        """What is saved where these arrays are carried backwards."""
+        back = {node for r in restored for node in r.versions}
+        states, given = self.states - back, (self.inputs - self.states) | back
+        sources = {node: self._sources(node, given, states) for node in self.read if node not in given}
+        uses = Counter(source for found in sources.values() for source in found)
+        saved = dict.fromkeys(slot for r in restored for slot in r.overwritten)
+        for node, found in sources.items():
+            alone = sum(_nbytes(source) for source in found if uses[source] == 1)
+            saved.update(dict.fromkeys([node] if alone > _nbytes(node) else found))
+        return Saved([n for n in saved if n not in self.inputs], restored, sum(map(_nbytes, saved)))
+
+    def _sources(self, root: ir.Node, given: set[ir.Node], states: set[ir.Node]) -> set[ir.Node]:
+        """The values, dear or of arrays that are updated, that a value is computed from by cheap operations."""
+
+        def ends(node: ir.Node) -> bool:
+            return node in states or is_dear(node) or any(x in states and _nbytes(node) < _nbytes(x) for x in node.inputs)
+
+        def operands(node: ir.Node) -> list[ir.Node]:
+            return [] if ends(node) else [n for n in node.inputs if n in self.early and n not in given]
+
+        return {node for node in reachable([root], operands) if ends(node)}
+
+
+def _restored(k: int, chain: Sequence[ir.Node]) -> Restored | None:
+    if not all(map(is_update, chain[1:])):
+        return None
+    slots = [make("slice", old, **new.params) for old, new in zip(chain, chain[1:], strict=False)]
+    return Restored(k, chain, slots)
+
+
+def _nbytes(node: ir.Node) -> int:
+    return int(math.prod(map(most_of, node.shape)) * node.dtype.itemsize)
+
+
+# -- sizes that depend on the step
+
+
+def filled_up(node: ir.Node, step: str | None) -> ir.Node:
+    """A value whose size depends on the step, in the corner of one that is as large as it becomes."""
+    shape = tuple([most_of(n) if step in {s.name for s in steps_of(n)} else n for n in node.shape])
+    if all(map(same, shape, node.shape)):
+        return node
+    zeros = make("full", shape=shape, value=0, dtype=node.dtype)
+    return make("slice_update", zeros, node, **_corner(node.shape))
+
+
+def cut_back(row: ir.Node, node: ir.Node) -> ir.Node:
+    """The value that `row` is, filled up."""
+    return row if all(map(same, row.shape, node.shape)) else make("slice", row, **_corner(node.shape))
+
+
+def _corner(shape: Sequence[Size]) -> dict[str, tuple[Size, ...]]:
+    return {"starts": (0,) * len(shape), "stops": tuple(shape), "steps": (1,) * len(shape)}
