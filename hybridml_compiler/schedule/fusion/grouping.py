@@ -265,7 +265,7 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...], worth: Callable[[
     if len(shape) - 1 not in axes or shape[-1] == 1:
         return False
     row = math.prod(shape[k] for k in axes)
-    rows = math.prod(shape) // max(row, 1)
-    if is_dim(rows) or is_dim(row):
+    if is_dim(row) or is_dim(math.prod(shape)):
         return True  # whatever the size at hand: one kernel adds up in another order than two
+    rows = math.prod(shape) // max(row, 1)
     return row > 1 and worth(rows, row)
