@@ -30,7 +30,7 @@ from hybridml_compiler.sizes.dims import Size
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import at_place, enable_grad, grad_is_off
-from ...core.tensor import Tensor, aval_of
+from ...core.tensor import Tensor, aval_of, like
 from .branches import Branch, merged
 from .cotangent_sums import added_in_place
 from .saved_values import Restored, cut_back, filled_up, worth_saving
@@ -221,14 +221,14 @@ class Gradient:
         )  # fmt: skip
         cotangents = [t._array for t in (*inputs, *self.given.values())]
         saved = worth_saving(loop, backward.outputs(), cotangents)
-        ys = [*loop.carries, *(tracer.wrap(filled_up(node, loop.step)) for node in saved.nodes)]
+        ys = [*loop.carries, *(_inside(loop, filled_up(node, loop.step)) for node in saved.nodes)]
         forward = replace(
             loop, ys=[*loop.ys, *ys], branches=[b.with_more(ys) for b in loop.branches], gradients={}, results=[]
         )
         results = forward.run()
         stacks = results[n + len(loop.ys) :]
-        held = [tracer.wrap(r.versions[-1]) for r in saved.restored]
-        before = [tracer.wrap(r.versions[0]) for r in saved.restored]
+        held = [_inside(loop, r.versions[-1]) for r in saved.restored]
+        before = [_inside(loop, r.versions[0]) for r in saved.restored]
         m = len(inputs)
         backward.branches = [Branch(b.asked, b.answers, [*b.values[:m], *before, *b.values[m:]]) for b in self.branches]
         backward.next, backward.ys = backward.branches[0].values[: m + len(held)], backward.branches[0].values[m + len(held) :]
@@ -240,6 +240,11 @@ class Gradient:
         backward.restored = saved.restored
         found = backward.run()
         return [*found[:m], *found[m + len(held) :]]
+
+
+def _inside(loop: Loop, node: ir.Node) -> Tensor:
+    """A tensor of the body, which the tracer does not know: nothing that it is asked may be computed from it."""
+    return like(loop.results[0], node)
 
 
 def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:

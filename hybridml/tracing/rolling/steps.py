@@ -30,7 +30,7 @@ from hybridml_compiler.sizes.steps import Undecided, is_step, odd_step, replaced
 from ...core.aliasing import stamp
 from ...core.context import clock
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, aval_of
+from ...core.tensor import Tensor, aval_of, like
 from ..capture.branches import Branch, following
 from ..capture.loop import Loop, zeros
 from ..capture.subgraphs import enter, fresh, leave, snapshot
@@ -239,7 +239,7 @@ class _Steps:
         elif any(not self._is_settled(name) for name in self.loop.after):
             self.refuse("a variable that is read after it has another value in each branch")
         self.made |= region.made
-        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), [snapshot(self.tracer, t) for t in values]))
+        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), [like(t, t._array, t._node) for t in values]))
 
     def _is_settled(self, name: str) -> bool:
         """Whether a variable that is read after the loop is a carry, or has one value in all branches."""
