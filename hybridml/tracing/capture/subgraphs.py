@@ -20,7 +20,7 @@ from hybridml_compiler.sizes.dims import steps_of
 from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
-from ...core.autodiff.tape import Leaf, Node, make_node, parents_of
+from ...core.autodiff.tape import Leaf, Node, is_freed, make_node, parents_of
 from ...core.context import clock, grad_is_off
 from ...core.tensor import Tensor, aval_of
 from ..python_state.guards import Watch
@@ -77,8 +77,8 @@ def _pass_on(g: Tensor, node: Node) -> Any:
 
 
 def leaf_of(t: Tensor) -> Leaf | None:
-    """The leaf that receives the gradient of a region's input."""
-    return None if t._node is None else parents_of(t._node)[0]
+    """The leaf that receives the gradient of a region's input; none, where a backward inside has freed its history."""
+    return None if t._node is None or is_freed(t._node) else parents_of(t._node)[0]
 
 
 def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
