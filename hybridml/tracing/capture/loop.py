@@ -86,28 +86,34 @@ class Loop:
 
     def outputs(self) -> list[ir.Node]:
         """What a step computes: `next` and `ys`."""
-        ways = [Branch(b.asked, b.answers, self._summed(b.values)) for b in self._ways]
-        return merged(ways)
+        return self._with(())[0]
 
     @property
     def _ways(self) -> Sequence[Branch[Tensor]]:
         return self.branches or (Branch((), (), [*self.next, *self.ys]),)
 
-    def _summed(self, values: Sequence[Tensor]) -> list[ir.Node]:
-        nodes = [t._array for t in values]
-        return added_in_place(nodes, [t._array for t in self.carries]) if self.adds_up else nodes
+    def _with(self, others: Sequence[ir.Node]) -> tuple[list[ir.Node], list[ir.Node]]:
+        """What a step computes, and other nodes, in one way for all."""
+        carries = [t._array for t in self.carries]
+        ways = []
+        for b in self._ways:
+            nodes = [*(t._array for t in b.values), *others]
+            ways.append(Branch(b.asked, b.answers, added_in_place(nodes, carries) if self.adds_up else nodes))
+        n = len(self._ways[0].values)
+        return merged([Branch(b.asked, b.answers, b.values[:n]) for b in ways]), list(ways[0].values[n:])
 
     def _nodes(self) -> list[ir.Node]:
-        outputs = self.outputs()
+        again = {node: made for r in self.restored for node, made in zip(r.versions, r.again, strict=False)}
+        outputs, made = self._with([*again.values()])
+        again = dict(zip(again, made, strict=True))
         values = [*outputs, *self.checks, *([] if self.go is None else [self.go._array])]
         own = [t._array for t in (*self.carries, *self.slices)]
-        inputs = {node: node for node in own}
         stand = [ir.input_node(filled_up(node, self.step).aval) for node in self.saved]
+        inputs = {node: node for node in own if node not in again}
         inputs |= {node: cut_back(x, node) for node, x in zip(self.saved, stand, strict=True) if node not in inputs}
-        for restored in self.restored:
-            inputs |= restored.before(inputs)
+        inputs |= {r.versions[-1]: ir.input_node(r.versions[-1].aval) for r in self.restored}
         carries = [inputs[t._array] for t in self.carries]
-        closed = close(values, varying(values, inputs, self.made, self.step), inputs)
+        closed = close(values, varying([*values, *made], inputs, self.made, self.step), inputs, again)
         roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
         read = set(ir.topological(roots))
         slices = [*(t._array for t in self.slices), *stand]
@@ -239,6 +245,8 @@ class Gradient:
         backward.saved, backward.stacks = [*loop.saved, *saved.nodes], [*loop.stacks, *stacks[n:]]
         backward.restored = saved.restored
         found = backward.run()
+        for r, before in zip(saved.restored, found[m:], strict=False):
+            tracer.undone.append((loop.results[r.carry]._array, before._array))
         return [*found[:m], *found[m + len(held) :]]
 
 

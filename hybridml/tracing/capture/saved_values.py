@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hybridml_compiler.graph import ir
@@ -22,6 +23,7 @@ from hybridml_compiler.graph.body import steps_in
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.graph.updates import is_update, versions
 from hybridml_compiler.hoist import dependent, is_dear
+from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, same, steps_of
 from hybridml_compiler.sizes.steps import most_of
@@ -35,20 +37,18 @@ if TYPE_CHECKING:
 class Restored:
     """An array that the steps of a loop update, carry `carry` of it, which the gradient carries backwards.
 
-    `versions`: the array before a step and after each update in it; `overwritten`: the slices that were there.
+    `versions`: the array before a step and after each update in it; `again`: what each but the last one is, made of the
+    one after it: that with the slice put back that was overwritten, or what the gradient of a loop in the step leaves.
     """
 
     carry: int
     versions: Sequence[ir.Node]
-    overwritten: Sequence[ir.Node]
+    again: Sequence[ir.Node]
 
-    def before(self, inputs: Mapping[ir.Node, ir.Node]) -> dict[ir.Node, ir.Node]:
-        """The versions as nodes of the body of the gradient, the last one an input and the others made of it."""
-        array = ir.input_node(self.versions[-1].aval)
-        found = {self.versions[-1]: array}
-        for version, slot in zip(reversed(self.versions[:-1]), reversed(self.overwritten), strict=True):
-            array = found[version] = make("slice_update", array, inputs[slot], **slot.params)
-        return found
+    @property
+    def overwritten(self) -> list[ir.Node]:
+        """The slices to be saved."""
+        return [node.inputs[1] for node in self.again if is_update(node)]
 
 
 @record(eq=False)
@@ -66,7 +66,8 @@ def worth_saving(loop: Loop, outputs: Sequence[ir.Node], cotangents: Collection[
     best = choice.of([])
     for restored in choice.updated:
         found = choice.of([*best.restored, restored])
-        best = found if found.nbytes < best.nbytes else best
+        if found.nbytes < best.nbytes and not choice.closes_circle(found):
+            best = found
     return best
 
 
@@ -81,9 +82,12 @@ class _Choice:
         read |= {n for n in outputs if n in self.early}
         self.read = [node for node in order if node in read]
         chains = [versions(t._array, end) for t, end in zip(loop.carries, loop.outputs(), strict=False)]
-        self.updated = [r for k, chain in enumerate(chains) if len(chain) > 1 and (r := _restored(k, chain))]
         self.states = {node for chain in chains if len(chain) > 1 for node in chain}
         self.states.update(*(r.versions for r in loop.restored))
+        bodies = {node.params["body"] for node in order if node.op is LOOP}
+        undone = {n: made for n, made in loop.tracer.undone if made.params["body"] in bodies}
+        found = [_restored(k, chain, undone) for k, chain in enumerate(chains) if len(chain) > 1]
+        self.updated = [r for r in found if r is not None]
 
     def of(self, restored: list[Restored]) -> Saved:
         """What is saved where these arrays are carried backwards."""
@@ -97,6 +101,22 @@ class _Choice:
             saved.update(dict.fromkeys([node] if alone > _nbytes(node) else found))
         return Saved([n for n in saved if n not in self.inputs], restored, sum(map(_nbytes, saved)))
 
+    def closes_circle(self, saved: Saved) -> bool:
+        """Whether an array is to be made of something that is computed from it."""
+        ends = {*saved.nodes, *self.inputs}
+        for restored in saved.restored:
+            made = dict(zip(restored.versions, restored.again, strict=False))
+            given = ends - {*restored.versions} | {restored.versions[-1]}
+            for version in made:
+                def operands(node: ir.Node, version: ir.Node = version) -> Sequence[ir.Node]:
+                    if node in given or (node is version and node is not root):
+                        return ()
+                    return (made[node],) if node in made else node.inputs
+                root = made[version]
+                if version in reachable([root], operands):
+                    return True
+        return False
+
     def _sources(self, root: ir.Node, given: set[ir.Node], states: set[ir.Node]) -> set[ir.Node]:
         """The values, dear or of arrays that are updated, that a value is computed from by cheap operations."""
 
@@ -109,11 +129,17 @@ class _Choice:
         return {node for node in reachable([root], operands) if ends(node)}
 
 
-def _restored(k: int, chain: Sequence[ir.Node]) -> Restored | None:
-    if not all(map(is_update, chain[1:])):
-        return None
-    slots = [make("slice", old, **new.params) for old, new in zip(chain, chain[1:], strict=False)]
-    return Restored(k, chain, slots)
+def _restored(k: int, chain: Sequence[ir.Node], undone: Mapping[ir.Node, ir.Node]) -> Restored | None:
+    again = []
+    for old, new in pairwise(chain):
+        if is_update(new):
+            slot = make("slice", old, **new.params)
+            again.append(make("slice_update", new, slot, **new.params))
+        elif new in undone:
+            again.append(undone[new])
+        else:
+            return None
+    return Restored(k, chain, again)
 
 
 def _nbytes(node: ir.Node) -> int:
