@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...aval import Aval
+from ...graph.body import family
 from ...graph.ir import Graph, Node, apply, users, with_inputs
 from ...graph.updates import is_update, is_updated, old_of
 from ...ops.control import LOOP
@@ -98,7 +99,10 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         own = base in chosen or base in given or (base.kind in OWN_LOOP and base.aval.hinted.nbytes >= _LEAST_BYTES)
         if not own or base in outputs:
             continue
-        others = [r for r in readers[base] if r is not node]
+        run = family(node) if node.op is LOOP else None  # its other results read the array as it does
+        if run is not None and node.inputs.count(base) > 1:
+            continue
+        others = [r for r in readers[base] if r is not node and (r.op is not LOOP or family(r) != run)]
         if any(r in chosen or needs(r, node) for r in others):
             continue
         chosen[node] = None
