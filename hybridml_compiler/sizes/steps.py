@@ -144,6 +144,7 @@ def most_of(size: Size) -> Size:
     if low is not None:
         return -low
     for s in steps_of(size):  # the square of a size, say, which is largest at one end of the steps
+        assert s.most is not None
         before = symbol(s.name, LEAST, s.most - 1)
         rise = replaced(size, s.name, before + 1) - replaced(size, s.name, before)
         for end, least in ((s.most, bounds(rise)), (LEAST, bounds(-rise))):

@@ -30,8 +30,10 @@ class Branch(Generic[Value]):
     answers: tuple[bool, ...]
     values: Sequence[Value]
 
-    def with_more(self, values: Sequence[Value]) -> Branch[Value]:
-        return Branch(self.asked, self.answers, [*self.values, *values])
+    def with_more(self, values: Sequence[Value], at: int | None = None) -> Branch[Value]:
+        """The branch with more values, after the others or before number `at`."""
+        at = len(self.values) if at is None else at
+        return Branch(self.asked, self.answers, [*self.values[:at], *values, *self.values[at:]])
 
 
 def merged(branches: Sequence[Branch[ir.Node]], depth: int = 0) -> list[ir.Node]:

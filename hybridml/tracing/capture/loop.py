@@ -15,6 +15,7 @@ put into the graph, and the compiler makes one loop of the two (passes/control.p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any
 
@@ -33,7 +34,7 @@ from ...core.context import at_place, enable_grad, grad_is_off
 from ...core.tensor import Tensor, aval_of, like
 from .branches import Branch, merged
 from .cotangent_sums import added_in_place
-from .saved_values import Restored, cut_back, filled_up, worth_saving
+from .saved_values import Restored, Saved, Step, cut_back, filled_up, worth_saving
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
@@ -133,6 +134,12 @@ class Loop:
         operands = [*counts, *taken, *self.init, *(xs[k] for k in used)]
         return [self.tracer.emit(LOOP, operands, {**params, "result": k})._array for k in range(len(outputs))]
 
+    def as_step(self) -> Step:
+        given = [*(t._array for t in self.slices), *self.saved]
+        return Step(
+            [t._array for t in self.carries], self.outputs(), given, self.step, self.restored, self.tracer.undone
+        )  # fmt: skip
+
     # -- the history
 
     def _record(self, results: list[Tensor]) -> None:
@@ -171,6 +178,15 @@ class Loop:
         while more := {k for k, among in ends.items() if k not in found and among & {-1, *found}}:
             found |= more
         return tuple(sorted(found))
+
+    def try_gradient(self) -> None:
+        """Raises Undecided where the gradient is no loop, as steps of it differ in more than sizes."""
+        enter(self.tracer)
+        try:
+            with suppress(GradientError):  # for those who ask for it
+                self.gradient(self.recorded).run(self, {k: zeros(self.results[k]) for k in self.recorded})
+        finally:
+            leave(self.tracer, keep=False)
 
     def gradient(self, mask: tuple[int, ...]) -> Gradient:
         """The body of the gradient of the results in `mask`."""
@@ -226,7 +242,7 @@ class Gradient:
             loop.length, not loop.reverse, step=loop.step, again=loop.again, branches=self.branches, adds_up=True,
         )  # fmt: skip
         cotangents = [t._array for t in (*inputs, *self.given.values())]
-        saved = worth_saving(loop, backward.outputs(), cotangents)
+        saved = Saved([], []) if loop.again else worth_saving(loop.as_step(), backward.outputs(), cotangents)
         ys = [*loop.carries, *(_inside(loop, filled_up(node, loop.step)) for node in saved.nodes)]
         forward = replace(
             loop, ys=[*loop.ys, *ys], branches=[b.with_more(ys) for b in loop.branches], gradients={}, results=[]
@@ -236,17 +252,18 @@ class Gradient:
         held = [_inside(loop, r.versions[-1]) for r in saved.restored]
         before = [_inside(loop, r.versions[0]) for r in saved.restored]
         m = len(inputs)
-        backward.branches = [Branch(b.asked, b.answers, [*b.values[:m], *before, *b.values[m:]]) for b in self.branches]
-        backward.next, backward.ys = backward.branches[0].values[: m + len(held)], backward.branches[0].values[m + len(held) :]
+        backward.branches = [b.with_more(before, m) for b in self.branches]
+        values = [*backward.branches[0].values]
         backward.carries = [*inputs, *held]
+        backward.next, backward.ys = values[: m + len(held)], values[m + len(held) :]
         backward.init += [loop.results[r.carry] for r in saved.restored]
         backward.xs = [*stacks[:n], *loop.xs, *(snapshot(tracer, bundle[n + k]) for k in self.given)]
         backward.count = loop.count if loop.steps is None else results[loop.steps]
         backward.saved, backward.stacks = [*loop.saved, *saved.nodes], [*loop.stacks, *stacks[n:]]
         backward.restored = saved.restored
         found = backward.run()
-        for r, before in zip(saved.restored, found[m:], strict=False):
-            tracer.undone.append((loop.results[r.carry]._array, before._array))
+        for r, start in zip(saved.restored, found[m:], strict=False):
+            tracer.undone.append((loop.results[r.carry]._array, start._array))
         return [*found[:m], *found[m + len(held) :]]
 
 
@@ -267,22 +284,21 @@ def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
         own = [(branch.values[k]._node, g) for k, g in seeds]
         found = run([(p, g) for p, g in own if is_node(p)], retain=True, create=True, since=loop.since)
         ways.append(found)
-    inner = [{k: _taken(found, t) for k, t in enumerate((*loop.carries, *loop.slices))} for found in ways]
+    entrances = [*loop.carries, *loop.slices]
+    inner = [{k: _taken(found, t) for k, t in enumerate(entrances)} for found in ways]
     carried = [k for k in floats if loop._histories([k]) or any(way[k] is not None for way in inner)]
     sliced = [k for k in range(len(loop.slices)) if any(way[n + k] is not None for way in inner)]
     around = {key: (source, aval_of(g)) for found in ways for key, (source, g) in found.items()}
     sums = {key: fresh(tracer, aval) for key, (_, aval) in around.items()}
-    given_zeros = [*loop.carries, *loop.slices]
     branches = []
     for branch, way, found in zip(loop._ways, inner, ways, strict=True):
-        values = {k: g if (g := way[k]) is not None else zeros(given_zeros[k]) for k in (*carried, *(n + k for k in sliced))}
+        numbers = [*carried, *(n + k for k in sliced)]
+        values = [g if (g := way[k]) is not None else zeros(entrances[k]) for k in numbers]
         added = [_add.fn(total, found[key][1]) if key in found else total for key, total in sums.items()]
-        branches.append(
-            Branch(branch.asked, branch.answers, [*(values[k] for k in carried), *added, *(values[n + k] for k in sliced)])
-        )
+        branches.append(Branch(branch.asked, branch.answers, values).with_more(added, len(carried)))
     return Gradient(
-        [cotangents[k] for k in carried], carried, list(sums.values()), [source for source, _ in around.values()], given,
-        sliced, branches,
+        [cotangents[k] for k in carried], carried, list(sums.values()), [source for source, _ in around.values()],
+        given, sliced, branches,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Values of the steps of a loop that its gradient reads: which are saved, and how.
 
-    dear to compute again                   saved, stacked; in rows of their largest size, where that depends on the step
+    dear to compute again                   saved, stacked; in rows of its largest size where that depends on the step
     a slice of an array that steps update   saved as well: the array is another one later
-    or the slice that an update overwrites  the gradient has the array after the last step, and puts back slice by slice
+    or the slice that an update overwrites  the gradient has the array after the last step, and puts back what was there
 
 Of the two last ones each array is given the one that takes less memory. Cheap values are computed again from dear ones,
 unless those would take more memory than they do.
@@ -16,7 +16,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import steps_in
@@ -28,9 +27,6 @@ from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, same, steps_of
 from hybridml_compiler.sizes.steps import most_of
 from hybridml_compiler.walk import reachable
-
-if TYPE_CHECKING:
-    from .loop import Loop
 
 
 @record(eq=False)
@@ -58,11 +54,25 @@ class Saved:
     nbytes: int = 0  # of a step
 
 
-def worth_saving(loop: Loop, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> Saved:
+@record(eq=False)
+class Step:
+    """The step of a loop: `carries` before it and `after` it, what else is `given` to it, and the symbol of its number.
+
+    `restored` are arrays that it restores, being a gradient itself. `undone`: arrays after loops in it, each with what
+    it was before, made of it by a gradient of that loop.
+    """
+
+    carries: Sequence[ir.Node]
+    after: Sequence[ir.Node]
+    given: Collection[ir.Node]
+    symbol: str | None
+    restored: Sequence[Restored]
+    undone: Sequence[tuple[ir.Node, ir.Node]]
+
+
+def worth_saving(step: Step, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> Saved:
     """What the gradient with these outputs reads from memory instead of computing it again."""
-    if loop.again:
-        return Saved([], [])
-    choice = _Choice(loop, outputs, cotangents)
+    choice = _Choice(step, outputs, cotangents)
     best = choice.of([])
     for restored in choice.updated:
         found = choice.of([*best.restored, restored])
@@ -72,20 +82,20 @@ def worth_saving(loop: Loop, outputs: Sequence[ir.Node], cotangents: Collection[
 
 
 class _Choice:
-    def __init__(self, loop: Loop, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> None:
-        self.inputs = {*(t._array for t in (*loop.carries, *loop.slices)), *loop.saved}
+    def __init__(self, step: Step, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> None:
+        self.inputs = {*step.carries, *step.given}
         order = ir.topological(outputs)
         late = dependent(outputs, cotangents)
-        stepping = [] if loop.step is None else [n for n in order if n.op is not None and loop.step in steps_in(n)]
+        stepping = [] if step.symbol is None else [n for n in order if n.op is not None and step.symbol in steps_in(n)]
         self.early = dependent(outputs, [*self.inputs, *stepping]) - late
         read = {n for node in order if node in late for n in node.inputs if n in self.early}
         read |= {n for n in outputs if n in self.early}
         self.read = [node for node in order if node in read]
-        chains = [versions(t._array, end) for t, end in zip(loop.carries, loop.outputs(), strict=False)]
+        chains = [versions(*ends) for ends in zip(step.carries, step.after, strict=False)]
         self.states = {node for chain in chains if len(chain) > 1 for node in chain}
-        self.states.update(*(r.versions for r in loop.restored))
+        self.states.update(*(r.versions for r in step.restored))
         bodies = {node.params["body"] for node in order if node.op is LOOP}
-        undone = {n: made for n, made in loop.tracer.undone if made.params["body"] in bodies}
+        undone = {n: made for n, made in step.undone if made.params["body"] in bodies}
         found = [_restored(k, chain, undone) for k, chain in enumerate(chains) if len(chain) > 1]
         self.updated = [r for r in found if r is not None]
 
@@ -103,25 +113,20 @@ class _Choice:
 
     def closes_circle(self, saved: Saved) -> bool:
         """Whether an array is to be made of something that is computed from it."""
-        ends = {*saved.nodes, *self.inputs}
-        for restored in saved.restored:
-            made = dict(zip(restored.versions, restored.again, strict=False))
-            given = ends - {*restored.versions} | {restored.versions[-1]}
-            for version in made:
-                def operands(node: ir.Node, version: ir.Node = version) -> Sequence[ir.Node]:
-                    if node in given or (node is version and node is not root):
-                        return ()
-                    return (made[node],) if node in made else node.inputs
-                root = made[version]
-                if version in reachable([root], operands):
-                    return True
-        return False
+        made = {node: again for r in saved.restored for node, again in zip(r.versions, r.again, strict=False)}
+        ends = ({*saved.nodes, *self.inputs} - made.keys()) | {r.versions[-1] for r in saved.restored}
+
+        def operands(node: ir.Node) -> Sequence[ir.Node]:
+            return () if node in ends else (made[node],) if node in made else node.inputs
+
+        return any(version in reachable([again], operands) for version, again in made.items())
 
     def _sources(self, root: ir.Node, given: set[ir.Node], states: set[ir.Node]) -> set[ir.Node]:
         """The values, dear or of arrays that are updated, that a value is computed from by cheap operations."""
 
         def ends(node: ir.Node) -> bool:
-            return node in states or is_dear(node) or any(x in states and _nbytes(node) < _nbytes(x) for x in node.inputs)
+            part = any(x in states and _nbytes(node) < _nbytes(x) for x in node.inputs)
+            return part or node in states or is_dear(node)
 
         def operands(node: ir.Node) -> list[ir.Node]:
             return [] if ends(node) else [n for n in node.inputs if n in self.early and n not in given]

@@ -239,7 +239,8 @@ class _Steps:
         elif any(not self._is_settled(name) for name in self.loop.after):
             self.refuse("a variable that is read after it has another value in each branch")
         self.made |= region.made
-        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), [like(t, t._array, t._node) for t in values]))
+        values = [like(t, t._array, t._node) for t in values]
+        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
 
     def _is_settled(self, name: str) -> bool:
         """Whether a variable that is read after the loop is a carry, or has one value in all branches."""
@@ -341,12 +342,21 @@ class _Steps:
         start = [*(_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
         n = len(self.branches[0].values) - len(self.next)  # variables that are read after the loop alone have one value
         alone = after[n : len(carries)]
-        branches = [Branch(b.asked, b.answers, [*b.values[:n], *alone, *b.values[n:]]) for b in self.branches]
         loop = Loop(
             tracer, "the loop", self.since, self.made, inputs, [], after, [],
-            [snapshot(tracer, t) for t in start], [], self.length, step=self.name, checks=self.checks, branches=branches,
+            [snapshot(tracer, t) for t in start], [], self.length, step=self.name, checks=self.checks,
+            branches=[b.with_more(alone, n) for b in self.branches],
         )  # fmt: skip
-        return loop.run() if inputs else []
+        # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
+        written = zip(self.states, self.given, zip(*(b.values[n:] for b in self.branches), strict=True), strict=True)
+        stamp(*(t for t, given, ends in written if all(end._array is not given._array for end in ends)))
+        results = loop.run() if inputs else []
+        if any(t._node is not None for t in results):
+            try:
+                loop.try_gradient()
+            except Undecided as error:
+                self.refuse(f"it is differentiated, and {error}")
+        return results
 
 
 def _tensor(tracer: Tracer, value: Any) -> Tensor:

@@ -43,7 +43,8 @@ class Sizes:
                 else:
                     by = self.value(atom.by)
                     if steps_of(atom.by):  # in some steps of a loop it may be 0, where nothing is to be done
-                        by = self.b.select(self.b.icmp_signed(">", by, constant(1, dtypes.int64)), by, constant(1, dtypes.int64))
+                        one = constant(1, dtypes.int64)
+                        by = self.b.select(self.b.icmp_signed(">", by, one), by, one)
                     factor = self._divided(atom.kind, self.value(atom.over), by)
                 product = factor if product is None else self.b.mul(product, factor)
             if product is None:
