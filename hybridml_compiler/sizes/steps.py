@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from ..errors import TraceError, is_internal
@@ -151,6 +152,11 @@ def most_of(size: Size) -> Size:
             if least is not None and least >= 0:
                 return most_of(replaced(size, s.name, end))
     raise Undecided(f"how large {size} can become", size)
+
+
+def most_in(shape: Iterable[Size]) -> Size:
+    """A number of elements that a shape of sizes of steps of loops is never above."""
+    return math.prod(map(most_of, shape))
 
 
 def undecided(relation: str, a: Size, b: Size) -> bool:

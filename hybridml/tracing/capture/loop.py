@@ -114,7 +114,7 @@ class Loop:
         inputs |= {node: cut_back(x, node) for node, x in zip(self.saved, stand, strict=True) if node not in inputs}
         inputs |= {r.versions[-1]: ir.input_node(r.versions[-1].aval) for r in self.restored}
         carries = [inputs[t._array] for t in self.carries]
-        closed = close(values, varying([*values, *made], inputs, self.made, self.step), inputs, again)
+        closed = close(values, varying([*values, *made], {**inputs, **again}, self.made, self.step), inputs, again)
         roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
         read = set(ir.topological(roots))
         slices = [*(t._array for t in self.slices), *stand]

@@ -12,7 +12,6 @@ Source: Griewank and Walther, "Evaluating Derivatives" (2008), chapters 4 (overw
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -25,7 +24,7 @@ from hybridml_compiler.hoist import dependent, is_dear
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, same, steps_of
-from hybridml_compiler.sizes.steps import most_of
+from hybridml_compiler.sizes.steps import most_in, most_of
 from hybridml_compiler.walk import reachable
 
 
@@ -148,7 +147,7 @@ def _restored(k: int, chain: Sequence[ir.Node], undone: Mapping[ir.Node, ir.Node
 
 
 def _nbytes(node: ir.Node) -> int:
-    return int(math.prod(map(most_of, node.shape)) * node.dtype.itemsize)
+    return int(most_in(node.shape) * node.dtype.itemsize)
 
 
 # -- sizes that depend on the step

@@ -187,8 +187,9 @@ class _Steps:
                 carry.given = self._input(carry.start)
 
     def _input(self, start: Any) -> Tensor:
-        """An input of the region for a value."""
-        return fresh(self.tracer, aval_of(_tensor(self.tracer, start)))
+        """An input of the region for a value, which is not among the tensors that a question may give out."""
+        given = fresh(self.tracer, aval_of(_tensor(self.tracer, start)))
+        return like(given, given._array, given._node)
 
     def _as_variable(self, carry: _Carry, t: Tensor) -> Any:
         return ScalarProxy(self.tracer.wrap(t._array, True)) if carry.kind == "float" else t
