@@ -322,10 +322,11 @@ class _Steps:
                 self.refuse(f"{name} is read after it")
         tensors = {name: carry for name, carry in self.carries.items() if carry.kind != "int"}
         results = self._results(tensors)
-        for state, given, after, value in zip(self.states, self.given, self.next, results[len(tensors) :], strict=True):
+        ends = zip(*(b.values[len(b.values) - len(self.states) :] for b in self.branches), strict=True)
+        for state, given, after, value in zip(self.states, self.given, ends, results[len(tensors) :], strict=True):
             self.tracer.will_write(state)
             state._array = value._array
-            if after._node is not given._node:  # it is not written to under no_grad
+            if any(end._node is not given._node for end in after):  # else it is written to under no_grad
                 state._node = value._node
             stamp(state)
         last |= {name: self._as_variable(c, t) for (name, c), t in zip(tensors.items(), results, strict=False)}
