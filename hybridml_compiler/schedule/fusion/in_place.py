@@ -86,6 +86,8 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
     outputs = set(graph.roots)
     given = _own_inputs(graph, donated)
     chosen: dict[Node, None] = {}
+    homes: dict[Node, Node] = {}
+    last = {graph.inputs[k]: graph.outputs[out] for out, k in donated.items()}
 
     def needs(node: Node, update: Node) -> bool:
         first = position[update]
@@ -97,7 +99,9 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         base = old_of(node)
         assert base is not None
         own = base in chosen or base in given or (base.kind in OWN_LOOP and base.aval.hinted.nbytes >= _LEAST_BYTES)
-        if not own or base in outputs:
+        home = homes.get(base, base)
+        # A version that is given out and updated further: the memory is that of the last one.
+        if not own or base in outputs or (node in outputs and last.get(home, node) is not node):
             continue
         run = family(node) if node.op is LOOP else None  # its other results read the array as it does
         if run is not None and node.inputs.count(base) > 1:
@@ -105,7 +109,7 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         others = [r for r in readers[base] if r is not node and (r.op is not LOOP or family(r) != run)]
         if any(r in chosen or needs(r, node) for r in others):
             continue
-        chosen[node] = None
+        chosen[node], homes[node] = None, home
         late = [r for r in others if r.kind not in OWN_LOOP and _is_read_late(r, node, readers, chosen, needs)]
         found.forced.update(dict.fromkeys(late, "read before it is overwritten"))
     if not chosen:
