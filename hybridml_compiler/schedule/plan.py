@@ -292,9 +292,7 @@ class _Planner:
             if node in life:
                 life[node].append(len(steps))
         sizes = [
-            self.target.cores * x.slot_bytes
-            if isinstance(x, Step)
-            else most_in(x.aval.shape) * x.aval.dtype.itemsize
+            self.target.cores * x.slot_bytes if isinstance(x, Step) else most_in(x.aval.shape) * x.aval.dtype.itemsize
             for x in life
         ]
         intervals = [Interval(n, min(x), max(x)) for n, x in zip(sizes, life.values(), strict=True)]

@@ -150,7 +150,8 @@ def test_the_gradient_of_a_loop_is_a_loop(fn: Any, a: Any, b: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fn", "a", "b"), [form for form in FORMS if form[0] in (stencil, forward_substitution, branches, recurrent_network)]
+    ("fn", "a", "b"),
+    [form for form in FORMS if form[0] in (stencil, forward_substitution, branches, recurrent_network)],
 )
 def test_second_derivatives(fn: Any, a: Any, b: Any) -> None:
     x, y = hm.asarray(a), hm.asarray(np.asarray(b))

@@ -250,7 +250,7 @@ class _Steps:
     def _leave(self, region: Frame) -> list[Tensor]:
         """Leaves the region, with all outside as it was before; tensors from outside that were found to be updated."""
         tracer = self.tracer
-        leave(tracer, keep=False)
+        leave(tracer)
         assert tracer.loops.pop() is self
         tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self.said
         written = [*region.written.values()]
@@ -261,6 +261,9 @@ class _Steps:
             self.refuse("a step updates a variable in place, and assigns it")
         shadows = {id(t) for t in tracer.shadows.values()}
         others = [t for t, *_ in written if id(t) in shadows or not region.has_made(t)]
+        for t in (*self.states, *others):  # histories hold views, which later steps do not write to
+            if type(t._version) is list:
+                t._version[1:] = [r for r in t._version[1:] if (v := r()) is not None and not region.has_made(v)]
         region.written.clear()  # it holds views that end with the step
         return [t for t in others if all(t is not state for state in self.states)]
 
