@@ -6,7 +6,7 @@
 
 Carries alternate between two buffers, one of them that of the result. A carry that is an output of every step as
 well has no buffer of its own: the next step reads it where this one has written it. One that steps update in place
-(see fusion/in_place.py) has a single buffer, and where the array that it starts from is not needed later, that one's.
+(see graph/updates.py) has a single buffer, and where the array that it starts from is not needed later, that one's.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
+from ..graph.updates import updates_carry
 from ..loops.ir import KernelSpec
 from ..record import record
 from ..sizes.dims import Size, same, symbols_of
 from ..sizes.steps import most_of
 from .checks import settled
-from .fusion.in_place import updates_carry
 from .launch import Plan
 
 Planned = Callable[..., Plan]  # of a body, what it donates, and those of its inputs that come from the step before

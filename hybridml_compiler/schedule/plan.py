@@ -12,7 +12,7 @@ from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel, KernelSpec
 from ..record import replace
 from ..sizes.dims import hint
-from ..sizes.steps import most_of
+from ..sizes.steps import most_in, most_of
 from .control import control_of
 from .fusion.batch_fusion import chain_of, form_chains
 from .fusion.batch_split import in_parts
@@ -291,7 +291,10 @@ class _Planner:
         for node in copied_late:
             if node in life:
                 life[node].append(len(steps))
-        sizes = [self.target.cores * x.slot_bytes if isinstance(x, Step) else most_of(x.aval.nbytes) for x in life]
+        sizes = [
+            self.target.cores * x.slot_bytes if isinstance(x, Step) else most_in(x.aval.shape) * x.aval.dtype.itemsize
+            for x in life
+        ]
         intervals = [Interval(n, min(x), max(x)) for n, x in zip(sizes, life.values(), strict=True)]
         offsets, total = plan_arena(intervals)
         buffers = {}

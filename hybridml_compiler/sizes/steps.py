@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from ..errors import TraceError, is_internal
@@ -26,6 +27,7 @@ from .dims import (
     provable,
     same,
     steps_of,
+    symbol,
     symbols_of,
 )
 
@@ -140,9 +142,21 @@ def most_of(size: Size) -> Size:
     if not steps_of(size):
         return size
     low = bounds(-size)
-    if low is None:
-        raise Undecided(f"how large {size} can become", size)
-    return -low
+    if low is not None:
+        return -low
+    for s in steps_of(size):  # the square of a size, say, which is largest at one end of the steps
+        assert s.most is not None
+        before = symbol(s.name, LEAST, s.most - 1)
+        rise = replaced(size, s.name, before + 1) - replaced(size, s.name, before)
+        for end, least in ((s.most, bounds(rise)), (LEAST, bounds(-rise))):
+            if least is not None and least >= 0:
+                return most_of(replaced(size, s.name, end))
+    raise Undecided(f"how large {size} can become", size)
+
+
+def most_in(shape: Iterable[Size]) -> Size:
+    """A number of elements that a shape of sizes of steps of loops is never above."""
+    return math.prod(map(most_of, shape))
 
 
 def undecided(relation: str, a: Size, b: Size) -> bool:

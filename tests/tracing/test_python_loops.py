@@ -175,6 +175,57 @@ def test_a_loop_is_a_loop_of_the_graph(fn: Callable[..., Any], make: Callable[[]
     assert len(traced.ir.splitlines()) < 250
 
 
+# -- what the compiler makes of steps
+
+
+def with_a_row_added(x: hm.Tensor, w: hm.Tensor) -> Any:
+    h = x[0] * 0
+    for t in range(x.shape[0]):
+        h = w @ h + x[t]
+    return h
+
+
+def with_no_rows_at_first(x: hm.Tensor, w: hm.Tensor) -> Any:
+    y = x[0] * 0
+    for i in range(x.shape[0]):
+        y[:i] = y[:i] + (x[i, :i].reshape(-1, 1) @ w[0, :1].reshape(1, 1)).reshape(-1)
+    return y
+
+
+def with_squares(x: hm.Tensor, w: hm.Tensor) -> Any:
+    y = x.clone()
+    for i in range(x.shape[0]):
+        y[i:, i:] = y[i:, i:] * 0.5 + hm.cumsum(y[i:, i:], axis=0) @ x[i:, i:]
+        y[:i, i:] = hm.sin(hm.cumsum(y[:i, i:], axis=1))
+    return y
+
+
+@pytest.mark.parametrize("fn", [with_a_row_added, with_no_rows_at_first, with_squares], ids=lambda f: f.__name__)
+def test_products_in_steps(fn: Callable[..., Any]) -> None:
+    x, w = hm.asarray(np.random.default_rng(1).random((20, 20)) * 0.1), hm.asarray(np.eye(20) * 0.5)
+    traced = hm.trace(fn)
+    np.testing.assert_allclose(np.asarray(traced(x, w)), np.asarray(fn(x, w)), rtol=1e-12, atol=1e-15)
+    assert " loop(" in traced.ir
+
+
+def test_a_triangle_is_no_view_of_its_matrix() -> None:
+    a, b = data(20, 20)(), data(20)()
+    for fn in (lambda a, b: hm.tril(a) @ b, lambda a, b: hm.triu(a, k=1) @ a):
+        np.testing.assert_allclose(np.asarray(hm.trace(fn)(a, b)), np.asarray(fn(a, b)), rtol=1e-12)
+
+
+def test_an_array_in_between_is_given_out_as_it_was() -> None:
+    def step(c: hm.Tensor, x: hm.Tensor) -> Any:
+        between = c.at[1:3].set(c[1:3] * x)
+        return between.at[0:2].set(between[0:2] + 1), between
+
+    def f(a: hm.Tensor, xs: hm.Tensor) -> Any:
+        return hm.scan(step, a, xs)
+
+    a, xs = data(7)(), data(20)()
+    assert_same(list(f(a, xs)), list(hm.trace(f)(a, xs)))
+
+
 # -- loops that are not
 
 

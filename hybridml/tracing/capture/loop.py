@@ -4,16 +4,16 @@ The gradient of a loop is a loop the other way round. Its body is the history of
 same trace (Griewank and Walther, "Evaluating Derivatives", 2008, chapter 3), and it is a loop like any other, recorded
 in its turn, so that derivatives of any order are made the same way.
 
-    forward    carry -> next carry, y          saves, stacked: the carries, and what is dear to compute again
+    forward    carry -> next carry, y          saves, stacked: what `saved_values.py` chooses
     backward   d(next carry), d(y), saved -> d(carry), d(x);  gradients of what lies outside are added up in a carry
 
 What is saved is chosen when the gradient is asked for: a second forward loop that also gives out the saved values is
-put into the graph, and the compiler makes one loop of the two (passes/control.py).
+put into the graph, and the compiler makes one loop of the two (passes/control.py). Where data decides what a step does
+(branches.py), each way has a history, and the gradient of a step goes the way that the step went.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any
@@ -21,28 +21,37 @@ from typing import Any
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
-from hybridml_compiler.hoist import dependent, is_dear, varying
+from hybridml_compiler.hoist import varying
+from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record, replace
-from hybridml_compiler.walk import reachable
+from hybridml_compiler.sizes.dims import Size
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import at_place, enable_grad, grad_is_off
-from ...core.tensor import Tensor, aval_of
+from ...core.tensor import Tensor, aval_of, like
+from .branches import Branch, merged
+from .cotangent_sums import added_in_place
+from .saved_values import Restored, Saved, Step, cut_back, filled_up, worth_saving
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
 _add, _full = OPS["add"], OPS["full"]
 
 
+class DataEnds(GradientError):
+    """A loop of Python's that data ends is differentiated: step by step it has a gradient."""
+
+
 @record(frozen=False, eq=False)
 class Loop:
     """A recorded loop: the body as tensors of a region, and the operands that it runs on.
 
-    `next` are the carries after a step, `ys` what it gives out. `count` is the number of steps where that is a value
-    of the program; `go` the condition, a function of the carries, under which there is a further one, and `steps` the
-    carry that counts them. `saved` are values of the region that are given to it, a slice of `stacks` each.
+    `next` are the carries after a step, `ys` what it gives out; `branches` have them for each way that a step may go.
+    `count` is the number of steps where that is a value of the program; `go` the condition, a function of the carries,
+    under which there is a further one, and `steps` the carry that counts them. `saved` are values of the region that
+    are given to it, a slice of `stacks` each; `restored` the arrays that the last of its carries hold.
     """
 
     tracer: Tracer
@@ -55,7 +64,7 @@ class Loop:
     ys: list[Tensor]
     init: list[Tensor]
     xs: list[Tensor]
-    length: int | None
+    length: Size | None
     reverse: bool = False
     count: Tensor | None = None
     go: Tensor | None = None
@@ -65,25 +74,54 @@ class Loop:
     saved: list[ir.Node] = field(default_factory=list)
     stacks: list[Tensor] = field(default_factory=list)
     checks: Sequence[ir.Node] = ()  # what may raise in the body
+    branches: Sequence[Branch[Tensor]] = ()
+    restored: Sequence[Restored] = ()
+    no_gradient: str = ""  # why it has none
+    adds_up: bool = False  # it is a gradient: carries are sums, to which parts of arrays are added in place
+    results: list[Tensor] = field(default_factory=list)
     gradients: dict[tuple[int, ...], Gradient] = field(default_factory=dict)  # by the results that have a cotangent
 
     def run(self) -> list[Tensor]:
         """Emits the loop, and returns its results: last carries, stacked ys."""
         results: list[Tensor] = [self.tracer.wrap(node) for node in self._nodes()]
+        self.results = [snapshot(self.tracer, t) for t in results]
         if not grad_is_off():
             self._record(results)
         return results
 
-    def _nodes(self) -> list[ir.Node]:
-        outputs = [t._array for t in (*self.next, *self.ys)]
-        values = [*outputs, *self.checks, *([] if self.go is None else [self.go._array])]
+    def outputs(self) -> list[ir.Node]:
+        """What a step computes: `next` and `ys`."""
+        return self._with(())[0]
+
+    @property
+    def _ways(self) -> Sequence[Branch[Tensor]]:
+        return self.branches or (Branch((), (), [*self.next, *self.ys]),)
+
+    def _with(self, others: Sequence[ir.Node]) -> tuple[list[ir.Node], list[ir.Node]]:
+        """What a step computes, and other nodes, in one way for all."""
         carries = [t._array for t in self.carries]
-        inputs = {node: node for node in (*carries, *(t._array for t in self.slices))}
-        inputs |= {node: ir.input_node(node.aval) for node in self.saved if node not in inputs}
-        closed = close(values, varying(values, inputs, self.made, self.step), inputs)
+        ways = []
+        for b in self._ways:
+            nodes = [*(t._array for t in b.values), *others]
+            ways.append(Branch(b.asked, b.answers, added_in_place(nodes, carries) if self.adds_up else nodes))
+        n = len(self._ways[0].values)
+        return merged([Branch(b.asked, b.answers, b.values[:n]) for b in ways]), list(ways[0].values[n:])
+
+    def _nodes(self) -> list[ir.Node]:
+        again = {node: made for r in self.restored for node, made in zip(r.versions, r.again, strict=False)}
+        outputs, made = self._with([*again.values()])
+        again = dict(zip(again, made, strict=True))
+        values = [*outputs, *self.checks, *([] if self.go is None else [self.go._array])]
+        own = [t._array for t in (*self.carries, *self.slices)]
+        stand = [ir.input_node(filled_up(node, self.step).aval) for node in self.saved]
+        inputs = {node: node for node in own if node not in again}
+        inputs |= {node: cut_back(x, node) for node, x in zip(self.saved, stand, strict=True) if node not in inputs}
+        inputs |= {r.versions[-1]: ir.input_node(r.versions[-1].aval) for r in self.restored}
+        carries = [inputs[t._array] for t in self.carries]
+        closed = close(values, varying([*values, *made], {**inputs, **again}, self.made, self.step), inputs, again)
         roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
         read = set(ir.topological(roots))
-        slices = [t._array for t in self.slices] + [inputs[node] for node in self.saved]
+        slices = [*(t._array for t in self.slices), *stand]
         used = [k for k, node in enumerate(slices) if node in read]
         params: dict[str, Any] = {
             "body": body_of(
@@ -100,21 +138,20 @@ class Loop:
         operands = [*counts, *taken, *self.init, *(xs[k] for k in used)]
         return [self.tracer.emit(LOOP, operands, {**params, "result": k})._array for k in range(len(outputs))]
 
+    def as_step(self) -> Step:
+        given = [*(t._array for t in self.slices), *self.saved]
+        return Step(
+            [t._array for t in self.carries], self.outputs(), given, self.step, self.restored, self.tracer.undone
+        )  # fmt: skip
+
     # -- the history
 
-    def _output(self, k: int) -> Tensor:
-        return self.next[k] if k < len(self.next) else self.ys[k - len(self.next)]
-
     def _record(self, results: list[Tensor]) -> None:
-        recorded = tuple(k for k, _ in enumerate(results) if is_node(self._output(k)._node))
+        recorded = self.recorded
         if not recorded or not self.is_differentiated(recorded):
             return
-        try:
-            around = self.gradient(recorded).around
-        except GradientError:  # of a loop in it: an error for those who ask for the gradient
-            around = self._around(recorded)
         wanting = [t._node for t in (*self.init, *self.xs) if t._node is not None]
-        joint = make_node(_pull_loop, None, [*wanting, *around], self)
+        joint = make_node(_pull_loop, None, [*wanting, *self._around(recorded)], self)
         for k in recorded:
             results[k]._node = part(joint, k, results[k].shape)
 
@@ -124,7 +161,40 @@ class Loop:
 
     def _around(self, recorded: Sequence[int]) -> list[Any]:
         own = [leaf_of(t) for t in (*self.carries, *self.slices)]
-        return boundary([self._output(k)._node for k in recorded], self.since, own)
+        return boundary(self._histories(recorded), self.since, own)
+
+    def _histories(self, numbers: Iterable[int]) -> list[Any]:
+        return [node for k in numbers for b in self._ways if is_node(node := b.values[k]._node)]
+
+    @lazy
+    def recorded(self) -> tuple[int, ...]:
+        """The results that are computed from anything outside that has a history, in one step or over many."""
+        without = [
+            (t, k) for k, (t, start) in enumerate(zip(self.carries, self.init, strict=True)) if start._node is None
+        ]
+        without += [(t, -2) for t, x in zip(self.slices, self.xs, strict=True) if x._node is None]
+        number = {id(leaf_of(t)): k for t, k in without}
+        ends = {
+            k: {number.get(id(end), -1) for end in boundary(self._histories([k]), self.since)}
+            for k in range(len(self.next) + len(self.ys))
+        }
+        found: set[int] = set()
+        while more := {k for k, among in ends.items() if k not in found and among & {-1, *found}}:
+            found |= more
+        return tuple(sorted(found))
+
+    def try_gradient(self) -> None:
+        """Raises Undecided where the gradient is no loop, as its steps differ in more than sizes, and DataEnds where a loop
+        of Python in it has none."""
+        enter(self.tracer)
+        try:
+            self.gradient(self.recorded).run(self, {k: zeros(self.results[k]) for k in self.recorded})
+        except DataEnds:
+            raise
+        except GradientError:  # for those who ask for it
+            pass
+        finally:
+            leave(self.tracer, keep=False)
 
     def gradient(self, mask: tuple[int, ...]) -> Gradient:
         """The body of the gradient of the results in `mask`."""
@@ -142,6 +212,8 @@ class Loop:
 def _pull_loop(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     loop: Loop
     (loop,) = kept_by(node)
+    if loop.no_gradient:
+        raise DataEnds(f"{loop.what}: {loop.no_gradient}; use hm.while_loop with max_steps")
     if loop.length is None:
         raise GradientError(
             f"{loop.what}: a traced gradient needs to know how many steps there can be, to keep what it reads of each; "
@@ -165,82 +237,86 @@ class Gradient:
     sums: list[Tensor]  # inputs, of the histories in `around`
     around: list[Any]
     given: dict[int, Tensor]  # inputs: of ys k
-    next: list[Tensor]  # cotangents of the carries before the step, and the sums
-    ys: list[Tensor]  # cotangents of the slices that are numbered in `sliced`
     sliced: list[int]
+    # Cotangents of the carries before the step, the sums, and cotangents of the slices that are numbered in `sliced`.
+    branches: list[Branch[Tensor]]
 
     def run(self, loop: Loop, bundle: dict[int, Tensor]) -> list[Tensor]:
         """The cotangents of `carried`, `around` and `sliced`, from those of the results of the loop."""
         tracer, n = loop.tracer, len(loop.carries)
-        saved = [] if loop.again else _worth_saving(loop, self)
-        forward = replace(loop, ys=[*loop.ys, *loop.carries, *map(tracer.wrap, saved)], gradients={})
-        results = forward.run()
-        stacks = results[n + len(loop.ys) :]
         init = [snapshot(tracer, bundle[k]) if k in bundle else zeros(loop.carries[k]) for k in self.carried]
+        inputs = [*self.cotangents, *self.sums]
         backward = Loop(
             tracer, f"the gradient of {loop.what}", loop.since, loop.made,
-            [*self.cotangents, *self.sums], [*loop.carries, *loop.slices, *self.given.values()], self.next, self.ys,
-            [*init, *(zeros(t) for t in self.sums)],
-            [*stacks[:n], *loop.xs, *(snapshot(tracer, bundle[n + k]) for k in self.given)],
-            loop.length, not loop.reverse, loop.count if loop.steps is None else results[loop.steps],
-            again=loop.again, saved=[*loop.saved, *saved], stacks=[*loop.stacks, *stacks[n:]],
+            inputs, [*loop.carries, *loop.slices, *self.given.values()], [], [], [*init, *map(zeros, self.sums)], [],
+            loop.length, not loop.reverse, step=loop.step, again=loop.again, branches=self.branches, adds_up=True,
         )  # fmt: skip
-        return backward.run()
+        cotangents = [t._array for t in (*inputs, *self.given.values())]
+        saved = Saved([], []) if loop.again else worth_saving(loop.as_step(), backward.outputs(), cotangents)
+        ys = [*loop.carries, *(_inside(loop, filled_up(node, loop.step)) for node in saved.nodes)]
+        forward = replace(
+            loop, ys=[*loop.ys, *ys], branches=[b.with_more(ys) for b in loop.branches], gradients={}, results=[]
+        )
+        results = forward.run()
+        stacks = results[n + len(loop.ys) :]
+        held = [_inside(loop, r.versions[-1]) for r in saved.restored]
+        before = [_inside(loop, r.versions[0]) for r in saved.restored]
+        m = len(inputs)
+        backward.branches = [b.with_more(before, m) for b in self.branches]
+        values = [*backward.branches[0].values]
+        backward.carries = [*inputs, *held]
+        backward.next, backward.ys = values[: m + len(held)], values[m + len(held) :]
+        backward.init += [loop.results[r.carry] for r in saved.restored]
+        backward.xs = [*stacks[:n], *loop.xs, *(snapshot(tracer, bundle[n + k]) for k in self.given)]
+        backward.count = loop.count if loop.steps is None else results[loop.steps]
+        backward.saved, backward.stacks = [*loop.saved, *saved.nodes], [*loop.stacks, *stacks[n:]]
+        backward.restored = saved.restored
+        found = backward.run()
+        for r, start in zip(saved.restored, found[m:], strict=False):
+            tracer.undone.append((loop.results[r.carry]._array, start._array))
+        return [*found[:m], *found[m + len(held) :]]
+
+
+def _inside(loop: Loop, node: ir.Node) -> Tensor:
+    """A tensor of the body, which the tracer does not know: nothing that it is asked may be computed from it."""
+    return like(loop.results[0], node)
 
 
 def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     """Walks the history of the body back, from a cotangent of each of its results in `mask`."""
     tracer, n = loop.tracer, len(loop.carries)
-    floats = [k for k, t in enumerate(loop.carries) if t._node is not None]
+    floats = [k for k, t in enumerate(loop.carries) if t._node is not None and k in loop.recorded]
     cotangents = {k: fresh(tracer, aval_of(loop.carries[k])) for k in floats}
     given = {k - n: fresh(tracer, aval_of(loop.ys[k - n])) for k in mask if k >= n}
-    seeds = [(loop.next[k]._node, g) for k, g in cotangents.items() if is_node(loop.next[k]._node)]
-    seeds += [(loop.ys[k]._node, g) for k, g in given.items()]
-    found = run(seeds, retain=True, create=True, since=loop.since)
-    before = {k: found.pop(id(leaf_of(loop.carries[k])), None) for k in floats}
-    slices = {k: found.pop(id(leaf_of(t)), None) for k, t in enumerate(loop.slices)}
-    carried = [k for k in floats if before[k] is not None or is_node(loop.next[k]._node)]
-    sliced = {k: pair[1] for k, pair in slices.items() if pair is not None}
-    around = list(found.values())
-    sums = [fresh(tracer, aval_of(g)) for _, g in around]
-    ends = [before[k] or (None, zeros(loop.carries[k])) for k in carried]
-    added = [_add.fn(total, g) for total, (_, g) in zip(sums, around, strict=True)]
+    seeds = [*cotangents.items(), *((n + k, g) for k, g in given.items())]
+    ways = []
+    for branch in loop._ways:
+        own = [(branch.values[k]._node, g) for k, g in seeds]
+        found = run([(p, g) for p, g in own if is_node(p)], retain=True, create=True, since=loop.since)
+        ways.append(found)
+    entrances = [*loop.carries, *loop.slices]
+    inner = [{k: _taken(found, t) for k, t in enumerate(entrances)} for found in ways]
+    carried = [k for k in floats if loop._histories([k]) or any(way[k] is not None for way in inner)]
+    sliced = [k for k in range(len(loop.slices)) if any(way[n + k] is not None for way in inner)]
+    around = {key: (source, aval_of(g)) for found in ways for key, (source, g) in found.items()}
+    sums = {key: fresh(tracer, aval) for key, (_, aval) in around.items()}
+    branches = []
+    for branch, way, found in zip(loop._ways, inner, ways, strict=True):
+        numbers = [*carried, *(n + k for k in sliced)]
+        values = [g if (g := way[k]) is not None else zeros(entrances[k]) for k in numbers]
+        added = [_add.fn(total, found[key][1]) if key in found else total for key, total in sums.items()]
+        branches.append(Branch(branch.asked, branch.answers, values).with_more(added, len(carried)))
     return Gradient(
-        [cotangents[k] for k in carried], carried, sums, [source for source, _ in around], given,
-        [*(g for _, g in ends), *added], list(sliced.values()), list(sliced),
+        [cotangents[k] for k in carried], carried, list(sums.values()), [source for source, _ in around.values()],
+        given, sliced, branches,
     )  # fmt: skip
+
+
+def _taken(found: dict[int, tuple[Any, Tensor]], t: Tensor) -> Tensor | None:
+    """The cotangent of an input of the body, taken out of those that were found."""
+    pair = found.pop(id(leaf_of(t)), None)
+    return None if pair is None else pair[1]
 
 
 def zeros(like: Tensor) -> Tensor:
     return at_place(like.device.type, lambda: _full.fn(shape=like.shape, value=0.0, dtype=like.dtype))
-
-
-def _worth_saving(loop: Loop, gradient: Gradient) -> list[ir.Node]:
-    """The values of a step that its gradient reads from memory instead of computing them again.
-
-    Cheap values are computed again from dear ones, unless that would keep more memory than they are.
-    """
-    outputs = [t._array for t in (*gradient.next, *gradient.ys)]
-    order = ir.topological(outputs)
-    late = dependent(outputs, [t._array for t in (*gradient.cotangents, *gradient.sums, *gradient.given.values())])
-    inputs = {*(t._array for t in (*loop.carries, *loop.slices)), *loop.saved}
-    early = dependent(outputs, inputs)
-    read = {n for node in order if node in late for n in node.inputs if n in early and n not in late}
-    read |= {n for n in outputs if n in early and n not in late}
-    sources = {node: _dear_sources(node, early, inputs) for node in order if node in read and node not in inputs}
-    uses = Counter(source for found in sources.values() for source in found)
-    saved: dict[ir.Node, None] = {}
-    for node, found in sources.items():
-        alone = sum(source.aval.nbytes for source in found if uses[source] == 1)
-        saved.update(dict.fromkeys([node] if alone > node.aval.nbytes else found))
-    return list(saved)
-
-
-def _dear_sources(root: ir.Node, early: set[ir.Node], inputs: Iterable[ir.Node]) -> set[ir.Node]:
-    """The expensive values that a value is computed from by cheap operations."""
-    given = {*inputs} - {root}
-
-    def cheap(node: ir.Node) -> list[ir.Node]:
-        return [] if is_dear(node) else [n for n in node.inputs if n in early and n not in given]
-
-    return {node for node in reachable([root], cheap) if is_dear(node)}

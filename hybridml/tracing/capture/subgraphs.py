@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from hybridml_compiler.aval import Aval
@@ -20,7 +21,7 @@ from hybridml_compiler.sizes.dims import steps_of
 from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
-from ...core.autodiff.tape import Leaf, Node, make_node, parents_of
+from ...core.autodiff.tape import Leaf, Node, is_freed, make_node, parents_of
 from ...core.context import clock, grad_is_off
 from ...core.tensor import Tensor, aval_of
 from ..python_state.guards import Watch
@@ -29,6 +30,7 @@ from ..python_state.side_effects import Undone
 from ..specialize.errors import NotCacheable
 from .tracer import Frame, ShadowLeaf, Tracer
 
+NONE: Mapping[ir.Node, ir.Node] = MappingProxyType({})
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
 
 
@@ -77,8 +79,8 @@ def _pass_on(g: Tensor, node: Node) -> Any:
 
 
 def leaf_of(t: Tensor) -> Leaf | None:
-    """The leaf that receives the gradient of a region's input."""
-    return None if t._node is None else parents_of(t._node)[0]
+    """The leaf that receives the gradient of a region's input; none, where a backward inside has freed its history."""
+    return None if t._node is None or is_freed(t._node) else parents_of(t._node)[0]
 
 
 def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
@@ -220,20 +222,34 @@ class Closed:
     given: list[ir.Node]  # the inputs that stand for them
 
 
-def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs: Mapping[ir.Node, ir.Node]) -> Closed:
+def close(
+    outputs: Sequence[ir.Node],
+    inside: Callable[[ir.Node], bool],
+    inputs: Mapping[ir.Node, ir.Node],
+    instead: Mapping[ir.Node, ir.Node] = NONE,
+) -> Closed:
     """Cuts the graph of `outputs` where it leaves the region.
 
-    `inside` says which nodes are computed in the region; `inputs` are given to it, each as another node.
+    `inside` says which nodes are computed in the region; `inputs` are given to it, each as another node. `instead`:
+    nodes of the region in whose places others are computed.
     """
     final: dict[ir.Node, ir.Node] = dict(inputs)
     taken: dict[ir.Node, ir.Node] = {}
-    for node in postorder(outputs, lambda n: n.inputs if n.op is not None and inside(n) else (), set(final)):
-        if node.is_constant:
+
+    def operands(node: ir.Node) -> Sequence[ir.Node]:
+        if node in instead:
+            return (instead[node],)
+        return node.inputs if node.op is not None and inside(node) else ()
+
+    for node in postorder(outputs, operands, set(final)):
+        if node in instead:
+            final[node] = final[instead[node]]
+        elif node.is_constant:
             final[node] = node
         elif node.op is None or not inside(node):
             _ = [int(n) for n in node.shape if not steps_of(n)]
             final[node] = taken[node] = ir.input_node(node.aval, node.name)
         else:
-            operands = tuple([final[n] for n in node.inputs])
-            final[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
+            given = tuple([final[n] for n in node.inputs])
+            final[node] = node if given == node.inputs else ir.with_inputs(node, given)
     return Closed([final[n] for n in outputs], list(taken), list(taken.values()))

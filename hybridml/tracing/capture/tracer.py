@@ -202,6 +202,8 @@ class Tracer:
         self.layouts = Layouts()
         self.observer: LineObserver | None = None  # where names of variables are asked for (see line_observer.py)
         self.frames: list[Frame] = []  # regions that are being captured (see subgraphs.py), innermost last
+        # Arrays after loops that update them, each with what it was before, made of it by a gradient of that loop.
+        self.undone: list[tuple[ir.Node, ir.Node]] = []
         self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 
     def run(self, fn: Callable[[], Any]) -> Any:

@@ -33,14 +33,15 @@ from hybridml_compiler.sizes.steps import Undecided, odd_step
 
 from ...core.aliasing import stamp
 from ...core.autodiff.tape import boundary, is_node
+from ...core.context import clock, grad_is_off
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, aval_of
-from ..capture.loop import Loop, zeros
+from ...core.tensor import Tensor, aval_of, like
+from ..capture.branches import Branch, chosen, following, merged
+from ..capture.loop import DataEnds, Loop, zeros
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
-from .branches import Branch, chosen, following, merged
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like
 from .code_loops import CodeLoop, question_at
 from .held import CONSTANTS, are_same, held
@@ -49,6 +50,7 @@ from .lists import Grown
 _ROUNDS = 8  # of a step, until all that it carries on is known
 _BRANCHES = 8  # of a step, for questions about data
 _MISSING = object()
+_NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
 _not, _and = OPS["logical_not"], OPS["logical_and"]
 
 
@@ -58,7 +60,7 @@ class Exit:
 
     leaves: ir.Node
     variables: Mapping[str, Any]
-    states: Sequence[ir.Node]
+    states: Sequence[Tensor]
 
 
 class Capture:
@@ -77,7 +79,7 @@ class Capture:
         self.given: list[Tensor] = []
         self.rounds = 0
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
-        self.branches: list[Branch] = []
+        self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
@@ -123,6 +125,7 @@ class Capture:
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
+        self.since = clock()
         self.given = [self.input(t) for t in self.states]
         for carry in self.carries.values():
             if carry.kind != "int":
@@ -134,12 +137,9 @@ class Capture:
         return as_variable(self.tracer, carry, carry.given)
 
     def input(self, start: Any) -> Tensor:
-        """An input of the region for a value, with a history where the value has one."""
-        t = as_tensor(self.tracer, start)
-        given = fresh(self.tracer, aval_of(t))
-        if t._node is None:
-            given._node = None
-        return given
+        """An input of the region for a value, which is not among the tensors that a question may give out."""
+        given = fresh(self.tracer, aval_of(as_tensor(self.tracer, start)))
+        return like(given, given._array, given._node)
 
     def _asked(self, node: ir.Node, what: str) -> np.ndarray:
         """The answer to a question about data, the one after the other; that to go on, where it may leave the loop."""
@@ -150,7 +150,7 @@ class Capture:
         if position in self.loop.exits:
             stays = self.loop.exits[position]
             leaves = ir.apply(_not, [node]) if stays else node
-            self.exits.append(Exit(_scalar(leaves), self._assigned(), [t._array for t in self.states]))
+            self.exits.append(Exit(_scalar(leaves), self._assigned(), [snapshot(self.tracer, t) for t in self.states]))
             return np.asarray(stays)
         if len(self.branches) >= _BRANCHES:
             self.refuse(f"{what} is asked for")
@@ -210,11 +210,11 @@ class Capture:
         elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
         self.made |= region.made
-        values = self._values(self.after, [t._array for t in self.next])
+        values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
         for exit in reversed(self.exits):
             at = self._values(exit.variables, exit.states)
-            if go is not None and all(t is not None and t._array is a for t, a in zip(before, at, strict=True)):
+            if go is not None and all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True)):
                 self.also[exit.leaves] = None
                 continue
             apart = [n for n in self._others() if not are_one(self.after.get(n), exit.variables.get(n))]
@@ -222,11 +222,11 @@ class Capture:
                 return self._count(apart)
             if apart:
                 self.refuse(f"{apart[0]} has another value where it is left")
-            values = [chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
+            values = [_chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
             stays = ir.apply(_not, [exit.leaves])
             go = stays if go is None else ir.apply(_and, [stays, go])
         if self.loop.exits:
-            values.append(go if go is not None else ir.constant(True))
+            values.append(self.tracer.wrap(go if go is not None else ir.constant(True)))
         self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
         if self.items and (self.asked or self.loop.exits or type(self.length) is not int):
             self.refuse("a list grows, by how much data decides")
@@ -255,16 +255,16 @@ class Capture:
     def _others(self) -> list[str]:
         return [name for name in self.loop.after if name not in self._carried()]
 
-    def _values(self, variables: Mapping[str, Any], states: Sequence[ir.Node]) -> list[ir.Node]:
+    def _values(self, variables: Mapping[str, Any], states: Sequence[Tensor]) -> list[Tensor]:
+        """What a loop has values for, as it is now: a later step writes to the same tensors."""
         found = []
         for name, carry in self._carried().items():
             value = variables.get(name)
             if not is_like(value, carry):
                 self.refuse(f"{name} changes its type")
-            t = as_tensor(self.tracer, value)
-            found.append(t._array)
-            self.histories.append(t._node)
-        return [*found, *states]
+            found.append(as_tensor(self.tracer, value))
+        self.histories += [t._node for t in (*found, *states)]
+        return [like(t, t._array, t._node) for t in (*found, *states)]
 
     def _last(self) -> dict[str, Carry]:
         """The variables that are read after the loop, and are no carries: the last step has their values."""
@@ -292,7 +292,7 @@ class Capture:
     def _leave(self, region: Frame) -> list[Tensor]:
         """Leaves the region, with all outside as it was before; tensors from outside that were found to be updated."""
         tracer = self.tracer
-        leave(tracer, keep=False)
+        leave(tracer)
         assert tracer.loops.pop() is self
         tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self.said
         written = written_around(tracer, region)
@@ -302,6 +302,9 @@ class Capture:
         if any(id(t) in carried for t, *_ in written):
             self.refuse("a step updates a variable in place, and assigns it")
         others = [t for t, *_ in written]
+        for t in (*self.states, *others):  # histories hold views, which later steps do not write to
+            if type(t._version) is list:
+                t._version[1:] = [r for r in t._version[1:] if (v := r()) is not None and not region.has_made(v)]
         region.written.clear()  # it holds views that end with the step
         return [t for t in others if all(t is not state for state in self.states)]
 
@@ -343,9 +346,12 @@ class Capture:
         carried = self._carried()
         results, steps, stacked = self._results(carried)
         n, tracer = len(carried), self.tracer
-        for state, value in zip(self.states, results[n:], strict=True):
+        ends = zip(*(b.values[n : n + len(self.states)] for b in self.branches), strict=True)
+        for state, given, after, value in zip(self.states, self.given, ends, results[n:], strict=True):
             tracer.will_write(state)
             state._array = value._array
+            if any(end._node is not given._node for end in after):  # else it is written to under no_grad
+                state._node = value._node
             stamp(state)
         last = {name: as_variable(tracer, c, t) for (name, c), t in zip(carried.items(), results, strict=False)}
         last |= self.ints_after(steps)
@@ -373,30 +379,47 @@ class Capture:
         tracer = self.tracer
         inputs = [*(carry.given for carry in carries.values() if carry.given is not None), *self.given]
         start = [*(as_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
-        after = [*(as_tensor(tracer, self.after[name]) for name in carries), *self.next]
-        go, n = None, len(inputs)
-        if len(self.branches) > 1 or self.loop.exits:
-            own = [leaf_of(t) for t in inputs]
-            if boundary([h for h in self.histories if is_node(h)], self.region.since, own):
-                self.refuse("it is differentiated")
-            after = [tracer.wrap(node) for node in merged(self.branches)]
-        if self.loop.exits:
-            flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
-            inputs += [flag, count]
-            start += [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
-            after.append(tracer.wrap(OPS["add"].fn(count, 1)._array))
-            stay = [ir.apply(_not, [leaves]) for leaves in self.also]
-            go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
         if not inputs and not self.items:
             return [], None, []
+        n, go, ways = len(inputs), None, self.branches
+        if self.loop.exits:
+            more, first, go, end = self._until(inputs, start)
+            inputs, start, ways = [*inputs, *more], [*start, *first], [end]
         loop = Loop(
-            tracer, "the loop", self.region.since, self.made, inputs, [], after, self.items,
+            tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
+            branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.loop.exits else "",
         )  # fmt: skip
-        if loop.is_differentiated([k for k, t in enumerate((*after, *self.items)) if is_node(t._node)]):
-            self.refuse("it is differentiated")
+        # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
+        ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
+        written = zip(self.states, self.given, ends, strict=True)
+        stamp(*(t for t, given, after in written if all(end._array is not given._array for end in after)))
         results = loop.run()
+        if not self.loop.exits and any(t._node is not None for t in results):
+            try:
+                loop.try_gradient()
+            except (Undecided, DataEnds) as error:
+                self.refuse(f"it is differentiated, and {error}")
         return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
+
+    def _until(
+        self, inputs: Sequence[Tensor], start: Sequence[Tensor]
+    ) -> tuple[list[Tensor], list[Tensor], Tensor, Branch[Tensor]]:
+        """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
+        condition; and all that a step computes."""
+        own, tracer = [leaf_of(t) for t in inputs], self.tracer
+        around = boundary([h for h in self.histories if is_node(h)], self.since, own)
+        if not tracer.loops and (around or (not grad_is_off() and any(t._node is not None for t in start))):
+            self.refuse(_NO_GRADIENT)  # in another loop, that one knows whether it is differentiated
+        flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
+        stay = [ir.apply(_not, [leaves]) for leaves in self.also]
+        go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
+        nodes = merged([Branch(b.asked, b.answers, [t._array for t in b.values]) for b in self.branches])
+        values = zip(*(b.values for b in self.branches), strict=True)
+        step = [like(ways[0], node, _history(*ways)) for node, ways in zip(nodes, values, strict=True)]
+        step.append(tracer.wrap(OPS["add"].fn(count, 1)._array))
+        first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
+        return [flag, count], first, go, Branch((), (), step)
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""
@@ -405,6 +428,15 @@ class Capture:
         self.frame.f_locals.update(values)
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
+
+
+def _chosen(question: ir.Node, a: Tensor, b: Tensor) -> Tensor:
+    return like(b, chosen(question, a._array, b._array), _history(a, b))
+
+
+def _history(*ways: Tensor) -> Any:
+    """The history of a value that data chooses: it tells that there is one."""
+    return next((t._node for t in ways if is_node(t._node)), None)
 
 
 def _scalar(node: ir.Node) -> ir.Node:

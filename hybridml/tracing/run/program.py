@@ -28,6 +28,7 @@ from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.guards import Guard, Guards
+from hybridml_compiler.sizes.steps import Undecided
 from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
 
@@ -205,10 +206,11 @@ class Program:
             donate = {k: i if i < self.lead else i + shift for k, i in self.donate.items()}
             try:
                 self._executable = compile_graph(self.graph, donate, self.backend, self.tracer.guards)
-            except (CompileError, TraceError):
-                if not self.is_gradient or self.tracer.guards is None:
+            except (CompileError, TraceError) as error:
+                undecided = isinstance(error, Undecided)  # of a loop, when it is too late to take it step by step
+                if not self.is_gradient or (self.tracer.guards is None and not undecided):
                     raise
-                self._executable = PerSize(self.graph, donate, self.backend)
+                self._executable = PerSize(self.graph, donate, INTERPRET if undecided else self.backend)
             self.compile_ms = (time.perf_counter() - start) * 1e3
 
     def call(self, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...graph.body import family
+from ...graph.body import family, steps_in
 from ...graph.facts import may_fail, reduced_axes
 from ...graph.ir import Node
 from ...record import replace
@@ -207,8 +207,10 @@ def _may_store(node: Node, group: Group) -> bool:
 
 
 def _is_epilogue(node: Node, inlined: set[Node], call: Call) -> bool:
-    """Elementwise over the elements of the result, in a loop that cannot fail."""
-    return node.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not any_fails(inlined)
+    """Elementwise over the elements of the result, in a loop that cannot fail, and knows steps of loops if the call
+    does."""
+    fits = node.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not any_fails(inlined)
+    return fits and (call.symbolic or not any(map(steps_in, (node, *inlined))))
 
 
 def _follows_tiles(node: Node, inlined: set[Node], group: Group) -> bool:
@@ -265,7 +267,7 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...], worth: Callable[[
     if len(shape) - 1 not in axes or shape[-1] == 1:
         return False
     row = math.prod(shape[k] for k in axes)
-    rows = math.prod(shape) // max(row, 1)
-    if is_dim(rows) or is_dim(row):
+    if is_dim(row) or is_dim(math.prod(shape)):
         return True  # whatever the size at hand: one kernel adds up in another order than two
+    rows = math.prod(shape) // max(row, 1)
     return row > 1 and worth(rows, row)

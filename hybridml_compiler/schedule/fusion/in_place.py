@@ -19,9 +19,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...aval import Aval
+from ...graph.body import family
 from ...graph.checks import INDEXED, limit
 from ...graph.checks import operand as indices_of
 from ...graph.ir import Graph, Node, apply, users, with_inputs
+from ...graph.updates import is_update, is_updated, old_of
 from ...ops.control import LOOP
 from ...ops.op import Op
 from ...ops.shapes import are_apart, count, is_empty, positions
@@ -60,13 +62,9 @@ class InPlace:
         return node
 
 
-def _is_update(node: Node) -> bool:
-    return node.op is not None and node.op.is_update
-
-
 def store_of(update: Node) -> Node | None:
     """The store of an update in place."""
-    if _is_update(update) and update.inputs[1].op is STORE:
+    if is_update(update) and update.inputs[1].op is STORE:
         return update.inputs[1]
     return None
 
@@ -93,6 +91,8 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
     outputs = set(graph.roots)
     given, lasting = _own_inputs(graph, donated), _lasting(graph)
     chosen: dict[Node, None] = {}
+    homes: dict[Node, Node] = {}
+    last = {graph.inputs[k]: graph.outputs[out] for out, k in donated.items()}
 
     def needs(node: Node, update: Node) -> bool:
         first = position[update]
@@ -106,14 +106,20 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         if lasting.get(base, node) is not node:
             continue  # another update of the array is what an output is made of: the memory is that one's
         own = base in chosen or base in given
-        made_here = base.kind in OWN_LOOP or _is_update(base)
-        if not (own or (made_here and base.aval.hinted.nbytes >= _LEAST_BYTES)) or base in outputs:
+        made_here = base.kind in OWN_LOOP or is_update(base)
+        home = homes.get(base, base)
+        # A version that is given out and updated further: the memory is that of the last one.
+        given_out = base in outputs or (node in outputs and last.get(home, node) is not node)
+        if given_out or not (own or (made_here and base.aval.hinted.nbytes >= _LEAST_BYTES)):
             continue
-        others = [r for r in readers[base] if r is not node]
+        run = family(node) if node.op is LOOP else None  # its other results read the array as it does
+        if run is not None and node.inputs.count(base) > 1:
+            continue
+        others = [r for r in readers[base] if r is not node and (r.op is not LOOP or family(r) != run)]
         if any(r in chosen or needs(r, node) for r in others):
             continue
-        chosen[node] = None
-        if not own and _is_update(base):
+        chosen[node], homes[node] = None, home
+        if not own and is_update(base):
             found.forced[base] = "written as a whole, and updated after that"
         late = [r for r in others if r.kind not in OWN_LOOP and _is_read_late(r, node, readers, chosen, needs)]
         found.forced.update(dict.fromkeys(late, "read before it is overwritten"))
@@ -165,35 +171,6 @@ def _lasting(graph: Graph) -> dict[Node, Node]:
             found.setdefault(base, node)
             node = base
     return found
-
-
-def is_updated(start: Node, end: Node) -> bool:
-    """Whether one array is another one after updates of it, by slices and by loops."""
-    while end is not start:
-        before = old_of(end)
-        if before is None:
-            return False
-        end = before
-    return True
-
-
-def old_of(node: Node) -> Node | None:
-    """The array that an update replaces a slice or rows of, or a loop that does so with its carry."""
-    if _is_update(node) or (node.kind == "scatter" and node.inputs[0] not in node.inputs[1:]):
-        return node.inputs[0]
-    if node.op is LOOP and updates_carry(node.params["body"].graph, node.params, node.params["result"]):
-        number: int = node.params["counted"] + node.params["consts"] + node.params["result"]
-        return node.inputs[number]
-    return None
-
-
-def updates_carry(body: Graph, params: Mapping[str, Any], k: int) -> bool:
-    """Whether a step of a loop only updates carry `k`, so that one memory of it is enough for all steps."""
-    if k >= params["carries"]:
-        return False
-    end, start = body.outputs[k], body.inputs[params["consts"] + k]
-    alone = body.outputs.count(end) == 1 and start is not end
-    return alone and is_updated(start, end)
 
 
 def _is_read_late(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from ...graph.body import steps_in
 from ...graph.facts import element_cost
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
@@ -124,7 +125,7 @@ def choose_prologues(
         expression = expression_of(node, kept)
         leaves, inlined = expression.reads, expression.inlined
         large = {leaf for leaf in leaves if leaf.aval.hinted.size * SMALL > node.aval.hinted.size}
-        if large & written_over:
+        if large & written_over or any(map(steps_in, (node, *inlined))):  # products of given sizes know no steps
             kept[node] = materialised[node]
             continue
         new = [n for n in leaves if n in owner and not _needed(n, node, outputs, readers, owner)]

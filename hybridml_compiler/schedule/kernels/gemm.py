@@ -192,7 +192,7 @@ def is_column(product: Product) -> bool:
     """Whether its result is one column, which is computed as a row. Matrices of one element a row have two orders, of
     which the other operand's place may be none."""
     along = product.a.column == 1 and at_most(2, product.k)
-    return product.n == 1 < product.m and (product.stored is not None or along)
+    return product.n == 1 and at_most(2, product.m) and (product.stored is not None or along)
 
 
 def as_row(product: Product) -> Product:

@@ -156,6 +156,11 @@ _strides: dict[Any, _Strides | None] = {}  # by the shape in memory, and the mov
 _MOST_STRIDES = 4096
 
 
+def _chooses(expr: Expr, element: Expr) -> bool:
+    """Whether the element is a value in some places only, as in a triangle of a matrix."""
+    return expr is not element and (expr.op == "select" or any(_chooses(arg, element) for arg in expr.args))
+
+
 def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) -> _Strides | None:
     if base is node:
         return 0, tuple(math.prod(node.shape[k + 1 :]) for k in range(len(node.shape)))
@@ -163,7 +168,7 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
     found = loads(load)  # one, and what `widens` makes of it
-    if len(found) != 1 or len(found[0].args) != 1:
+    if len(found) != 1 or len(found[0].args) != 1 or _chooses(load, found[0]):
         return None
     position = found[0].args[0]
     if opaque_leaves(position):

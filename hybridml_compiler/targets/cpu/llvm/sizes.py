@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import dtypes
-from ....sizes.dims import Dim, Size, Symbol, is_dim
+from ....sizes.dims import Dim, Size, Symbol, is_dim, steps_of
 from ....sizes.values import number_of
 from . import ir
 from .types import I64, constant
@@ -41,7 +41,11 @@ class Sizes:
                 if isinstance(atom, Symbol):
                     factor = self.symbols[atom.name]
                 else:
-                    factor = self._divided(atom.kind, self.value(atom.over), self.value(atom.by))
+                    by = self.value(atom.by)
+                    if steps_of(atom.by):  # in some steps of a loop it may be 0, where nothing is to be done
+                        one = constant(1, dtypes.int64)
+                        by = self.b.select(self.b.icmp_signed(">", by, one), by, one)
+                    factor = self._divided(atom.kind, self.value(atom.over), by)
                 product = factor if product is None else self.b.mul(product, factor)
             if product is None:
                 product = constant(coefficient, dtypes.int64)

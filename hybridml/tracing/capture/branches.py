@@ -11,25 +11,32 @@ one branch alone is not captured this way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
 
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.walk import postorder
 
+Value = TypeVar("Value")
 _slice, _update, _where, _broadcast = OPS["slice"], OPS["slice_update"], OPS["where"], OPS["broadcast_to"]
 
 
 @record
-class Branch:
-    """A step as it goes for some answers: the questions, the answers to them, and values by name or number."""
+class Branch(Generic[Value]):
+    """A step as it goes for some answers: the questions, the answers to them, and what it computes."""
 
     asked: tuple[ir.Node, ...]
     answers: tuple[bool, ...]
-    values: Sequence[ir.Node]
+    values: Sequence[Value]
+
+    def with_more(self, values: Sequence[Value], at: int | None = None) -> Branch[Value]:
+        """The branch with more values, after the others or before number `at`."""
+        at = len(self.values) if at is None else at
+        return Branch(self.asked, self.answers, [*self.values[:at], *values, *self.values[at:]])
 
 
-def merged(branches: Sequence[Branch], depth: int = 0) -> list[ir.Node]:
+def merged(branches: Sequence[Branch[ir.Node]], depth: int = 0) -> list[ir.Node]:
     """The values of a step, whatever the answers are."""
     if len(branches) == 1:
         return list(branches[0].values)

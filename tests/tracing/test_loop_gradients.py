@@ -1,0 +1,289 @@
+"""Gradients through Python's loops: a loop the other way round, whose steps touch what the steps forward have."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+import hybridml as hm
+from hybridml.tracing.specialize.errors import TraceWarning
+from hybridml_compiler.errors import GradientError
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.text import parse_graph
+from tests.support.examples import examples
+from tests.support.random_loops import M, N, Programs
+
+R = np.random.default_rng(0)
+T = 20
+
+
+def stencil(u: Any, c: Any) -> Any:
+    u = u.clone()
+    for _ in range(T):
+        u[1:-1] = u[1:-1] + c * (u[2:] - 2 * u[1:-1] + u[:-2])
+    return (u * u).sum()
+
+
+def recurrence(a: Any, w: Any) -> Any:
+    b = hm.zeros(a.shape, dtype=a.dtype)
+    b[0] = a[0]
+    for i in range(1, a.shape[0]):
+        b[i] = b[i - 1].clone() * w + a[i]
+    return (b * b).sum()
+
+
+def forward_substitution(matrix: Any, b: Any) -> Any:
+    x = hm.zeros(b.shape, dtype=b.dtype)
+    for i in range(b.shape[0]):
+        x[i] = (b[i] - matrix[i, :i] @ x[:i].clone()) / matrix[i, i]
+    return (x * x).sum()
+
+
+def dynamic_program(c: Any, w: Any) -> Any:
+    n = c.shape[0]
+    d = hm.zeros((n + 1, n + 1), dtype=c.dtype)
+    for i in range(1, n + 1):
+        for j in range(1, n + 1):
+            d[i, j] = c[i - 1, j - 1] + hm.logaddexp(d[i - 1, j].clone(), d[i, j - 1].clone() * w) * 0.5
+    return d[n, n]
+
+
+def cholesky(a: Any, b: Any) -> Any:
+    low = a.clone()
+    for k in range(a.shape[0]):
+        d = hm.sqrt(low[k, k])
+        low[k, k] = d
+        low[k + 1 :, k] = low[k + 1 :, k] / d
+        c = low[k + 1 :, k].clone()
+        low[k + 1 :, k + 1 :] = low[k + 1 :, k + 1 :] - c[:, None] * c[None, :]
+    return (hm.tril(low) @ b).sum()
+
+
+def runge_kutta(y: Any, h: Any) -> Any:
+    for _ in range(T):
+        k1 = hm.sin(y) - y * y
+        k2 = hm.sin(y + h / 2 * k1) - y
+        y = y + h / 6 * (k1 + 2 * k2)
+    return (y * y).sum()
+
+
+def branches(a: Any, w: Any) -> Any:
+    s, found = w * 0.0, hm.zeros(a.shape, dtype=a.dtype)
+    for i in range(a.shape[0]):
+        if a[i] > 0.5:
+            s = s * 0.9 + w * hm.sqrt(a[i] - 0.5)  # which has no gradient at the other numbers
+            found[i] = a[i] * w
+        else:
+            s = s * w
+    return s + (found * found).sum()
+
+
+def bodies(x: Any, m: Any) -> Any:
+    v = x * 0.0
+    for _ in range(T):
+        d = x[None, :, :] - x[:, None, :]
+        square = (d * d).sum(-1) + 0.1
+        v = v + 0.01 * (d * (m[None, :, None] / (square * hm.sqrt(square))[:, :, None])).sum(1)
+        x = x + 0.01 * v
+    return (x * x).sum()
+
+
+def recurrent_network(x: Any, w: Any) -> Any:
+    h = x[0] * 0
+    for t in range(x.shape[0]):
+        h = hm.tanh(w @ h + x[t])
+    return (h * h).sum()
+
+
+def _definite(n: int) -> np.ndarray:
+    a = R.random((n, n))
+    return a @ a.T + n * np.eye(n)
+
+
+FORMS = [
+    (stencil, R.random(30), R.random() * 0.2), (recurrence, R.random((20, 3)), R.random(3)),
+    (forward_substitution, np.tril(R.random((T, T))) + 4 * np.eye(T), R.random(T)),
+    (dynamic_program, R.random((16, 16)), R.random()), (cholesky, _definite(T), R.random(T)),
+    (runge_kutta, R.random(6), 0.1), (branches, R.random(T), 0.7), (bodies, R.random((5, 3)), R.random(5)),
+    (recurrent_network, R.random((T, 4)), R.random((4, 4)) * 0.3),
+]  # fmt: skip
+forms = pytest.mark.parametrize(("fn", "a", "b"), FORMS, ids=[fn.__name__ for fn, *_ in FORMS])
+
+
+def both(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return hm.grad(fn, argnums=(0, 1))
+
+
+def second(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def length(a: Any, b: Any) -> Any:
+        g, h = both(fn)(a, b)
+        return (g * g).sum() + (h * h).sum()
+
+    return both(length)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    for x, y in zip(found, expected, strict=True):
+        largest = max(1.0, float(np.abs(np.asarray(y)).max()))
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-11, atol=1e-13 * largest)
+
+
+@forms
+def test_the_gradient_of_a_loop_is_a_loop(fn: Any, a: Any, b: Any) -> None:
+    x, y = hm.asarray(a), hm.asarray(np.asarray(b))
+    gradient = hm.trace(both(fn))
+    found, expected = gradient(x, y), both(fn)(x, y)
+    assert_close(found, expected)
+    assert " loop(" in gradient.ir and len(gradient.ir.splitlines()) < 250
+    assert_close(both(hm.trace(fn))(x, y), expected)  # derived when it is asked for
+    u, v = R.standard_normal(a.shape), R.standard_normal(np.shape(b))
+    ends = [float(fn(hm.asarray(a + e * u), hm.asarray(np.asarray(b + e * v)))) for e in (1e-6, -1e-6)]
+    slope = (np.asarray(found[0]) * u).sum() + (np.asarray(found[1]) * v).sum()
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fn", "a", "b"),
+    [form for form in FORMS if form[0] in (stencil, forward_substitution, branches, recurrent_network)],
+)
+def test_second_derivatives(fn: Any, a: Any, b: Any) -> None:
+    x, y = hm.asarray(a), hm.asarray(np.asarray(b))
+    traced = hm.trace(second(fn))
+    assert_close(traced(x, y), second(fn)(x, y))
+    assert " loop(" in traced.ir
+
+
+# -- what a step costs
+
+
+def _bodies(fn: Any, *args: Any) -> list[ir.Graph]:
+    """The bodies of all loops of a gradient."""
+    traced = hm.trace(both(fn))
+    traced(*map(hm.asarray, args))
+    found, pending = [], [parse_graph(traced.ir)]
+    while pending:
+        graph = pending.pop()
+        inner = [node.params["body"].graph for node in graph.nodes() if node.op is not None and node.op.name == "loop"]
+        found += inner
+        pending += inner
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fn", "whole", "args"),
+    [
+        (recurrence, (500, 3), (R.random((500, 3)), R.random(3))),
+        (forward_substitution, (50, 50), (np.eye(50) + np.tril(R.random((50, 50))), R.random(50))),
+        (dynamic_program, (41, 41), (R.random((40, 40)), R.random())),
+    ],
+)
+def test_a_step_touches_slices_and_no_whole_array(fn: Any, whole: Any, args: Any) -> None:
+    for body in _bodies(fn, *args):
+        large = {node.op.name for node in body.nodes() if node.op is not None and node.shape == whole}
+        assert large <= {"slice_update", "loop"}
+
+
+def test_what_is_saved_is_no_more_than_the_arrays() -> None:
+    """Of a table that is filled in element by element, what was there, and not the table in each step."""
+    traced = hm.trace(both(dynamic_program))
+    traced(hm.asarray(R.random((40, 40))), hm.asarray(0.5))
+    sizes = [np.prod([*map(int, found.split(","))]) for found in re.findall(r"f64\[([\d,]+)\]", traced.ir)]
+    assert max(sizes) == 41 * 41
+
+
+def test_a_solution_is_restored_from_the_last_step_on() -> None:
+    """One element is put back in each step, where reading saved ones would take rows of 60."""
+    traced = hm.trace(both(forward_substitution))
+    traced(hm.asarray(np.eye(60) + np.tril(R.random((60, 60)))), hm.asarray(R.random(60)))
+    stacks = [node for node in parse_graph(traced.ir).nodes() if node.op is not None and node.op.name == "loop"]
+    assert {node.shape for node in stacks} <= {(60,), (60, 1), (60, 60)}
+    assert sum(node.shape == (60, 60) for node in stacks) == 1  # the gradient of the matrix
+
+
+# -- what eager code refuses, and what a step decides
+
+
+def test_errors_are_those_of_eager_code() -> None:
+    def overwritten(a: Any, w: Any) -> Any:
+        b = a * 2
+        for i in range(1, 20):
+            b[i] = b[i - 1] * w  # keeps a row of an array that is written to
+        return b.sum()
+
+    def in_the_next_step(a: Any, w: Any) -> Any:
+        b, t = a * 2, w
+        for i in range(20):
+            b[i] = t
+            t = b[i] * w
+        return b.sum()
+
+    for fn in (overwritten, in_the_next_step):
+        for style in (both(fn), hm.trace(both(fn)), both(hm.trace(fn))):
+            with pytest.raises(GradientError, match="was overwritten in place"):
+                style(hm.asarray(R.random(20)), hm.asarray(0.5))
+
+
+def test_a_leaf_is_not_updated_in_place() -> None:
+    def f(a: Any) -> Any:
+        for i in range(20):
+            a[i] = 0.5
+        return a.sum()
+
+    for style in (f, hm.trace(f)):
+        with pytest.raises(GradientError, match="leaf"):
+            style(hm.tensor(R.random(20), requires_grad=True))
+
+
+def test_updates_without_history_and_values_without_gradients() -> None:
+    def f(a: Any, w: Any) -> Any:
+        count, seen = hm.zeros((), dtype="float64"), hm.zeros((20,), dtype="float64")
+        x = a * 1.0
+        for i in range(20):
+            count = count + 1.0
+            with hm.no_grad():
+                seen[i] = x[i] * count
+                x[i] = x[i] * 0.5
+        assert not count.requires_grad and not seen.requires_grad
+        return (x * w).sum() + seen.sum() + count
+
+    x, w = hm.asarray(R.random(20)), hm.asarray(0.5)
+    assert_close(hm.trace(both(f))(x, w), both(f)(x, w))
+
+
+def _differentiable(source: str) -> str:
+    """A program that reads copies: eager code refuses gradients that need what is overwritten."""
+    lines = []
+    for line in source.splitlines():
+        found = re.match(r"(\s*(?:[avw](?:\[[^\]]*\])?|s) (?:=|\+=|\*=) )(.*)$", line)
+        lines.append(line if found is None else found[1] + re.sub(r"\b([av]\[[^\]]*\]|w\b)", r"\1.clone()", found[2]))
+    return "\n".join(lines)
+
+
+@examples(3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from([k for k in range(60) if k not in (5, 12, 16, 19)]))
+def test_random_programs(seed: int) -> None:
+    source, space = _differentiable(Programs(seed).source()), dict[str, Any]()
+    exec(compile(source, f"<program {seed}>", "exec"), space)
+
+    def loss(a: Any, v: Any, w: Any) -> Any:
+        found = space["program"](a.clone(), v.clone(), w.clone())
+        return sum(hm.sin(x * 1.0).sum() if isinstance(x, hm.Tensor) else x for x in found)
+
+    r = np.random.default_rng(seed)
+    given = [hm.asarray(r.random(shape) * 0.7) for shape in ((N, M), (N,), (M,))]
+    if max(np.abs(np.asarray(x)).max() for x in space["program"](*(x.clone() for x in given))) > 100:
+        return  # the sine of a large number has no digits that two orders of sums agree in
+    gradient = hm.grad(loss, argnums=(0, 1, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TraceWarning)
+        found = hm.trace(gradient)(*given)
+    for x, y in zip(found, gradient(*given), strict=True):
+        largest = max(1.0, float(np.abs(np.asarray(y)).max()))
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-9, atol=1e-9 * largest, err_msg=source)
