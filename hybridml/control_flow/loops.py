@@ -74,7 +74,7 @@ def while_loop(
 def _traced_while(
     tracer: Tracer, cond_fn: Any, body_fn: Any, carry: list[Tensor], structure: Structure, length: int | None
 ) -> Any:
-    from ..tracing.capture.loop import Loop
+    from ..tracing.capture.loops.loop import Loop
     from ..tracing.capture.subgraphs import capture_region, snapshot
 
     n = len(carry)

@@ -192,7 +192,7 @@ def _traced_scan(
     reverse: bool,
     again: bool,
 ) -> tuple[Any, Any]:
-    from ..tracing.capture.loop import Loop
+    from ..tracing.capture.loops.loop import Loop
     from ..tracing.capture.subgraphs import capture_region, snapshot
 
     n, made = len(carry), []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import hybridml as hm
+from hybridml.tracing.specialize.errors import TraceWarning
 
 
 def data(*shape: int) -> Callable[[], hm.Tensor]:
@@ -26,3 +28,23 @@ def assert_same(expected: Any, found: Any) -> None:
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
         else:
             assert a == b
+
+
+def both(fn: Callable[..., Any], *makes: Callable[[], Any], calls: int = 3) -> Any:
+    """The traced function, after calls that gave what eager ones give, in results and in arguments."""
+    traced = hm.trace(fn)
+    for _ in range(calls):
+        given, same = [make() for make in makes], [make() for make in makes]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TraceWarning)
+            found = traced(*same)
+        assert_same((fn(*given), given), (found, same))
+    return traced
+
+
+def number(value: float) -> Callable[[], float]:
+    return lambda: value
+
+
+def is_loop(traced: Any) -> bool:
+    return " loop(" in traced.ir and traced.cache_info().compiles == 1

@@ -17,7 +17,7 @@ alias_layout.py   how the tensors of a trace lie in memory in eager code: whethe
 line_observer.py  the variables of a function by their names, while it is traced
 subgraphs.py      the bodies of control operations, captured as graphs of their own
 cond.py           a choice between two branches
-loop.py           loops
+loops/            loops, and their gradients
 composite.py      elementwise functions of the library as one operation each
 subgraph.py       the part of a graph that is left when some of its values are known
 """

@@ -19,7 +19,7 @@ from hybridml_compiler.record import record
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import enable_grad, grad_is_off
 from ...core.tensor import Tensor, aval_of
-from .loop import zeros
+from .loops.loop import zeros
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 

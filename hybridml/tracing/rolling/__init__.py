@@ -9,5 +9,4 @@ lists.py        lists that grow
 elements.py     what loops go over, by number
 code_loops.py   loops of a code object: what is assigned, read, carried on, and the questions that leave them
 held.py         what mutable objects hold, before a step and after it
-branches.py     steps that data decides about: the values of all branches, chosen
 """

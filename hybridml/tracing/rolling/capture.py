@@ -37,8 +37,8 @@ from ...core.context import clock, grad_is_off
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
-from ..capture.branches import Branch, chosen, following, merged
-from ..capture.loop import DataEnds, Loop, zeros
+from ..capture.loops.branches import Branch, chosen, following, merged
+from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
@@ -256,7 +256,7 @@ class Capture:
         return [name for name in self.loop.after if name not in self._carried()]
 
     def _values(self, variables: Mapping[str, Any], states: Sequence[Tensor]) -> list[Tensor]:
-        """What a loop has values for, as it is now: a later step writes to the same tensors."""
+        """The values of all that a loop carries, as they are now: a later step writes to the same tensors."""
         found = []
         for name, carry in self._carried().items():
             value = variables.get(name)

@@ -22,7 +22,7 @@ from hybridml_compiler.record import record
 
 @record(eq=False)
 class _Part:
-    """What is added to an array: a value to a slice of it, or all that a loop has added to zeros."""
+    """An addition to an array: of a value to a slice of it, or of all that a loop has added to zeros."""
 
     value: ir.Node
     window: Mapping[str, Any] | None = None

@@ -28,14 +28,14 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import Size
 
-from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
-from ...core.context import at_place, enable_grad, grad_is_off
-from ...core.tensor import Tensor, aval_of, like
+from ....core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
+from ....core.context import at_place, enable_grad, grad_is_off
+from ....core.tensor import Tensor, aval_of, like
+from ..subgraphs import close, enter, fresh, leaf_of, leave, snapshot
+from ..tracer import Tracer
 from .branches import Branch, merged
 from .cotangent_sums import added_in_place
 from .saved_values import Restored, Saved, Step, cut_back, filled_up, worth_saving
-from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
-from .tracer import Tracer
 
 _add, _full = OPS["add"], OPS["full"]
 
@@ -90,7 +90,7 @@ class Loop:
         return results
 
     def outputs(self) -> list[ir.Node]:
-        """What a step computes: `next` and `ys`."""
+        """The results of a step: `next` and `ys`."""
         return self._with(())[0]
 
     @property
@@ -98,7 +98,7 @@ class Loop:
         return self.branches or (Branch((), (), [*self.next, *self.ys]),)
 
     def _with(self, others: Sequence[ir.Node]) -> tuple[list[ir.Node], list[ir.Node]]:
-        """What a step computes, and other nodes, in one way for all."""
+        """The results of a step, and other nodes, in one way for all."""
         carries = [t._array for t in self.carries]
         ways = []
         for b in self._ways:
@@ -184,7 +184,7 @@ class Loop:
         return tuple(sorted(found))
 
     def try_gradient(self) -> None:
-        """Raises Undecided where the gradient is no loop, as its steps differ in more than sizes, and DataEnds where a loop
+        """Raises Undecided where the gradient is no loop, as its steps differ in more than sizes; DataEnds where a loop
         of Python in it has none."""
         enter(self.tracer)
         try:

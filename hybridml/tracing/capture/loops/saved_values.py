@@ -70,7 +70,7 @@ class Step:
 
 
 def worth_saving(step: Step, outputs: Sequence[ir.Node], cotangents: Collection[ir.Node]) -> Saved:
-    """What the gradient with these outputs reads from memory instead of computing it again."""
+    """The values that the gradient with these outputs reads from memory instead of computing them again."""
     choice = _Choice(step, outputs, cotangents)
     best = choice.of([])
     for restored in choice.updated:
@@ -99,7 +99,7 @@ class _Choice:
         self.updated = [r for r in found if r is not None]
 
     def of(self, restored: list[Restored]) -> Saved:
-        """What is saved where these arrays are carried backwards."""
+        """The values that are saved where these arrays are carried backwards."""
         back = {node for r in restored for node in r.versions}
         states, given = self.states - back, (self.inputs - self.states) | back
         sources = {node: self._sources(node, given, states) for node in self.read if node not in given}

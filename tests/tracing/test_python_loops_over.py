@@ -1,0 +1,206 @@
+"""Loops over arrays, and lists that grow: captured by one step, they compute what Python does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from tests.support.loops import both, data, is_loop
+
+# -- over arrays
+
+
+def rows(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for row in a:
+        s = s * 0.5 + row
+    return s, row
+
+
+def numbered(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for k, row in enumerate(a, 3):
+        s += row * k
+        b[k - 3] = s
+    return s, k
+
+
+def side_by_side(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for x, y, k in zip(a[:-1], b[1:], range(1, 100), strict=False):
+        s = s + x * y * k
+    return s, x, k
+
+
+def numbered_pairs(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = hm.zeros(a.shape[1], dtype=a.dtype)
+    for k, (x, y) in enumerate(zip(a, b, strict=False)):
+        s = s + x * y * k
+    return s
+
+
+def from_the_end(a: hm.Tensor, b: hm.Tensor) -> Any:
+    for k in reversed(range(a.shape[0] - 1)):
+        b[k] = b[k + 1] * 0.5 + a[k]
+    return k
+
+
+def updated(a: hm.Tensor, b: hm.Tensor) -> Any:
+    for row in a:
+        row *= 2
+        row[0] = row[1]
+        b += row
+
+
+def elements(a: hm.Tensor, b: hm.Tensor) -> Any:
+    s = 0.0
+    for v in a[:, 0]:
+        s = s * 0.5 + v
+    for v in b[:, 1]:
+        if v > 0.5:
+            s = s + v
+    return s
+
+
+def rebound(a: hm.Tensor, b: hm.Tensor) -> Any:
+    for row in a:
+        a = a * 0.5
+        b = b + row
+    return a, b
+
+
+OVER = [rows, numbered, side_by_side, numbered_pairs, from_the_end, updated, elements, rebound]
+
+
+@pytest.mark.parametrize("fn", OVER, ids=lambda f: f.__name__)
+def test_loops_over_arrays(fn: Callable[..., Any]) -> None:
+    traced = both(fn, data(20, 4), data(20, 4))
+    assert is_loop(traced)
+
+
+def test_arrays_of_numpy_are_gone_over() -> None:
+    def fn(x: hm.Tensor) -> Any:
+        table = np.zeros((20, 3))
+        table[:, 1] = x
+        s = 0.0
+        for k, row in enumerate(table):
+            s = s + row[1] * k
+        return s
+
+    both(fn, data(20))
+
+
+def test_objects_of_python_stay_what_they_are() -> None:
+    def fn(x: hm.Tensor) -> Any:
+        pairs = zip(x, range(20), strict=False)
+        first = next(pairs)
+        names = dict(zip("ab", (1, 2), strict=True))
+        turned = list(reversed([1, 2]))
+        return first, len(list(pairs)), names, turned, list(enumerate("ab")), isinstance(pairs, zip)
+
+    both(fn, data(20))
+
+
+# -- lists
+
+
+def collected(x: hm.Tensor) -> Any:
+    out = [x]
+    for k in range(20):
+        x = x * 0.5 + k
+        out.append(x)
+    return hm.stack(out), out[3], len(out)
+
+
+def sums(x: hm.Tensor) -> Any:
+    found, numbers, kinds = [], [], []
+    for k in range(20):
+        found.append((x * k).sum().item())
+        numbers.append(2 * k)
+        kinds.append("a")
+        found.append(x[0] * k)
+    return found, numbers, kinds
+
+
+def rows_of_rows(x: hm.Tensor) -> Any:
+    out = []
+    for i in range(16):
+        for j in range(17):
+            out.append(x[1] * (i + 2.0 * j))
+    return hm.stack(out).sum(0), len(out)
+
+
+@pytest.mark.parametrize("fn", [collected, sums, rows_of_rows], ids=lambda f: f.__name__)
+def test_lists_grow(fn: Callable[..., Any]) -> None:
+    assert is_loop(both(fn, data(3)))
+
+
+def an_item_is_the_variable(x: hm.Tensor) -> Any:
+    out = []
+    for _ in range(20):
+        x = x * 0.5
+        out.append(x)
+    x += 1
+    return out[-1], x, out[-1] is x
+
+
+def items_are_one(x: hm.Tensor) -> Any:
+    out = []
+    for _ in range(20):
+        x += 1
+        out.append(x)
+    return out[0], out[19], x
+
+
+def items_are_views(x: hm.Tensor) -> Any:
+    out = []
+    for k in range(20):
+        out.append(x[k])
+    x += 1
+    return out[0], out[19]
+
+
+def an_item_is_read(x: hm.Tensor) -> Any:
+    out = [x]
+    for _ in range(20):
+        out.append(out[-1] * 0.5)
+    return out
+
+
+def known_by_another_name(x: hm.Tensor) -> Any:
+    out = []
+    same = out
+    for _ in range(20):
+        out.append(x * len(same))
+    return out
+
+
+def data_decides(x: hm.Tensor) -> Any:
+    out = []
+    for k in range(20):
+        if x[k] > 0.5:
+            out.append(x * k)
+    return out
+
+
+def until(x: hm.Tensor) -> Any:
+    out = []
+    for _ in range(20):
+        x = x * 0.5
+        if x.max() < 0.1:
+            break
+        out.append(x)
+    return out
+
+
+LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_read, known_by_another_name, data_decides,
+         until]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", LISTS, ids=lambda f: f.__name__)
+def test_lists_that_are_used_otherwise(fn: Callable[..., Any]) -> None:
+    both(fn, data(20))
