@@ -40,7 +40,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
-from ..specialize.errors import Untraceable, refused
+from ..specialize.errors import StepByStep, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .memory_order import Order, memory_order
@@ -180,6 +180,7 @@ class Tracer:
         self.ends: float | None = None  # when loops step by step, and questions, are given up
         self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
+        self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
         self.loops: list[Any] = []
         self.rolled = False
         self.prints: Callable[[Any, Any], None] | None = None
@@ -289,7 +290,11 @@ class Tracer:
         (self.frames[-1] if self.frames else self).checks.pop(t._array, None)
 
     def will_write(self, t: Tensor) -> None:
-        """Tells a region that `t` will get another value, so that the present one can be put back."""
+        """Tells a region that `t` will get another value, so that the present one can be put back. What loops have left
+        in memory of its own, which Python shares, is not written to."""
+        for marked, place in self.marked:
+            if marked is t or (type(t._version) is list and marked._version is t._version):
+                raise StepByStep(place, "a variable is updated after it that may be in the memory of another one")
         if self.frames:
             self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))
 

@@ -173,6 +173,16 @@ class Watch:
         self.epoch = mutation_epoch.epoch.value
         return changed
 
+    def kept(self) -> Callable[[], None]:
+        """A function that has all guards be what they are now: for a trace that is done again."""
+        lists = self.free, self.quiet, self.moving, self._grown
+        before = [list(guards) for guards in lists]
+
+        def put_back() -> None:
+            self.free, self.quiet, self.moving, self._grown = map(list, before)  # type: ignore[assignment]
+
+        return put_back
+
     def _has_changed(self, guard: Guard) -> bool:
         """Whether a trace has put another value there, or what stands for one, which may be equal."""
         try:

@@ -42,7 +42,7 @@ from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
-from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like
+from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of
 from .code_loops import CodeLoop, question_at
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
@@ -81,6 +81,8 @@ class Capture:
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
+        self.outside_of: dict[str, Tensor] = {}
+        self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
@@ -175,6 +177,7 @@ class Capture:
         for grown in self.grown:
             grown.take_back()
         self.items = self._items(region)
+        shared = self._shared(self.after)
         found = self._leave(region)
         if not are_same(self.grads, _grads(tracer)):
             self.refuse("a step sets gradients")
@@ -182,6 +185,7 @@ class Capture:
         if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
         self.states += found
+        self._check_memory(shared)
         known = not found and self._learn() and self._branched(region, go)
         self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
@@ -237,6 +241,32 @@ class Capture:
         self.counted.update(names)
         self.carries = {name: carry for name, carry in self.carries.items() if name not in names}
         return False
+
+    def _shared(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """The memory in which variables are that go on, or are read after the loop."""
+        names = {*self.loop.carried, *self.loop.after}
+        values = {n: v for n, v in variables.items() if n in names and issubclass(type(v), Tensor)}
+        values = {name: t for name, t in values.items() if t is not self.before.get(name)}
+        of = {name: memory_of(t) for name, t in values.items()}
+        given = [c.given for c in self.carries.values() if c.given is not None] + self.given
+        roots = {name: root_of(t) for name, t in values.items()}
+        self.outside_of = {  # variables that are views of what was there before the step
+            name: root
+            for name, root in roots.items()
+            if not self.region.has_made(root) and all(root is not t for t in given)
+        }
+        self.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
+        return of
+
+    def _check_memory(self, shared: Mapping[str, Any]) -> None:
+        """Refuses variables that show what a step updates: each of them would be an array of its own."""
+        states = {memory_of(t) for t in self.states}
+        for name, memory in shared.items():
+            if memory in states:
+                self.refuse(f"{name} is a view of a tensor that a step updates")
+        items = [memory_of(t) for t in self.items]
+        if len({*items}) < len(items):
+            self.refuse("lists get the same memory twice")
 
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
@@ -358,12 +388,22 @@ class Capture:
         # Views of arrays of the step must not live on in variables that nobody reads any more.
         unread = self.after.keys() - {*self.loop.after}
         self.assign({name: self.before.get(name) for name in unread} | last)
+        self._mark(last)
         of_lists = iter(stacked)
         for grown in self.grown:
             grown.extend(tracer, of_lists, self.length or 0, self.name)
             grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
         self._forget()
         tracer.rolled = True
+
+    def _mark(self, variables: Mapping[str, Any]) -> None:
+        """Marks variables that may be in one memory in Python: where one is written to later, there is another trace,
+        with this loop step by step."""
+        for name, t in variables.items():
+            start = self.carries[name].start if name in self.carries and not self.has_steps() else None
+            others = [x for x in (self.outside_of.get(name), start) if issubclass(type(x), Tensor)]
+            if issubclass(type(t), Tensor) and (others or name in self.twice):
+                self.tracer.marked += [(x, self.place) for x in (t, *others)]
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""
@@ -379,7 +419,7 @@ class Capture:
         tracer = self.tracer
         inputs = [*(carry.given for carry in carries.values() if carry.given is not None), *self.given]
         start = [*(as_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
-        if not inputs and not self.items:
+        if not inputs and not self.items and not self.loop.exits:
             return [], None, []
         n, go, ways = len(inputs), None, self.branches
         if self.loop.exits:

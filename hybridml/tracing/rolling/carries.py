@@ -11,6 +11,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, is_dim, same
 
+from ...core.aliasing import origin_of
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
@@ -95,6 +96,18 @@ def are_one(a: Any, b: Any) -> bool:
     if type(a) is ScalarProxy:
         return a._tensor._array is b._tensor._array
     return same(a, b) if is_dim(a) else type(a) in CONSTANTS and bool(a == b)
+
+
+def memory_of(t: Tensor) -> int:
+    """A key of the memory that a tensor shows: views share the cell of their version (see core/aliasing.py)."""
+    return id(t._version) if type(t._version) is list else id(t)
+
+
+def root_of(t: Tensor) -> Tensor:
+    """The tensor of which this one is a view, of a view."""
+    while (origin := origin_of(t)) is not None:
+        t = origin[0]
+    return t
 
 
 def is_number(size: Size, number: int) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
 from hybridml_compiler.sizes.steps import replaced
 
-from ...core.aliasing import origin_of
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..capture.tracer import Frame, Tracer
+from .carries import root_of
 from .held import CONSTANTS
 
 
@@ -65,6 +65,5 @@ class Grown:
 
 def _is_new(t: Tensor, region: Frame) -> bool:
     """Whether a tensor has memory that a step has made, and that nothing has written to."""
-    while (origin := origin_of(t)) is not None:
-        t = origin[0]
+    t = root_of(t)
     return region.has_made(t) and id(t) not in region.written

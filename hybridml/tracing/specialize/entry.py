@@ -168,11 +168,13 @@ class Entry:
         through loops that cannot be captured otherwise."""
         ends = None if self.strict or is_deterministic() else time_limit.clock() + MOST_SECONDS
         while True:
+            put_back = self.watch.kept()
             try:
                 return self._traced(structure, leaves, known, observer, ends)
             except Filled as found:
                 self.recorded += found.containers
             except StepByStep as loop:
+                put_back()
                 apart = self.apart.setdefault(loop.place, [])
                 if loop.alone is None or len(apart) >= _MOST_ALONE:
                     self.step_by_step.setdefault(loop.place, str(loop))
