@@ -226,12 +226,12 @@ def test_calls_that_run_eagerly_have_none(monkeypatch: pytest.MonkeyPatch) -> No
 
     @hm.trace
     def f(x: hm.Tensor) -> float:
-        total = 0.0
+        total = {"sum": 0.0}
         while True:
-            total += float(x.sum()) + 1
+            total["sum"] += float(x.sum()) + 1
             x = x + 1
-            if total > 1e4:
-                return total
+            if total["sum"] > 1e4:
+                return total["sum"]
 
     with pytest.warns(UserWarning, match="asks for more than"):
         f(hm.ones((3,)))

@@ -26,6 +26,14 @@ ABOUT_AN_OP = {
 
 # Decisions about one row that are left in files about other things, with the reason.
 HONEST = {
+    ("hybridml/tracing/capture/loops/cotangent_sums.py", "node.op.name == 'add'"): "what a history adds up is a sum",
+    ("hybridml/tracing/capture/loops/cotangent_sums.py", "value.op.name == 'add'"): "what a history adds up is a sum",
+    ("hybridml/tracing/capture/loops/cotangent_sums.py", "new.op.name != 'add'"): "what a history adds up is a sum",
+    ("hybridml/tracing/capture/loops/cotangent_sums.py", "node.op.name == 'full'"): "zeros are where such a sum begins",
+    (
+        "hybridml_compiler/graph/facts.py",
+        "indices.op.name == 'index'",
+    ): "the row that checks indices, and does nothing else",
     ("hybridml/core/dispatch.py", "op is _pow"): "a fixed power is not lifted: each is a program of its own",
     ("hybridml/core/dispatch.py", "op is _astype"): "promotion is done by casts, so a cast is not promoted",
     (

@@ -136,7 +136,7 @@ graph main(%0: f32[3]) {
 
 def recurrent(xs: hm.Tensor, w: hm.Tensor) -> Any:
     h, loss, every = hm.zeros((2, 4), dtype="float64"), hm.zeros((), dtype="float64"), []
-    for t in range(len(xs)):
+    for t in [*range(len(xs))]:
         h = hm.tanh(h @ w + xs[t]) * (1 + t)
         every.append(h)
         loss = loss + (h * h).sum()

@@ -247,6 +247,7 @@ class Capture:
         names = {*self.loop.carried, *self.loop.after}
         values = {n: v for n, v in variables.items() if n in names and issubclass(type(v), Tensor)}
         values = {name: t for name, t in values.items() if t is not self.before.get(name)}
+        values = {name: self.tracer.lift(t) for name, t in values.items()}
         of = {name: memory_of(t) for name, t in values.items()}
         given = [c.given for c in self.carries.values() if c.given is not None] + self.given
         roots = {name: root_of(t) for name, t in values.items()}

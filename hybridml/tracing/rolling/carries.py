@@ -78,7 +78,7 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
         return value._tensor
     if type(value) in (int, float):
         return tracer.wrap(ir.constant(float(value), weak=True), True)
-    return value
+    return tracer.lift(value)
 
 
 def as_count(tracer: Tracer, steps: Tensor, start: int, by: int) -> IntProxy:

@@ -157,8 +157,12 @@ _MOST_STRIDES = 4096
 
 
 def _chooses(expr: Expr, element: Expr) -> bool:
-    """Whether the element is a value in some places only, as in a triangle of a matrix."""
-    return expr is not element and (expr.op == "select" or any(_chooses(arg, element) for arg in expr.args))
+    """Whether the element is a value in some places only, as in a triangle of a matrix. A conversion of float16 chooses
+    by the element."""
+    if expr is element:
+        return False
+    by_place = expr.op == "select" and element not in loads(expr.args[0])
+    return by_place or any(_chooses(arg, element) for arg in expr.args)
 
 
 def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) -> _Strides | None:

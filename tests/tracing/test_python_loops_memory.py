@@ -1,0 +1,172 @@
+"""Loops whose variables share memory: captured by one step, they are what Python has, or taken step by step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hybridml as hm
+from hybridml.tracing.specialize.errors import TraceWarning
+from tests.support.loops import both, is_loop
+
+
+def x() -> hm.Tensor:
+    return hm.arange(16.0)
+
+
+def the_number_alone(x: hm.Tensor) -> Any:
+    for i in range(16):
+        if x[i] > 3:
+            break
+    return i
+
+
+def a_name_of_what_is_updated(x: hm.Tensor) -> Any:
+    total = hm.zeros(2)
+    for _ in x:
+        total += 1
+        y = total
+    return y
+
+
+def a_name_of_an_argument(x: hm.Tensor) -> Any:
+    for _ in range(16):
+        y = x
+        y += 1
+    return y * 1
+
+
+def the_last_view(x: hm.Tensor) -> None:
+    for i in range(16):
+        v = x[i : i + 1]
+    v += 100
+
+
+def two_names(x: hm.Tensor) -> Any:
+    for i in range(16):
+        p = q = x + i
+    p *= 0
+    return q
+
+
+def a_view_of_a_result(x: hm.Tensor) -> Any:
+    for i in range(16):
+        y = x * 2 + i
+        z = y[2:5]
+    z += 1
+    return y
+
+
+def the_last_row(x: hm.Tensor) -> None:
+    for row in x.reshape((16, 1)):
+        row *= 2
+    row += 100
+
+
+def no_step(x: hm.Tensor) -> Any:
+    y = x
+    while y.sum() > 1000:
+        y = y * 0.5
+    y += 1
+    return y
+
+
+def a_view_of_the_step_before(x: hm.Tensor) -> Any:
+    p, s = x[0], 0.0
+    for i in range(16):
+        x += 1
+        s = s + p
+        p = x[i]
+    return s
+
+
+def an_element_that_is_overwritten(x: hm.Tensor) -> Any:
+    p, s = x[3], 0.0
+    for i in range(1, 17):
+        v = x[i - 1]
+        x[i - 2] = 0
+        s = s + p
+        p = v
+    return s
+
+
+def one_item_twice(x: hm.Tensor) -> Any:
+    out = []
+    for i in range(16):
+        y = x * i
+        out.append(y)
+        out.append(y)
+    out[0] += 1
+    return out[1]
+
+
+def an_item_and_its_view(x: hm.Tensor) -> Any:
+    out = []
+    for i in range(16):
+        y = x * i
+        out.append(y)
+        out.append(y[:3])
+    out[0] += 1
+    return out[1]
+
+
+PROGRAMS = [
+    the_number_alone, a_name_of_what_is_updated, a_name_of_an_argument, the_last_view, two_names, a_view_of_a_result,
+    the_last_row, no_step, a_view_of_the_step_before, an_element_that_is_overwritten, one_item_twice,
+    an_item_and_its_view,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+def test_variables_that_share_memory(fn: Callable[..., Any]) -> None:
+    both(fn, x)
+
+
+def test_a_name_of_a_captured_tensor() -> None:
+    w = hm.ones(2)
+
+    def fn(x: hm.Tensor) -> Any:
+        for _ in range(16):
+            w.mul_(1.5)
+            p = w
+        return p * 1
+
+    expected = fn(x())
+    w[...] = 1.0
+    assert hm.trace(fn)(x()).tolist() == expected.tolist() == w.tolist()
+
+
+def test_what_nobody_writes_to_is_one_loop() -> None:
+    def last(x: hm.Tensor) -> Any:
+        for row in x.reshape((16, 1)):
+            y = z = row * 2
+        return row, y, z
+
+    assert is_loop(both(last, x))
+
+
+def test_lists_beside_a_loop_change_in_each_call() -> None:
+    calls, marks = [0], [1] * 20
+
+    def fn(x: hm.Tensor) -> Any:
+        calls[0] += 1
+        s = 0.0
+        for i in range(16):
+            s = s + x[i]
+        return s * calls[0]
+
+    def two_lists(x: hm.Tensor) -> Any:
+        calls[0] += 1
+        for i in range(16):
+            marks[i] = 2
+        return x[1] * calls[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TraceWarning)
+        traced = hm.trace(fn)
+        assert [float(traced(x())) for _ in range(3)] == [120, 240, 360] and calls == [3]
+        calls[0], traced = 0, hm.trace(two_lists)
+        assert [float(traced(x())) for _ in range(3)] == [1, 2, 3] and calls == [3] and marks[15] == 2
