@@ -314,6 +314,20 @@ def test_what_is_not_one_loop_is_what_it_is(fn: Callable[..., Any], tol: float) 
     both(fn, data(3), number(tol))
 
 
+def test_a_number_that_is_zero_in_a_step_divides_nothing() -> None:
+    def fn(a: float) -> float:
+        s = 0.0
+        for _ in range(16):
+            a = a - 1.0
+            s = s + 1.0 / a
+        return s
+
+    traced = hm.trace(fn)
+    assert traced(3.5) == fn(3.5)
+    with pytest.raises(ZeroDivisionError):
+        traced(3.0)
+
+
 def test_gradients() -> None:
     def solved(w: hm.Tensor) -> hm.Tensor:
         x, err = w * 0 + 1.0, 1.0

@@ -382,6 +382,8 @@ class Tracer:
         """Whether a number may be divided by this one. Of an input that is a guard, of anything else a question."""
         node = t._array
         ends = inputs_of(node)
+        if self.loops and ends and not all(map(self.has_input, ends)):
+            self.loops[-1].refuse("a number of Python's divides, which may be zero in some step")
         if self.ask is None or self.strict or not ends or not all(map(self.has_input, ends)):
             return True  # sizes are positive; in the body of a control operation there are no Python numbers
         if not node.is_input:
