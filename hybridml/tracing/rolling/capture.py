@@ -496,4 +496,10 @@ def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
     names = error.steps if isinstance(error, Undecided) else ()
     loop = next((loop for loop in reversed(loops) if loop.name in names), loops[-1])
     alone = odd_step(error, loop.name, loop.most) if isinstance(error, Undecided) and loop.name else None
-    return StepByStep(loop.place, f"{type(error).__name__}: {error}", alone)
+    differs = isinstance(error, Undecided)
+    why = (
+        "a size or a condition on its number differs from step to step"
+        if differs
+        else f"{type(error).__name__}: {error}"
+    )
+    return StepByStep(loop.place, why, alone)

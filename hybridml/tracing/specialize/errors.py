@@ -21,8 +21,8 @@ _INSTEAD = {
     "computes": "Do that after the call, with what the function returns, or pass the time as an argument",
     "logs": "Give the logger plain values, tensors without history and no exception",
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
-    "has more": "Write the loop so that one step stands for all: without a list that grows, Python numbers that data "
-    "decides, or conditions on its number that change in the middle; or use hm.scan",
+    "has more": "Write the loop so that one step stands for all: without a list that is also read, objects that "
+    "change, or conditions on its number that change in the middle; or use hm.scan",
     "takes": "Write the loop so that one step stands for all, or use hm.scan",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",

@@ -265,7 +265,9 @@ class Path:
                 f"{_IN_A_BODY.get(what, _READ_LATER)}"
             )
         if len(self.asked) >= MOST_ASKED:
-            raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
+            loops = [f", in {loop}, which no step stands for" for loop in (self.tracer.step_by_step or {}).values()]
+            where = f"the last at {user_location()}{''.join(loops[-1:])}"
+            raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, {where}")
         if self.tracer.ends is not None and self.asked and time_limit.clock() > self.tracer.ends:
             so_far = f"asks for so many values that it {TAKES_LONG}"
             raise RunEagerly(f"{so_far} ({len(self.asked)} so far, the last at {user_location()})")
