@@ -73,7 +73,19 @@ def rebound(a: hm.Tensor, b: hm.Tensor) -> Any:
     return a, b
 
 
-OVER = [rows, numbered, side_by_side, numbered_pairs, from_the_end, updated, elements, rebound]
+def place_of_the_largest(a: hm.Tensor, b: hm.Tensor) -> Any:
+    best, k = a[0, 0], 0
+    for i in range(1, 20):
+        if a[i, 0] > best:
+            best, k = a[i, 0] * 1, i
+    least, at = b[0, 0] * 1, -1
+    for i, v in enumerate(b[:, 0]):
+        if v < least:
+            least, at = v * 1, i + 2
+    return k, best, at, at + 1, least
+
+
+OVER = [place_of_the_largest, rows, numbered, side_by_side, numbered_pairs, from_the_end, updated, elements, rebound]
 
 
 @pytest.mark.parametrize("fn", OVER, ids=lambda f: f.__name__)

@@ -36,7 +36,7 @@ def carry_of(tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin
     """The way in which a variable goes on; None where it has another type after the step."""
     if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
         return Carry("int", start, end - start) if type(end - start) is int else Carry("count", start)
-    if all(type(x) in (int, IntProxy) for x in (start, end)) and not in_steps:
+    if type(start) in (int, IntProxy) and (type(end) in (int, IntProxy) or is_dim(end)) and not in_steps:
         return Carry("count", start) if type(start) is IntProxy or abs(start) < LARGEST else None
     if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):
         return Carry("float", start)
@@ -53,7 +53,11 @@ def is_like(end: Any, carry: Carry) -> bool:
     if carry.kind == "float":
         return type(end) in (float, ScalarProxy)
     if carry.kind == "count":
-        return type(end) is int or (type(end) is IntProxy and end._bound <= LARGEST + _GROWS and end._kind is int)
+        return (
+            type(end) is int
+            or is_dim(end)
+            or (type(end) is IntProxy and end._bound <= LARGEST + _GROWS and end._kind is int)
+        )
     return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
 
 
@@ -76,6 +80,8 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
         value = value._number
     if type(value) is ScalarProxy:
         return value._tensor
+    if is_dim(value):
+        return tracer.wrap(tracer.size(value)._array, True)
     if type(value) in (int, float):
         return tracer.wrap(ir.constant(float(value), weak=True), True)
     return tracer.lift(value)
