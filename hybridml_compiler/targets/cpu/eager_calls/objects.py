@@ -240,8 +240,11 @@ def instead(c: NativeBuilder, row: Record, *given: Any) -> None:
 
 def instead_given(c: NativeBuilder, row: Record, self: Any, args: Any, n: Any, count: Any, names: Any) -> None:
     """The same, of `count` arguments as they were given, of which `n` are positional ones."""
-    given = c.room("ptr", count + 1)
-    given.store(self)
+    given = c.extern("ptr", "PyTuple_New", count + 1)  # and not on the stack, which may be too small
+    fails(c, given != 0)
+    c.extern("i32", "PyTuple_SetItem", given, 0, new_reference(c, self))
     with c.each(count) as k:
-        (given + (k + 1) * WORD).store(args.item(k, "ptr"))
-    c.ret(c.extern("ptr", "PyObject_Vectorcall", row["fallback"], given, n + 1, names))
+        c.extern("i32", "PyTuple_SetItem", given, k + 1, new_reference(c, args.item(k, "ptr")))
+    found = c.extern("ptr", "PyObject_Vectorcall", row["fallback"], given + layout().tuple_items, n + 1, names)
+    c.extern("void", "Py_DecRef", given)
+    c.ret(found)
