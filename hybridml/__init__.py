@@ -28,6 +28,7 @@ from hybridml_compiler.errors import (
 from . import arrays, autograd, polynomials, random
 from .control_flow import cond, fori_loop, map, scan, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .core.native_methods import note as _note
 from .core.proxies import scalar as _scalar
 from .core.pytree import tree_leaves, tree_map
 from .core.spellings import no_attribute as _no_attribute
@@ -154,5 +155,6 @@ def __dir__() -> list[str]:
 _more = {name: getattr(polynomials, name) for name in polynomials.__all__} | _functions.names | _hardware.names
 globals().update(arrays.names | _more)
 _function_methods.install(arrays.names)
+_note()
 _BUILTINS = ("bool", "compile", "complex", "float", "int")  # `from hybridml import *` leaves these as they are
 __all__ += sorted({*arrays.names, *_more} - {*_BUILTINS})

@@ -369,12 +369,20 @@ installers: list[Callable[[], None]] = []  # what makes them. `native_methods`, 
 
 
 def count() -> None:
-    """Counts a call in Python of what may have a native method."""
+    """Counts a call in Python of what may have a native method. Where these cannot be made, as with a full disk, the
+    Python ones stay; deep in a program that recurs they are tried again later."""
     global _left
     if _left:
         _left -= 1
         if not _left:
-            installers[0]()
+            _left = _IN_PYTHON
+            try:
+                installers[0]()
+            except RecursionError:
+                return
+            except Exception:
+                pass
+            _left = 0
 
 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

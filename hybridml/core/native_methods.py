@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _KEYS = {"__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc"}
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
+_noted: dict[str, Any] = {}
+
+
+def note() -> None:
+    """Notes the methods that may be exchanged: none that a program has put in their place since."""
+    _noted.update(vars(Tensor))
 
 
 @once
@@ -33,7 +39,11 @@ def install() -> None:
     """Makes the methods native ones, once, where the interpreter's structs are known."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
-    methods = dict(_methods())
+    methods = {
+        name: method
+        for name, method in _methods()
+        if method.does == "function" or method.fallback is vars(Tensor).get(name)
+    }
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
@@ -48,7 +58,7 @@ def install() -> None:
 
 
 def _methods() -> Iterator[tuple[str, Method]]:
-    """The methods, and functions of NumPy's that have none, by name."""
+    """The methods as noted, and functions of NumPy's that have none, by name."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
     def of(op: Op, does: str, fallback: Any) -> Method:
@@ -63,14 +73,14 @@ def _methods() -> Iterator[tuple[str, Method]]:
         spelled = [(f"__{op.operator}__", "operator" if len(op.inputs) == 2 else "unary")]
         spelled += [(f"__r{op.operator}__", "reflected"), (f"__i{op.operator}__", "update")] * (len(op.inputs) == 2)
         for method, does in spelled:
-            if method in vars(Tensor):
-                yield method, of(op, does, vars(Tensor)[method])
+            if method in _noted:
+                yield method, of(op, does, _noted[method])
     for method, does in _KEYS.items():
-        yield method, Method(does, vars(Tensor)[method])
-    yield "__setitem__", Method("setitem", vars(Tensor)["__setitem__"], np.positive, accepted(OPS["positive"]))
+        yield method, Method(does, _noted[method])
+    yield "__setitem__", Method("setitem", _noted["__setitem__"], np.positive, accepted(OPS["positive"]))
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
-    yield "__pow__", Method("square", vars(Tensor)["__pow__"], np.square, real)
-    yield "__matmul__", Method("matmul", vars(Tensor)["__matmul__"], np.matmul, _FLOATS)
+    yield "__pow__", Method("square", _noted["__pow__"], np.square, real)
+    yield "__matmul__", Method("matmul", _noted["__matmul__"], np.matmul, _FLOATS)
 
 
 installers.append(install)

@@ -30,7 +30,7 @@ _written: list[tuple[int, Any, int]] = [(-1, None, 0)] * _MOST
 native_writes = (ctypes.c_int64 * (3 * _MOST))()
 known_user: list[CodeType | None] = [None]
 known_number = ctypes.c_int64(0)
-_numbers: dict[CodeType, int] = {}
+_codes: list[CodeType | None] = [None] * _MOST  # by number: each new one comes with a write
 
 
 def outer(frame: FrameType) -> FrameType:
@@ -70,8 +70,8 @@ def stamped() -> int:
     caller = _frame(1)
     frame = caller if caller.f_code.co_filename in users else outer(caller)
     if frame is caller:
-        known_number.value = _numbers.setdefault(frame.f_code, len(_numbers))
-        known_user[0] = frame.f_code
+        known_number.value += 1
+        _codes[known_number.value % _MOST] = known_user[0] = frame.f_code
     stamp = clock()
     _written[stamp % _MOST] = stamp, frame.f_code, frame.f_lasti
     return stamp
@@ -83,7 +83,7 @@ def overwritten_at(stamp: int) -> str:
     at = 3 * (stamp % _MOST)
     if native_writes[at] == stamp:
         its, number, instruction = native_writes[at : at + 3]
-        code = [*_numbers][number]
+        code = _codes[number % _MOST]
     return line_of((code, instruction)) if its == stamp else ""
 
 

@@ -13,19 +13,23 @@ from ..python_entry.object_layout import WRITEABLE
 from ..structs import WORD
 from .objects import (
     FALSE,
+    RAISED,
     TRUE,
+    WRITTEN,
     array_of,
     dtype_row,
     fails,
     instead,
+    instead_given,
     is_eager,
+    kind_of,
     new_array,
     new_reference,
     number,
     operand,
     operand_room,
-    stamp,
     wrap,
+    writes,
 )
 from .tables import AXES, DTYPE, LOOP, MOST, OPERAND, ROW
 
@@ -219,8 +223,8 @@ def of_one(c: NativeBuilder, row: Record, value: Any) -> None:
 
 
 @native("i64", ROW, "ptr", "ptr")
-def updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
-    """Whether a row has been computed into its first operand."""
+def _updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
+    """`WRITTEN` where a row has been computed into its first operand, or 0."""
     x, y = operand_room(c), operand_room(c)
     fails(c, operand(c, tensor, 1, x) == 1)
     fails(c, (array_of(x["owner"])["flags"] & i32(WRITEABLE)) != i32(0))
@@ -235,7 +239,13 @@ def updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
         fails(c, x["descr"] == y["descr"])
         fails(c, meets(c, x, y) == 0)
     fails(c, binary(c, loop, x, y, x) != 0)
-    c.ret(stamp(c, tensor))
+    c.ret(WRITTEN)
+
+
+@native("i64", ROW, "ptr", "ptr")
+def updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
+    """The same with its stamp, as `writes` tells it."""
+    writes(c, tensor, value, lambda: _updated(c, row, tensor, value))
 
 
 def return_found(c: NativeBuilder, found: Any) -> None:
@@ -276,8 +286,11 @@ def update(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
     """The body of an update in place."""
     slow = c.label("slow")
     is_eager(c, slow)
-    with c.if_then(updated(c, row, self, other) != 0, likely=True):
+    done = updated(c, row, self, other)
+    with c.if_then(done == 1, likely=True):
         c.ret(new_reference(c, self))
+    with c.if_then(done == RAISED):
+        c.ret(NULL)
     c.place(slow)
     instead(c, row, self, other)
 
@@ -287,6 +300,7 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     """`__array_ufunc__`: the row of a function of NumPy's that is called as one."""
     own, slow = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow")
     c.unless((names == 0) & (n >= 3) & (n <= 4), slow)
+    c.unless(kind_of(args.item(1, "ptr")) == c.symbol("hml_str"), slow)
     how = c.extern("i32", "PyUnicode_CompareWithASCIIString", args.item(1, "ptr"), c.symbol("hml_call"))
     c.unless(how == i32(0), slow)
     is_eager(c, slow)
@@ -303,8 +317,4 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     count = c.variable(n)
     with c.if_then(names != 0):
         count.value += c.extern("i64", "PyTuple_Size", names)
-    given = c.room("ptr", count.value + 1)
-    given.store(self)
-    with c.each(count.value) as k:
-        _at(given, k + 1).store(args.item(k, "ptr"))
-    c.ret(c.extern("ptr", "PyObject_Vectorcall", own["fallback"], given, n + 1, names))
+    instead_given(c, own, self, args, n, count.value, names)

@@ -61,7 +61,7 @@ def native_methods(
         return {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
         return {}
-    kept: list[object] = [cls, methods, objects, words]
+    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _CALL]
 
     def table(values: Sequence[int]) -> int:
         memory = np.array(values, np.int64)
@@ -95,7 +95,7 @@ def native_methods(
     source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
     exports = [exported(name, does) for name, does in given.items() if does != "function"]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
-    _keep.append(library)
+    loader.never_freed(library)
     return {
         name: descriptor(
             cls, name, library.address(exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name])
@@ -105,7 +105,6 @@ def native_methods(
     }
 
 
-_keep: list[object] = []
 _EACH = frozenset(("operator", "reflected", "update", "unary", "square", "matmul"))  # what several methods may do
 _CALL = ctypes.create_string_buffer(b"__call__")
 _FLAGS = {
@@ -149,7 +148,8 @@ def _row(method: Method) -> list[int]:
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
-    "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_bool_dtype": dtypes.bool_,
+    "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
+    "hml_bool_dtype": dtypes.bool_,
 }  # fmt: skip
 
 

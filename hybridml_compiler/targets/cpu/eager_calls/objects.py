@@ -1,11 +1,13 @@
 """Objects of the interpreter as native methods see them: tensors, arrays, numbers, and what must hold before a call.
 
 A helper gives 0 where a call is none for native code: the method then goes to the Python function that it stands for,
-which runs it, or raises the error in its own words. No helper leaves an exception behind.
+which runs it, or raises the error in its own words. An exception of code in Python that was called, as of a signal's
+handler, is passed on; no other is left behind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..llvm.native import KINDS, NULL, Label, Literal, NativeBuilder, Record, i32, native
@@ -13,6 +15,7 @@ from ..python_entry.object_layout import ALIGNED, layout
 from ..structs import WORD
 from .tables import DTYPE, INTEGER, OPERAND, OTHER, SINGLE, WRITE, WRITES
 
+RAISED, SAME, WRITTEN = -1, 1, 2  # of what writes: an exception, elements that are there already, others
 FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
 
 
@@ -180,11 +183,21 @@ def list_size(of: Any) -> Any:
     return (of + layout().list_size).load()
 
 
-@native("i64", "ptr")
-def stamp(c: NativeBuilder, tensor: Any) -> None:
-    """Notes that a tensor has been written to, and the user's line; 0 if there is no memory for that."""
+def writes(c: NativeBuilder, tensor: Any, value: Any, write: Callable[[], Any]) -> None:
+    """The body of what writes to a tensor: 1 where it has, 0 where this is not for native code, `RAISED`.
+
+    The stamp comes first: it may call a function in Python, which may raise, or change the operands.
+    """
+    room = operand_room(c)
+    fails(c, operand(c, tensor, 1, room) == 1)
+    fails(c, operand(c, value, 1, room) != 0)
     now = write_stamp(c)
-    fails(c, now != 0)
+    with c.if_then(now == 0, likely=False):
+        c.ret(RAISED)
+    done = write()
+    with c.if_then(done != WRITTEN, likely=False):
+        c.extern("void", "Py_DecRef", now)
+        c.ret(done)
     place = slot(c, tensor, "_version")
     version = place.load("ptr")
     with c.if_then(kind_of(version) == c.symbol("hml_list")):
@@ -197,7 +210,8 @@ def stamp(c: NativeBuilder, tensor: Any) -> None:
 
 @native("ptr")
 def write_stamp(c: NativeBuilder) -> None:
-    """`source_location.write_stamp`: what is not known to be the user's code asks a function in Python."""
+    """`source_location.write_stamp`: what is not known to be the user's code asks a function in Python. 0 with an
+    exception set."""
     frame, helper = c.extern("ptr", "PyEval_GetFrame"), c.label("helper")
     c.jump_if(frame == 0, helper)
     code = c.extern("ptr", "PyFrame_GetCode", frame)
@@ -206,19 +220,14 @@ def write_stamp(c: NativeBuilder) -> None:
         c.jump(helper)
     c.extern("void", "Py_DecRef", code)
     now = c.extern("ptr", "PyIter_Next", c.symbol("hml_clock"))
-    with c.if_then(now == 0, likely=False):  # no memory
-        c.extern("void", "PyErr_Clear")
-        c.ret(0)
+    fails(c, now != 0)
     number = c.extern("i64", "PyLong_AsLongLong", now)
     write = (c.symbol("hml_writes") + number % WRITES * WRITE.nbytes).struct(WRITE)
     write["stamp"], write["known_user"] = number, c.symbol("hml_known_number").load()
     write["instruction"] = c.sext(c.extern("i32", "PyFrame_GetLasti", frame), KINDS["i64"])
     c.ret(now)
     c.place(helper)
-    now = c.extern("ptr", "PyObject_CallNoArgs", c.symbol("hml_stamped"))
-    with c.if_then(now == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-    c.ret(now)
+    c.ret(c.extern("ptr", "PyObject_CallNoArgs", c.symbol("hml_stamped")))
 
 
 def instead(c: NativeBuilder, row: Record, *given: Any) -> None:
@@ -227,3 +236,15 @@ def instead(c: NativeBuilder, row: Record, *given: Any) -> None:
     for k, value in enumerate(given):
         (args + WORD * k).store(value)
     c.ret(c.extern("ptr", "PyObject_Vectorcall", row["fallback"], args, len(given), NULL))
+
+
+def instead_given(c: NativeBuilder, row: Record, self: Any, args: Any, n: Any, count: Any, names: Any) -> None:
+    """The same, of `count` arguments as they were given, of which `n` are positional ones."""
+    given = c.extern("ptr", "PyTuple_New", count + 1)  # and not on the stack, which may be too small
+    fails(c, given != 0)
+    c.extern("i32", "PyTuple_SetItem", given, 0, new_reference(c, self))
+    with c.each(count) as k:
+        c.extern("i32", "PyTuple_SetItem", given, k + 1, new_reference(c, args.item(k, "ptr")))
+    found = c.extern("ptr", "PyObject_Vectorcall", row["fallback"], given + layout().tuple_items, n + 1, names)
+    c.extern("void", "Py_DecRef", given)
+    c.ret(found)

@@ -13,11 +13,15 @@ from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
 from .elementwise import loop_of, meets, unary
 from .objects import (
+    RAISED,
+    SAME,
+    WRITTEN,
     array_of,
     dtype_row,
     fails,
     has_history,
     instead,
+    instead_given,
     is_eager,
     kind_of,
     list_items,
@@ -31,8 +35,8 @@ from .objects import (
     operand_room,
     plain_array,
     slot,
-    stamp,
     wrap,
+    writes,
 )
 from .tables import AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW
 
@@ -72,6 +76,9 @@ def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
         with c.if_then(kind == c.symbol("hml_slice")):
             fails(c, axis.value < x["nd"])  # a number has no dims to read
             size, step = x["dims"].item(axis.value), x["strides"].item(axis.value)
+            for part_of in layout().slice.values():  # no other's `__index__` is called
+                own = (part + part_of).load("ptr")
+                fails(c, _is_none(c, own) | (kind_of(own) == c.symbol("hml_int_class")))
             failed = c.extern("i32", "PySlice_Unpack", part, *bounds)
             with c.if_then(failed != i32(0), likely=False):
                 c.extern("void", "PyErr_Clear")
@@ -119,7 +126,7 @@ def _place_room(c: NativeBuilder) -> Record:
 
 @native("ptr", "ptr", "ptr")
 def view(c: NativeBuilder, parent: Any, key: Any) -> None:
-    """The view of a tensor without history; 0 where this is not for native code."""
+    """The view of a tensor without history; 0 where this is not for native code, or code in Python has raised."""
     x, place, array = operand_room(c), _place_room(c), plain_array(c, parent)
     fails(c, array != 0)
     fails(c, ~has_history(c, parent))
@@ -137,7 +144,6 @@ def view(c: NativeBuilder, parent: Any, key: Any) -> None:
     tensor = wrap(c, seen)
     fails(c, tensor != 0)
     with c.if_then(link(c, parent, tensor, key) == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
         c.extern("void", "Py_DecRef", tensor)
         c.ret(0)
     c.ret(tensor)
@@ -149,11 +155,15 @@ def link(c: NativeBuilder, parent: Any, tensor: Any, key: Any) -> None:
     place = slot(c, parent, "_version")
     cell = c.variable(place.load("ptr"))
     with c.if_then(kind_of(cell.value) != c.symbol("hml_list")):
-        made = c.extern("ptr", "PyList_New", 1)
+        made = c.extern("ptr", "PyList_New", 1)  # which may collect garbage, whose `__del__` may link views
         fails(c, made != 0)
-        c.extern("i32", "PyList_SetItem", made, 0, cell.value)
-        place.store(made)
-        cell.value = made
+        cell.value = place.load("ptr")
+        with c.if_then(kind_of(cell.value) == c.symbol("hml_list"), likely=False):
+            c.extern("void", "Py_DecRef", made)
+        with c.if_then(kind_of(cell.value) != c.symbol("hml_list")):
+            c.extern("i32", "PyList_SetItem", made, 0, cell.value)
+            place.store(made)
+            cell.value = made
     own = slot(c, tensor, "_version")
     c.extern("void", "Py_DecRef", own.load("ptr"))
     own.store(new_reference(c, cell.value))
@@ -181,8 +191,8 @@ def link(c: NativeBuilder, parent: Any, tensor: Any, key: Any) -> None:
 
 
 @native("i64", ROW, "ptr", "ptr", "ptr")
-def assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: Any) -> None:
-    """Whether a value has been written to a place of a tensor without history."""
+def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: Any) -> None:
+    """`WRITTEN` or `SAME` where a value is in its place of a tensor without history, or 0."""
     x, y, place = operand_room(c), operand_room(c), _place_room(c)
     fails(c, operand(c, parent, 1, x) == 1)
     fails(c, (array_of(x["owner"])["flags"] & i32(WRITEABLE)) != i32(0))
@@ -197,7 +207,7 @@ def assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: An
         fails(c, x["descr"] == y["descr"])
         with c.if_then((y["data"] == place["data"]) & (y["nd"] == place["nd"])):
             with c.if_then(is_same(c, y, place) != 0):  # after `x[key] += v`
-                c.ret(1)
+                c.ret(SAME)
         fails(c, meets(c, place, y) == 0)
     fails(c, y["nd"] <= place["nd"])
     with c.if_then(place["nd"] == 0):
@@ -205,9 +215,15 @@ def assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: An
         for size, kind in ((8, "i64"), (4, "i32"), (1, "i8")):
             with c.if_then(nbytes == size):
                 place["data"].store(y["data"].load(kind))
-                c.ret(stamp(c, parent))
+                c.ret(WRITTEN)
     fails(c, unary(c, loop, y, place) != 0)
-    c.ret(stamp(c, parent))
+    c.ret(WRITTEN)
+
+
+@native("i64", ROW, "ptr", "ptr", "ptr")
+def assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: Any) -> None:
+    """The same with its stamp, as `writes` tells it."""
+    writes(c, parent, value, lambda: _assigned(c, copying, parent, key, value))
 
 
 @native("i64", OPERAND, OPERAND)
@@ -227,6 +243,7 @@ def hml_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
     found = view(c, self, key)
     with c.if_then(found != 0, likely=True):
         c.ret(found)
+    c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
     c.place(slow)
     instead(c, row, self, key)
 
@@ -237,10 +254,13 @@ def hml_setitem(c: NativeBuilder, self: Any, args: Any, n: Any) -> None:
     row, slow = c.symbol("hml_row_setitem").struct(ROW), c.label("slow")
     c.unless(n == 2, slow)
     is_eager(c, slow)
-    with c.if_then(assigned(c, row, self, args.item(0, "ptr"), args.item(1, "ptr")) != 0, likely=True):
+    done = assigned(c, row, self, args.item(0, "ptr"), args.item(1, "ptr"))
+    with c.if_then(done == 1, likely=True):
         c.ret(new_reference(c, c.symbol("_Py_NoneStruct")))
+    with c.if_then(done == RAISED):
+        c.ret(NULL)
     c.place(slow)
-    instead(c, row, self, args.item(0, "ptr"), args.item(1, "ptr"))
+    instead_given(c, row, self, args, n, n, NULL)
 
 
 def _value(c: NativeBuilder, self: Any, slow: Any) -> Any:

@@ -41,6 +41,7 @@ class Layout:
     list_items: int
     tuple_size: int
     tuple_items: int
+    slice: dict[str, int]  # of its three parts
     dict_size: int
     cell_contents: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
@@ -71,6 +72,7 @@ def measured() -> Layout | None:
             list_items=items,
             tuple_size=length,
             tuple_items=first,
+            slice=_slice_parts(),
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
             function=_function_parts(),
@@ -170,6 +172,11 @@ def _tuple_fields() -> tuple[int, int]:
     if list(items) != [id(item) for item in value]:
         raise _NotFound
     return _find(value, len(value)), first
+
+
+def _slice_parts() -> dict[str, int]:
+    value = slice(object(), object(), object())
+    return {name: _find(value, id(getattr(value, name))) for name in ("start", "stop", "step")}
 
 
 def _cell_contents() -> int:

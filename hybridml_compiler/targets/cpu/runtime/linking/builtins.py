@@ -20,20 +20,27 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_kept: dict[tuple[str, int], _MethodDef] = {}  # definitions stay as long as the process may call them
+_kept: dict[tuple[str, int], _MethodDef] = {}
+
+
+def _definition(name: str, address: int, flags: int, doc: bytes | None = None) -> int:
+    """The address of a definition, which stays: CPython reads it whenever it calls the function."""
+    method = _kept.get((name, address))
+    if method is None:
+        method = _kept[name, address] = _MethodDef(name.encode(), address, flags, doc)
+        loader.never_freed(method)
+    return ctypes.addressof(method)
 
 
 def builtin(name: str, address: int, bound: object = None, flags: int = METH_FASTCALL) -> Callable[..., Any]:
     """`PyObject *function(bound, args, n)`, at this address, which is never unloaded, as a Python function."""
-    method = _kept.setdefault((name, address), _MethodDef(name.encode(), address, flags, None))
     new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    function: Callable[..., Any] = new(ctypes.addressof(method), bound, None)
+    function: Callable[..., Any] = new(_definition(name, address, flags), bound, None)
     return function
 
 
 def descriptor(cls: type, name: str, address: int, flags: int, doc: str) -> Any:
     """`PyObject *function(self, ...)`, at this address, as a method of a class: called like one that is written in C.
     `doc` begins with its signature, as those of CPython do."""
-    method = _kept.setdefault((name, address), _MethodDef(name.encode(), address, flags, doc.encode()))
     new = loader.python_api(ctypes.py_object, "PyDescr_NewMethod", ctypes.py_object, ctypes.c_void_p)
-    return new(cls, ctypes.addressof(method))
+    return new(cls, _definition(name, address, flags, doc.encode()))

@@ -88,6 +88,11 @@ def python_api(result: Any, name: str, *arguments: Any) -> Any:
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
+def never_freed(value: object) -> None:
+    """Keeps what the interpreter may call or read to its very end, when modules have lost what they held."""
+    python_api(None, "Py_IncRef", ctypes.py_object)(value)
+
+
 def load(
     objects: Sequence[bytes],
     imports: Mapping[str, int] | None = None,
