@@ -85,7 +85,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def as_long_as_it_takes() -> None:
-    """What compiles does not depend on how busy the machine is; tests of the limit have their own."""
+    """Compiles without a limit of time, which a busy machine would exceed; tests of the limit have their own."""
     from hybridml.tracing.specialize import entry
 
     entry.MOST_SECONDS = float("inf")

@@ -8,6 +8,7 @@ all others.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CREATED
 from hybridml_compiler.eager.large import compute, created, is_small
-from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.errors import CompileWarning, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
@@ -370,19 +371,23 @@ installers: list[Callable[[], None]] = []  # what makes them. `native_methods`, 
 
 def count() -> None:
     """Counts a call in Python of what may have a native method. Where these cannot be made, as with a full disk, the
-    Python ones stay; deep in a program that recurs they are tried again later."""
+    Python ones stay, and a CompileWarning says so; deep in a program that recurs they are tried again later."""
     global _left
+    if not _left:
+        return
+    _left -= 1
     if _left:
-        _left -= 1
-        if not _left:
-            _left = _IN_PYTHON
-            try:
-                installers[0]()
-            except RecursionError:
-                return
-            except Exception:
-                pass
-            _left = 0
+        return
+    _left = _IN_PYTHON
+    try:
+        installers[0]()
+        _left = 0
+    except RecursionError:
+        pass
+    except Exception as error:
+        _left = 0
+        why = f"{type(error).__name__}: {error}"
+        warnings.warn(f"small eager operations stay slow, without native methods ({why})", CompileWarning, stacklevel=2)
 
 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

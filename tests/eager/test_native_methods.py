@@ -18,6 +18,8 @@ import hybridml as hm
 from hybridml.core import native_methods
 from hybridml.core.tensor import Tensor
 
+pytestmark = pytest.mark.usefixtures("native")
+
 NUMBERS = (0, 1, 2, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1), np.float32(0.1), np.int64(3), 1j)
 _ALL = ("__add__", "__rsub__", "__lt__", "__iadd__", "__matmul__")  # with operands of all shapes, the others with some
 _SOME = (("row", "column"), ("row", "backward"), ("slices", "number"), ("turned", "turned"), ("matrix", "row"))
@@ -34,14 +36,6 @@ SHAPES: dict[str, Any] = {
     "cube": lambda x: x[None, ::2, ::2],
     "none": lambda x: x[:, :0],
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _native() -> None:
-    if not native_methods.fallbacks:
-        native_methods.install()
-    if not native_methods.fallbacks:
-        pytest.skip("the structs of this interpreter are not known")
 
 
 @contextmanager
@@ -73,7 +67,7 @@ def _tensor(dtype: str, shape: str) -> Tensor:
 
 
 def _outcome(function: Any, *given: Any) -> Any:
-    """What a call gives: the bits, form and memory order of a tensor, or the text of its error."""
+    """The result of a call: the bits, form and memory order of a tensor, or the text of its error."""
     try:
         found = function(*given)
     except Exception as error:

@@ -191,7 +191,7 @@ def test_a_step_touches_slices_and_no_whole_array(fn: Any, whole: Any, args: Any
 
 
 def test_what_is_saved_is_no_more_than_the_arrays() -> None:
-    """Of a table that is filled in element by element, what was there, and not the table in each step."""
+    """The gradient of a table that is filled in element by element saves those elements, and no table in each step."""
     traced = hm.trace(both(dynamic_program))
     traced(hm.asarray(R.random((40, 40))), hm.asarray(0.5))
     sizes = [np.prod([*map(int, found.split(","))]) for found in re.findall(r"f64\[([\d,]+)\]", traced.ir)]

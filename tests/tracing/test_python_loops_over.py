@@ -183,6 +183,24 @@ def an_item_is_read(x: hm.Tensor) -> Any:
     return out
 
 
+def read_by_way_of_a_container(x: hm.Tensor) -> Any:
+    out: list[hm.Tensor] = []
+    around, s = {"out": out}, 0 * x
+    for k in range(20):
+        out.append(x * k)
+        s = s + x * len(around["out"])
+    return s
+
+
+def read_by_a_function(x: hm.Tensor) -> Any:
+    out: list[hm.Tensor] = []
+    length, s = lambda: len(out), 0 * x
+    for k in range(20):
+        out.append(x * k)
+        s = s + x * length()
+    return s
+
+
 def known_by_another_name(x: hm.Tensor) -> Any:
     out = []
     same = out
@@ -209,7 +227,8 @@ def until(x: hm.Tensor) -> Any:
     return out
 
 
-LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_read, known_by_another_name, data_decides,
+LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_read, known_by_another_name,
+    read_by_way_of_a_container, read_by_a_function, data_decides,
          until]  # fmt: skip
 
 

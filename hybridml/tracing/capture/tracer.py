@@ -211,6 +211,12 @@ class Tracer:
         """Runs `fn()` with this interpreter on top."""
         return interpret(self, fn)
 
+    def end(self) -> None:
+        """Ends the trace: nothing is asked any more, and frames and tensors of it are let go."""
+        self.ask = None
+        self.taken.clear()
+        self.marked.clear()
+
     # -- values
 
     def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
@@ -506,8 +512,7 @@ def iterator_of(value: Any) -> Any:
 
 
 def _iterate(t: Tensor) -> Any:
-    steps = iterator_of(t)
-    return Tensor.__iter__(t) if steps is None else steps
+    return iterator_of(t) or Tensor.__iter__(t)
 
 
 def _real(size: Any) -> Any:

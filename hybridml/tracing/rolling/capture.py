@@ -102,8 +102,8 @@ class Capture:
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
-            self.grown = self._lists(variables)
             self.held = held(variables, self.loop.read)
+            self.grown = self._lists(variables)
         self.asked = list[ir.Node]()
         self._forget()
         if not self.branches:
@@ -119,10 +119,11 @@ class Capture:
         self.assign({name: self.variable(carry) for name, carry in self.carries.items()})
 
     def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
-        """The lists that the loop appends to, and knows by no name with which it does anything else."""
+        """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""
         others = [variables.get(name) for name in self.loop.read - self.loop.grown]
-        found = [x for name in sorted(self.loop.grown) if type(x := variables.get(name)) is list]
-        return [Grown(x) for x in {id(x): x for x in found if all(x is not other for other in others)}.values()]
+        lists = {id(x): x for name in sorted(self.loop.grown) if type(x := variables.get(name)) is list}
+        held = [*map(id, others), *map(id, self.held or ())]  # each list itself, and what else has it
+        return [Grown(x) for x in lists.values() if held.count(id(x)) <= 1]
 
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from hybridml_compiler.dtypes import float64
@@ -49,15 +48,13 @@ def carry_of(tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin
 
 
 def is_like(end: Any, carry: Carry) -> bool:
-    """Whether a value is of a carry's kind, which is that of no int."""
+    """Whether a value is of the kind of a carry that has a value of the graph."""
     if carry.kind == "float":
         return type(end) in (float, ScalarProxy)
+    if carry.kind == "count" and type(end) is IntProxy:
+        return end._bound <= LARGEST + _GROWS and end._kind is int
     if carry.kind == "count":
-        return (
-            type(end) is int
-            or is_dim(end)
-            or (type(end) is IntProxy and end._bound <= LARGEST + _GROWS and end._kind is int)
-        )
+        return type(end) is int or is_dim(end)
     return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
 
 
@@ -123,7 +120,3 @@ def is_number(size: Size, number: int) -> bool:
 def _is_double(value: Any) -> bool:
     """Whether a value is a tensor of one float64, which computes as Python's floats do."""
     return issubclass(type(value), Tensor) and value.shape == () and value.dtype is float64
-
-
-def arrays_of(values: Sequence[Tensor]) -> list[ir.Node]:
-    return [t._array for t in values]

@@ -29,23 +29,11 @@ class Enumerate(enumerate):
 
     elements: Elements
 
-    @staticmethod
-    def of(elements: Elements, *args: Any) -> Enumerate:
-        made = Enumerate(*args)
-        made.elements = elements
-        return made
-
 
 class Zip(zip):
     """Python's object, which knows the elements."""
 
     elements: Elements
-
-    @staticmethod
-    def of(elements: Elements, *args: Any) -> Zip:
-        made = Zip(*args)
-        made.elements = elements
-        return made
 
 
 def numbers(args: tuple[Any, ...]) -> Elements | None:

@@ -14,7 +14,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ..capture.tracer import Tracer
 from . import while_loops
 from .code_loops import makes_iterator
-from .elements import Enumerate, Zip, elements_of, enumerated, turned, zipped
+from .elements import Elements, Enumerate, Zip, elements_of, enumerated, turned, zipped
 from .steps import range_of, steps_over
 
 
@@ -37,14 +37,14 @@ class Rolling:
         if found is None or not (type(start) is int or is_dim(start)):
             return enumerate(of, start)
         found = enumerated(found, start)
-        return steps_over(self.tracer, frame, found) or Enumerate.of(found, of, start)
+        return steps_over(self.tracer, frame, found) or _knowing(found, Enumerate(of, start))
 
     def zip(self, frame: FrameType, *of: Any, strict: bool = False) -> Any:
         known = [found for one in of if (found := elements_of(one)) is not None]
         if not known or len(known) < len(of) or strict:
             return zip(*of, strict=strict)
         found = zipped(*known)
-        return steps_over(self.tracer, frame, found) or Zip.of(found, *of)
+        return steps_over(self.tracer, frame, found) or _knowing(found, Zip(*of))
 
     def reversed(self, frame: FrameType, of: Any) -> Any:
         found = elements_of(of)
@@ -52,3 +52,8 @@ class Rolling:
 
     def answer(self, node: ir.Node, what: str) -> np.ndarray | None:
         return while_loops.answer(self.tracer, node, what)
+
+
+def _knowing(elements: Elements, made: Enumerate | Zip) -> Enumerate | Zip:
+    made.elements = elements
+    return made

@@ -317,7 +317,7 @@ class Entry:
                     compiled.program.needed()
                     _ = compiled.program.whole
         finally:
-            tracer.ask = None
+            tracer.end()
             names.forget()
         if observer is not None:
             return compiled, found
