@@ -201,6 +201,15 @@ def read_by_a_function(x: hm.Tensor) -> Any:
     return s
 
 
+def read_by_a_default(x: hm.Tensor) -> Any:
+    out: list[hm.Tensor] = []
+    length, s = lambda of=out: len(of), 0 * x
+    for k in range(20):
+        out.append(x * k)
+        s = s + x * length()
+    return s
+
+
 def known_by_another_name(x: hm.Tensor) -> Any:
     out = []
     same = out
@@ -228,7 +237,7 @@ def until(x: hm.Tensor) -> Any:
 
 
 LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_read, known_by_another_name,
-    read_by_way_of_a_container, read_by_a_function, data_decides,
+    read_by_way_of_a_container, read_by_a_function, read_by_a_default, data_decides,
          until]  # fmt: skip
 
 

@@ -60,7 +60,8 @@ def _parts(item: Any, kind: type) -> list[Any] | None:
     if kind is dict:
         return [*item.keys(), *item.values()]
     if kind is types.FunctionType:
-        return [cell.cell_contents for cell in item.__closure__ or () if cell != _EMPTY]
+        cells = [cell.cell_contents for cell in item.__closure__ or () if cell != _EMPTY]
+        return [*cells, *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
     if kind is types.MethodType:
         return [item.__self__, item.__func__]
     return list(vars(item).values()) if hasattr(item, "__dict__") and kind.__module__ != "builtins" else None
