@@ -17,7 +17,7 @@ from ..graph.body import Body, body_of
 from ..graph.checks import alone
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
-from .contractions import convolutions_as_products, transpose_products
+from .contractions import convolutions_as_products, dots_as_sums, transpose_products
 from .control import simplify_control
 from .fold import fold_constants
 from .layout import channels_last
@@ -56,6 +56,7 @@ PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("channels_last", channels_last, "between convolutions nothing is transposed"),
     ("convolutions_as_products", convolutions_as_products, "one tap or one window: the library of products is better"),
     ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
+    ("dots_as_sums", dots_as_sums, "one row and one column: a sum of products, fused with what is around it"),
     ("control_flow", control_flow, "loops and branches compute what is read of them, and bodies go through all passes"),
 )
 _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever

@@ -107,6 +107,14 @@ def test_equal_expressions_are_one_node_without_a_pass() -> None:
     assert first is second
 
 
+@pytest.mark.parametrize(("row", "column"), [((5,), (5,)), ((1, 5), (5, 1)), ((3, 1, 5), (5,))])
+def test_a_product_of_a_row_and_a_column_is_a_sum(row: tuple[int, ...], column: tuple[int, ...]) -> None:
+    (total,) = passed(make("matmul", x(*row), x(*column)))
+    names = [node.op.name for node in Graph((), (total,)).nodes() if node.op]
+    assert "matmul" not in names
+    assert names.count("sum") == 1
+
+
 def test_what_nothing_needs_is_gone_without_a_pass_and_inputs_stay() -> None:
     a, unused = x(3), x(3)
     graph = Graph((a, unused), (make("where", constant(np.bool_(True)), a, make("abs", a)),))

@@ -343,6 +343,22 @@ def test_gradients() -> None:
     np.testing.assert_allclose(np.asarray(hm.grad(hm.trace(solved))(w)), 0.5 / np.sqrt(np.asarray(w)), rtol=1e-9)
 
 
+def test_what_both_branches_compute_alike_is_computed_once() -> None:
+    def scaled(x: hm.Tensor) -> hm.Tensor:
+        table = np.zeros((40, 40))
+        for i in range(40):
+            weight = 2.0 if x[i] > 0.5 else 3.0
+            for j in range(i):
+                table[i, j] = max(table[i, j], weight * x[j])
+        return hm.asarray(table)
+
+    traced = both(scaled, data(40))
+    assert is_loop(traced)
+    assert "where" in traced.ir
+    assert not [line for line in traced.ir.splitlines() if "where(" in line and "[40,40]" in line]
+    assert traced.ir.count(" = loop(") == 2
+
+
 def test_a_branch_has_a_history_of_what_is_around() -> None:
     def loss(w: hm.Tensor, a: hm.Tensor) -> hm.Tensor:
         s = hm.zeros((), dtype="float64")

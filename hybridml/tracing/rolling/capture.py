@@ -37,8 +37,9 @@ from ...core.context import clock, grad_is_off
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
-from ..capture.loops.branches import Branch, chosen, following, merged
+from ..capture.loops.branches import Branch, following, merged
 from ..capture.loops.loop import DataEnds, Loop, zeros
+from ..capture.loops.ways import chosen
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep

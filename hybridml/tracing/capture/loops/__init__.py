@@ -1,7 +1,8 @@
 """Loops of a traced program, and their gradients.
 
 loop.py            a loop, recorded as one step of the history
-branches.py        steps that data decides about: the values of all branches, chosen
+branches.py        steps that data decides about: the values of all branches
+ways.py            two of them in one: what they compute alike once, of operands that are chosen
 saved_values.py    values that a gradient has from memory, and arrays that it restores
 cotangent_sums.py  cotangents of arrays, to which a step adds slices in place
 """

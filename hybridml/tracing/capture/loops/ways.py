@@ -1,0 +1,164 @@
+"""Two ways of a branch in one: what both compute alike is computed once, of operands that data chooses.
+
+    where(c, f(1, x), f(0, x))                     ->  f(where(c, 1, 0), x)
+    where(c, loop(x) of body f, loop(x) of body g) ->  loop(c, x) of the body where(c, f, g), which is joined in turn
+
+Else each way would be computed as a whole, loops in it too, and whole arrays chosen that differ in an element. It is
+done where that is no more to compute: choosing takes as long as computing a second time. It is the anti-unification of
+terms (Plotkin, "A note on inductive generalization", 1970).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.dtypes import bool_
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import body_of
+from hybridml_compiler.ops.control import LOOP
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import hint
+from hybridml_compiler.walk import postorder
+
+Pair = tuple[ir.Node, ir.Node]
+_slice, _update, _where, _broadcast = OPS["slice"], OPS["slice_update"], OPS["where"], OPS["broadcast_to"]
+
+
+def joined(question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node]) -> list[ir.Node]:
+    """The values after True where the answer is True, else those after False."""
+    return Joined(question, yes, no).nodes()
+
+
+class Joined:
+    """Pairs of nodes, what they have in common, and how many elements are left to choose."""
+
+    def __init__(self, question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node]) -> None:
+        self.question = question
+        self.wanted = list(zip(yes, no, strict=True))
+        self.bodies: dict[Pair, Joined] = {}  # of loops whose bodies differ
+        self.into: dict[Pair, list[Pair]] = {}  # the operands that are chosen instead of a pair
+        self.least: dict[Pair, int] = {}  # elements to choose
+        for pair in postorder(self.wanted, _operands):
+            self.least[pair] = self._choices(pair)
+
+    @property
+    def choices(self) -> int:
+        return sum(self.least[pair] for pair in self.wanted)
+
+    def nodes(self) -> list[ir.Node]:
+        made: dict[Pair, ir.Node] = {}
+        for pair in postorder(self.wanted, lambda p: self.into.get(p, ())):
+            made[pair] = self._made(pair, [made[p] for p in self.into[pair]] if pair in self.into else None)
+        return [made[pair] for pair in self.wanted]
+
+    def _choices(self, pair: Pair) -> int:
+        a, b = pair
+        if a is b:
+            return 0
+        size, below = _elements(a, b), _operands(pair)
+        if not below:
+            return size
+        whole = 2 * size
+        fewer = sum(self.least[p] for p in below)
+        if a.op is LOOP:
+            whole += len(a.params["body"].graph.nodes())  # else each of them is computed twice
+            if a.params["body"] is not b.params["body"]:
+                self.bodies[pair] = _bodies(*pair)
+                fewer += self.bodies[pair].choices
+        if fewer > whole:
+            return size
+        self.into[pair] = list(below)
+        return fewer
+
+    def _made(self, pair: Pair, operands: list[ir.Node] | None) -> ir.Node:
+        if operands is None:
+            return chosen(self.question, *pair)
+        node = pair[0]
+        if pair not in self.bodies:
+            return ir.with_inputs(node, tuple(operands))
+        body, params = self.bodies[pair], dict(node.params)
+        given = (body.question, *params["body"].graph.inputs)
+        params |= {"body": body_of(ir.Graph(given, tuple(body.nodes()))), "consts": params["consts"] + 1}
+        operands.insert(int(params["counted"]), self.question)
+        return ir.apply(LOOP, operands, params, node.where)
+
+
+def _bodies(a: ir.Node, b: ir.Node) -> Joined:
+    first, second = (node.params["body"].graph for node in (a, b))
+    others = substituted(second.outputs, dict(zip(second.inputs, first.inputs, strict=True)))
+    return Joined(ir.input_node(Aval((), bool_)), first.outputs, others)
+
+
+def _operands(pair: Pair) -> Sequence[Pair]:
+    """The operands of two nodes that are alike but for these, and for bodies of loops; none of other nodes."""
+    a, b = pair
+    if a is b or a.op is None or a.op is not b.op or len(a.inputs) != len(b.inputs) or not _alike(a, b):
+        return ()
+    below = list(zip(a.inputs, b.inputs, strict=True))
+    return below if all(x.aval == y.aval for x, y in below) else ()
+
+
+def _alike(a: ir.Node, b: ir.Node) -> bool:
+    if a.op is not LOOP or a.params["body"] is b.params["body"]:
+        return bool(a.params == b.params)
+    bodies = a.params["body"], b.params["body"]
+    if any(body.graph.checks for body in bodies) or bodies[0].inputs != bodies[1].inputs or a.params["condition"]:
+        return False
+    return bool({**a.params, "body": None} == {**b.params, "body": None})
+
+
+def _elements(a: ir.Node, b: ir.Node) -> int:
+    """The number of elements that are chosen one by one."""
+    first, second, common = _since(a, b)
+    if common is None:
+        return hint(a.aval.size)
+    updates = [*first[: first.index(common)], *second[: second.index(common)]]
+    return sum(hint(update.inputs[1].aval.size) for update in updates)
+
+
+def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
+    """`a` where the answer is True, else `b`. Updates of one array are chosen slice by slice, so that it can be updated
+    in place."""
+    if a is b:
+        return a
+    first, second, common = _since(a, b)
+    if common is None:
+        return ir.apply(_where, [question, a, b])
+    array = common
+    for history, is_first in ((first, True), (second, False)):
+        becomes = {common: array}
+        for update in reversed(history[: history.index(common)]):
+            (value,) = substituted([update.inputs[1]], becomes)
+            window = dict(update.params)
+            old = ir.apply(_slice, [array], window)
+            if value.shape != old.shape:
+                value = ir.apply(_broadcast, [value], {"shape": old.shape})
+            value = ir.apply(_where, [question, value, old] if is_first else [question, old, value])
+            array = becomes[update] = ir.apply(_update, [array, value], window, update.where)
+    return array
+
+
+def _since(a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
+    """The histories of two arrays, and the last array that both were."""
+    first, second = _history(a), _history(b)
+    known = set(second)
+    return first, second, next((node for node in first if node in known), None)
+
+
+def _history(node: ir.Node) -> list[ir.Node]:
+    """An array, and what it was before each of its last updates."""
+    found = [node]
+    while node.op is not None and node.op.is_update:
+        node = node.inputs[0]
+        found.append(node)
+    return found
+
+
+def substituted(outputs: Sequence[ir.Node], becomes: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
+    final = dict(becomes)
+    for node in postorder(outputs, lambda n: () if n in becomes else n.inputs):
+        if node not in final:
+            inputs = tuple([final[n] for n in node.inputs])
+            final[node] = node if inputs == node.inputs else ir.with_inputs(node, inputs)
+    return [final[n] for n in outputs]
