@@ -12,16 +12,19 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from ..errors import TraceError, is_internal
+from ..hooks import hooks
 from .dims import (
     LEAST,
     Atom,
     Dim,
     Monomial,
+    Quotient,
     Size,
     Symbol,
     _divided,
     _least,
     _make,
+    _make_terms,
     _without,
     bounds,
     provable,
@@ -46,6 +49,8 @@ def odd_step(error: Undecided, name: str, most: Size) -> Literal["first", "last"
     if error.asked is None:
         return None
     relation, a, b = error.asked
+    if any(isinstance(atom, Quotient) and atom.kind == "%" for m, _ in _make_terms(a - b) for atom in m):
+        return None  # the answer comes again
 
     def answer(at: Size) -> bool | None:
         return provable("==" if relation == "==" else "<", replaced(a, name, at), replaced(b, name, at))
@@ -165,9 +170,14 @@ def undecided(relation: str, a: Size, b: Size) -> bool:
     know."""
     if relation == "number":
         raise Undecided(f"the number {a}", a)
-    if relation == "==" and not (same(a, 0) or same(b, 0)) and _asked_inside():
+    inside = _asked_inside()
+    if relation == "==" and not (same(a, 0) or same(b, 0)) and inside:
         return False
-    raise Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))
+    error = Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))
+    answer = None if inside else hooks.question_of_steps(error)
+    if answer is None:
+        raise error
+    return answer
 
 
 def _asked_inside() -> bool:

@@ -40,7 +40,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
-from ..specialize.errors import StepByStep, Untraceable, refused
+from ..specialize.errors import StepByStep, TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .memory_order import Order, memory_order
@@ -112,9 +112,6 @@ class ShadowLeaf(Leaf):
 
 
 MOST_STEP_BY_STEP = 50_000  # operations: some 85 us each, where two cores have nothing else to do
-# Seconds for loops step by step and for questions until Python makes the call, and all further ones.
-MOST_SECONDS = 4.0
-TAKES_LONG = f"takes more than {MOST_SECONDS:.0f} s to compile"
 ReadValue = Callable[[ir.Node, str], np.ndarray]
 
 
@@ -178,6 +175,7 @@ class Tracer:
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
         self.ends: float | None = None  # when loops step by step, and questions, are given up
+        self.seconds = 0.0  # until then
         self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
@@ -273,13 +271,17 @@ class Tracer:
 
     def check_steps(self) -> None:
         """Raises where loops that are captured step by step have too many, or have taken too long."""
-        what = ""
         if self.operations > MOST_STEP_BY_STEP:
-            what = f"has more than {MOST_STEP_BY_STEP} operations"
-        elif self.ends is not None and time_limit.clock() > self.ends:
-            what = TAKES_LONG
-        if what:
-            raise refused(self, f"{what}, as it captures {next(iter(self.step_by_step.values()))} step by step")
+            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {self._loop()}")
+        if self.ends is not None and time_limit.clock() > self.ends:
+            raise TakesLong(f"{self.takes_long}, as it captures {self._loop()}")
+
+    def _loop(self) -> str:
+        return f"{next(iter(self.step_by_step.values()))} step by step"
+
+    @property
+    def takes_long(self) -> str:
+        return f"takes more than {self.seconds:.0f} s to compile"
 
     @contextmanager
     def in_time(self) -> Iterator[None]:

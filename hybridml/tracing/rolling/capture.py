@@ -26,6 +26,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
@@ -40,7 +41,7 @@ from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, chosen, following, merged
 from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
-from ..capture.tracer import Frame, ShadowLeaf, Tracer
+from ..capture.tracer import Frame, ShadowLeaf, Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of
 from .code_loops import CodeLoop, question_at
@@ -49,6 +50,7 @@ from .lists import Grown
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
 _BRANCHES = 8  # of a step, for questions about data
+MOST_ALONE = 4  # steps of a loop that are by themselves
 _MISSING = object()
 _NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
 _not, _and = OPS["logical_not"], OPS["logical_and"]
@@ -161,6 +163,21 @@ class Capture:
         if len(self.asked) > len(self.answers):
             self.answers.append(True)
         return np.asarray(self.answers[len(self.asked) - 1])
+
+    def asked_of_steps(self, error: Undecided) -> bool | None:
+        """The answer to a condition on numbers of steps that goes both ways, as to a question about data; None where it
+        is another one in the first or the last step alone."""
+        if error.asked is None:
+            return None
+        relation, *sizes = error.asked
+        loop = _loop_of(self.tracer.loops, error)
+        if loop is None:
+            return None
+        apart = self.tracer.alone.get(loop.place, ())
+        if len(apart) < MOST_ALONE and odd_step(error, loop.name, loop.most) is not None:
+            return None
+        a, b = map(self.tracer.size, sizes)
+        return bool(self._asked(OPS["equal" if relation == "==" else "less"].fn(a, b)._array, "a condition"))
 
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
@@ -494,8 +511,7 @@ def _grads(tracer: Tracer) -> list[Any]:
 def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
     """The exception for the loop that cannot be captured by one step for all: the innermost one whose number an error
     is about. A step at an end that is unlike the others is by itself."""
-    names = error.steps if isinstance(error, Undecided) else ()
-    loop = next((loop for loop in reversed(loops) if loop.name in names), loops[-1])
+    loop = _loop_of(loops, error) or loops[-1]
     alone = odd_step(error, loop.name, loop.most) if isinstance(error, Undecided) and loop.name else None
     differs = isinstance(error, Undecided)
     why = (
@@ -504,3 +520,17 @@ def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
         else f"{type(error).__name__}: {error}"
     )
     return StepByStep(loop.place, why, alone)
+
+
+def _loop_of(loops: Sequence[Capture], error: BaseException) -> Capture | None:
+    """The innermost loop whose number an error is about."""
+    names = error.steps if isinstance(error, Undecided) else ()
+    return next((loop for loop in reversed(loops) if loop.name in names), None)
+
+
+def _question_of_steps(error: Undecided) -> bool | None:
+    tracer = top_tracer()
+    return tracer.loops[-1].asked_of_steps(error) if tracer is not None and tracer.loops else None
+
+
+hooks.question_of_steps = _question_of_steps

@@ -60,44 +60,22 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterat
     return _Steps(tracer, loop, frame, over)
 
 
-class _Steps(Capture):
-    """The iterator of a loop that is captured."""
+class Counted(Capture):
+    """A loop whose steps are numbered, and whose ints are polynomials in the number: as many steps as there are in any
+    call, but for what data ends."""
 
     length: Size
     in_steps = True
 
-    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> None:
+    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, length: Size) -> None:
         super().__init__(tracer, loop, frame)
-        self.over, self.name = over, f"i{len(tracer.loops)}"
+        self.name = f"i{len(tracer.loops)}"
         alone = tracer.alone.get(loop.place, [])
         self.firsts, self.lasts = alone.count("first"), alone.count("last")
         self.done: Size = 0  # steps so far
-        self.length = over.length - self.lasts  # that are left, but for the last ones
+        self.length = length - self.lasts  # that are left, but for the last ones
         self.peeled = 0
         self.now: Literal["", "captured", "alone", "after"] = ""  # how the step runs that has been begun
-
-    def __iter__(self) -> _Steps:
-        return self
-
-    def __next__(self) -> Any:
-        if self.now == "captured" and self.end():
-            self.emit()
-            self.done, self.now = self.done + self.length, "after"
-        if self.now in ("", "alone") and self.firsts:
-            self.firsts, self.length, self.now = self.firsts - 1, self.length - 1, "alone"
-            return self._next_alone()
-        if self.now == "after":
-            if not self.lasts:
-                raise StopIteration
-            self.lasts -= 1
-            return self._next_alone()
-        self.now = "captured"
-        self.begin()
-        return self.over.at(self.done + self.number)
-
-    def _next_alone(self) -> Any:
-        self.done += 1
-        return self.over.at(self.done - 1)
 
     def begin_round(self) -> None:
         self.most = self.length + (LEAST - 1)
@@ -116,6 +94,11 @@ class _Steps(Capture):
             self.refuse(f"{name} changes its type")
         self.peeled, self.firsts, self.carries, self.rounds, self.now = self.peeled + 1, 1, {}, 0, "alone"
 
+    def begin_alone(self) -> None:
+        """Begins one of the first steps that are by themselves."""
+        self.firsts, self.length, self.now = self.firsts - 1, self.length - 1, "alone"
+        self.done += 1
+
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         if self.loop.exits and self.lasts:
             self.refuse("it may be left before its last step, which is by itself")
@@ -133,3 +116,30 @@ class _Steps(Capture):
                 last = as_count(self.tracer, steps, start - by, by)
             found[name] = last
         return found
+
+
+class _Steps(Counted):
+    """The iterator of a loop that is captured."""
+
+    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> None:
+        super().__init__(tracer, loop, frame, over.length)
+        self.over = over
+
+    def __iter__(self) -> _Steps:
+        return self
+
+    def __next__(self) -> Any:
+        if self.now == "captured" and self.end():
+            self.emit()
+            self.done, self.now = self.done + self.length, "after"
+        if self.now in ("", "alone") and self.firsts:
+            self.begin_alone()
+            return self.over.at(self.done - 1)
+        if self.now == "after":
+            if not self.lasts:
+                raise StopIteration
+            self.lasts, self.done = self.lasts - 1, self.done + 1
+            return self.over.at(self.done - 1)
+        self.now = "captured"
+        self.begin()
+        return self.over.at(self.done + self.number)

@@ -53,6 +53,12 @@ class RunEagerly(BaseException):
     """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
 
 
+class TakesLong(RunEagerly):
+    """A trace has taken too long: it is given up for now. `patience`: what says when it is tried again."""
+
+    patience: Any = None
+
+
 class StepByStep(BaseException):
     """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or with its
     `first` or its `last` step by itself."""
