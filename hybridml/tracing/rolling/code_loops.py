@@ -106,6 +106,7 @@ class Flow:
             always = ends or i.opname in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
             goes_on = [] if always or k + 1 == len(self.found) else [k + 1]
             self.following.append([*goes_on, *([self.at[i.argval]] if _is_jump(i) else [])])
+        self.targets = {self.at[i.argval] for i in self.found if _is_jump(i)}
         self.loops = self._loops()
         self.live = self._live()
 

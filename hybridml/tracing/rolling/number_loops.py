@@ -131,6 +131,8 @@ def _sliced(
     flow: Flow, loop: CodeLoop, inside: frozenset[int], begin: int, ends: Set[int], starts: Mapping[int, int],
     group: Sequence[int],
 ) -> NumberLoop:  # fmt: skip
+    if not _always(flow, ends, inside, begin, {begin}):
+        raise _Unknown
     wanted: set[str] = set()
     pending = [name for k in group for name in _read(flow, starts[k], k)]
     lines: dict[int, tuple[str, int]] = {}
@@ -142,7 +144,7 @@ def _sliced(
         for k in inside:
             if stores(flow.found[k]) and flow.found[k].argval == name:
                 start = _start(flow, k)
-                if not _always(flow, k, inside, begin, ends):
+                if not _always(flow, {k}, inside, begin, ends):
                     raise _Unknown
                 lines[k] = name, start
                 pending += _read(flow, start, k)
@@ -185,6 +187,8 @@ def _start(flow: Flow, k: int) -> int:
     """Where the expression begins whose value an instruction takes."""
     depth = 0
     while depth != 1:
+        if k in flow.targets:  # another way leads into the middle of it
+            raise _Unknown
         k -= 1
         if k < 0 or depth < -16:
             raise _Unknown
@@ -195,17 +199,19 @@ def _start(flow: Flow, k: int) -> int:
     return k
 
 
-def _always(flow: Flow, k: int, inside: frozenset[int], begin: int, ends: Set[int]) -> bool:
-    """Whether each step comes by an instruction, once."""
-    if any(k in nodes for nodes in flow.loops.values() if nodes < inside and not nodes & ends):
+def _always(flow: Flow, some: Set[int], inside: frozenset[int], begin: int, ends: Set[int]) -> bool:
+    """Whether each step comes by one of some instructions, once, on its way from where it begins to an end."""
+    if any(some & nodes for nodes in flow.loops.values() if nodes < inside and not nodes & ends):
         return False
-    seen, pending = {k}, [begin]
+    seen, pending = set(some), [n for n in ([] if begin in some else [begin])]
     while pending:
-        if (node := pending.pop()) in ends:
-            return False
-        if node not in seen:
-            seen.add(node)
-            pending += [n for n in flow.following[node] if n in inside]
+        node = pending.pop()
+        for n in flow.following[node]:
+            if n in ends and n not in some:
+                return False
+            if n in inside and n not in seen:
+                seen.add(n)
+                pending.append(n)
     return True
 
 

@@ -31,11 +31,14 @@ class NumberLoops:
         pending = [code for code in self.tracer.codes if type(code) is CodeType]  # type: ignore[attr-defined]
         while pending:
             code = pending.pop()
+            if code in self.at:
+                continue
+            self.at[code] = {}
             pending += [const for const in code.co_consts if type(const) is CodeType]
             for loop in number_loops(code):
                 for offset in (*loop.ends, loop.begin):
-                    self.at.setdefault(code, {}).setdefault(offset, []).append(loop)
-        return watched(self.at, self.told)
+                    self.at[code].setdefault(offset, []).append(loop)
+        return watched([code for code, loops in self.at.items() if loops], self.told)
 
     def told(self, frame: FrameType, offset: int) -> None:
         """Ends and begins steps at an instruction that is about to run."""
