@@ -23,6 +23,7 @@ MANY_SEGMENTS = 16  # of a program: Python runs between them
 _FLOOR = 1e-3  # seconds: the program of a shorter call is not compared
 _SLOWER = 1.5  # times as long as eagerly is too slow
 _TURNS = 4  # of each kind, of which the shortest counts
+_BEFORE = 4  # compiled calls before the first eager one: they compile bit by bit (see run/native_call.py)
 _IN_A_ROW = 64  # calls: then one goes the long way, as what the function reads may have changed
 _PLAIN = frozenset((bool, int, str, type(None)))
 
@@ -60,7 +61,7 @@ class Trial:
 
     @property
     def is_eagers_turn(self) -> bool:
-        return len(self.eager) < len(self.compiled) - 1 and min(self.compiled) > _FLOOR
+        return len(self.eager) <= len(self.compiled) - _BEFORE - 1 and min(self.compiled) > _FLOOR
 
     @contextmanager
     def eager_call(self) -> Iterator[None]:
@@ -70,11 +71,11 @@ class Trial:
 
     @property
     def is_over(self) -> bool:
-        return len(self.compiled) > 1 and (min(self.compiled) <= _FLOOR or len(self.eager) >= _TURNS)
+        return len(self.eager) >= _TURNS or bool(self.compiled and min(self.compiled) <= _FLOOR)
 
     def slower(self) -> str:
         """What it says of a program that is slower; "" of any other."""
-        if not self.eager or min(self.compiled) <= _SLOWER * min(self.eager):
+        if min(self.compiled) <= max(_FLOOR, _SLOWER * min(self.eager, default=0.0)):
             return ""
         compiled, eager = (f"{min(times) * 1e3:.3g} ms" for times in (self.compiled, self.eager))
         return f"takes {compiled} compiled and {eager} eagerly"
