@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from ..errors import TraceError, is_internal
@@ -61,6 +61,23 @@ def odd_step(error: Undecided, name: str, most: Size) -> Literal["first", "last"
     if last is not None and before is not None and last is not before and first is before:
         return "last"
     return None
+
+
+def turns(error: Undecided, name: str, length: int) -> Sequence[int]:
+    """Numbers of steps, of so many, with which the answer becomes another one; none where their form does not tell."""
+    if error.asked is None:
+        return ()
+    relation, a, b = error.asked
+    difference: Dim = a - b
+    if any(len(m) > 1 or not isinstance(m[0], Symbol) or m[0].name != name for m, _ in difference.terms if m):
+        return ()
+    first = replaced(difference, name, LEAST)
+    rise = replaced(difference, name, LEAST + 1) - first
+    if relation == "==":
+        found = set() if first % rise else {-first // rise, -first // rise + 1}
+    else:  # below 0 until then, or from then on
+        found = {-(first // rise)} if rise > 0 else {first // -rise + 1}
+    return sorted(k for k in found if 0 < k < length)
 
 
 def without_steps(size: Size) -> Size | None:

@@ -176,7 +176,7 @@ class Tracer:
         self.operations = 0
         self.ends: float | None = None  # when loops step by step, and questions, are given up
         self.seconds = 0.0  # until then
-        self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
+        self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
         self.loops: list[Any] = []

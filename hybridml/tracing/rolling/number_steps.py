@@ -14,7 +14,7 @@ from hybridml_compiler.aval import CPU
 
 from ..capture.tracer import Tracer, top_tracer
 from .number_loops import NumberLoop, number_loops
-from .steps import FEWEST, Counted
+from .steps import FEWEST, Counted, parts
 from .watching import watched
 
 
@@ -23,7 +23,7 @@ class NumberLoops:
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self.running: dict[tuple[FrameType, int], _While] = {}
+        self.running: dict[tuple[FrameType, int], _Parts] = {}
         self.at: dict[CodeType, dict[int, list[NumberLoop]]] = {}  # offset -> loops that end or begin a step there
 
     def watched(self) -> AbstractContextManager[None]:
@@ -55,37 +55,58 @@ class NumberLoops:
 
     def _begin(self, loop: NumberLoop, frame: FrameType) -> None:
         key, place, tracer = (frame, loop.begin), loop.loop.place, self.tracer
-        now = self.running.get(key)
-        if now is not None:
-            if not now.begin_step():
-                del self.running[key]
-            return
-        if place in tracer.step_by_step or any(of.frame is frame and of.place == place for of in tracer.loops):
-            return
-        if any(i.node.aval.device != CPU for i in tracer.inputs):
-            return
-        alone = tracer.alone.get(place, ())
-        found = loop.steps(frame)
-        if found is not None and found[0] >= FEWEST + len(alone):
-            self.running[key] = now = _While(tracer, loop, frame, found[0])
-            now.begin_step()
+        if key not in self.running:
+            if place in tracer.step_by_step or any(of.frame is frame and of.place == place for of in tracer.loops):
+                return
+            if any(i.node.aval.device != CPU for i in tracer.inputs):
+                return
+            found = loop.steps(frame)
+            if found is None or found[0] < FEWEST:
+                return
+            self.running[key] = _Parts(tracer, loop, frame, parts(tracer, loop.loop, found[0]))
+        self.running[key].begin_step()
+
+
+class _Parts:
+    """A loop while it runs."""
+
+    def __init__(self, tracer: Tracer, loop: NumberLoop, frame: FrameType, left: list[tuple[int, int]]) -> None:
+        self.tracer, self.loop, self.frame, self.left = tracer, loop, frame, left
+        self.captured: _While | None = None
+        self.alone = 0  # steps of this part that are by themselves
+
+    def begin_step(self) -> None:
+        if self.captured is None and not self.alone:
+            first, end = part = self.left.pop(0)
+            if end - first < FEWEST:
+                self.alone = end - first
+            else:
+                self.captured = _While(self.tracer, self.loop, self.frame, part, not self.left)
+        if self.captured is not None:
+            self.captured.begin_step()
+
+    def end_step(self) -> bool:
+        """Ends a step; whether it was the last."""
+        if self.captured is None:
+            self.alone -= 1
+        elif self.captured.end_step():
+            self.captured = None
+        return self.captured is None and not self.alone and not self.left
 
 
 class _While(Counted):
-    """A loop from where a step begins to its condition."""
+    """A part of a loop, from where a step begins to its condition."""
 
-    def __init__(self, tracer: Tracer, loop: NumberLoop, frame: FrameType, length: int) -> None:
-        super().__init__(tracer, loop.loop, frame, length)
+    def __init__(
+        self, tracer: Tracer, loop: NumberLoop, frame: FrameType, part: tuple[int, int], is_last: bool
+    ) -> None:
+        super().__init__(tracer, loop.loop, frame, part, is_last)
         self.of = loop
 
-    def begin_step(self) -> bool:
-        """Begins a step; whether there may be a further one that is told of."""
-        if self.now == "after":
-            self.lasts -= 1
-            return self.lasts > 0
+    def begin_step(self) -> None:
         if self.now != "captured" and self.firsts:
             self.begin_alone()
-            return True
+            return
         if self.now != "captured":
             found = self.of.steps(self.frame, self.length)
             if found is None or found[0] != self.length:
@@ -93,15 +114,11 @@ class _While(Counted):
             self.numbers = dict(zip(self.of.numbers, found[1], strict=True))
         self.now = "captured"
         self.begin()
-        return True
 
     def end_step(self) -> bool:
-        """Ends a step where it is captured; whether it was the last."""
-        if self.now != "captured":
-            return False
-        if not self.end():
+        """Ends a step; whether it stands for all that are left."""
+        if self.now != "captured" or not self.end():
             return False
         self.emit()
         self.assign(self.numbers)
-        self.now = "after"
-        return not self.lasts
+        return True

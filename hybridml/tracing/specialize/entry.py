@@ -44,7 +44,7 @@ from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects, set_back
 from ..python_state.updated_scalars import placed
-from ..rolling.capture import MOST_ALONE
+from ..rolling.capture import MOST_PARTS
 from ..rolling.capture import refused as stepwise
 from ..rolling.hooks import Rolling
 from ..run.backend import INTERPRET, Backend
@@ -91,7 +91,7 @@ class Entry:
         self.not_zero: list[Input] = []  # numbers that others are divided by
         self.root: ValueBranch | CompiledPath | None = None
         self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
-        self.apart: dict[Any, list[str]] = {}  # of those that are, the first and last steps that are by themselves
+        self.apart: dict[Any, list[Any]] = {}  # of those that are, where they are parted (see errors.py)
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.patience = Patience()  # for its traces
@@ -179,10 +179,9 @@ class Entry:
             except StepByStep as loop:
                 put_back()
                 apart = self.apart.setdefault(loop.place, [])
-                if loop.alone is None or len(apart) >= MOST_ALONE:
+                if not loop.apart or len(apart) >= MOST_PARTS:
                     self.step_by_step.setdefault(loop.place, str(loop))
-                else:
-                    apart.append(loop.alone)
+                apart += loop.apart
 
     def _traced(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None,
