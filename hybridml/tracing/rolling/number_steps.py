@@ -14,7 +14,7 @@ from hybridml_compiler.aval import CPU
 
 from ..capture.tracer import Tracer, top_tracer
 from .number_loops import NumberLoop, number_loops
-from .steps import FEWEST, Counted, parts
+from .steps import FEWEST, FEWEST_IN_PART, Counted, parts
 from .watching import watched
 
 
@@ -78,7 +78,7 @@ class _Parts:
     def begin_step(self) -> None:
         if self.captured is None and not self.alone:
             first, end = part = self.left.pop(0)
-            if end - first < FEWEST:
+            if end - first < FEWEST_IN_PART:
                 self.alone = end - first
             else:
                 self.captured = _While(self.tracer, self.loop, self.frame, part, not self.left)

@@ -26,6 +26,7 @@ from .elements import Elements, numbers
 
 FEWEST = 16  # steps: fewer fuse with what is around them
 FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they would be so many programs
+FEWEST_IN_PART = 4  # of a loop that is parted: a capture takes two or three
 _PEELED = 2  # first steps that may give a variable another type than it has before them
 
 
@@ -52,18 +53,17 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterat
         return None  # where it asks for a number of a step, that loop is done step by step
     length = over.length
     fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
-    alone = tracer.alone.get(loop.place, [])
     if is_dim(length):
-        if (bounds(length) or 0) < len(alone):
+        if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
             raise StepByStep(loop.place, "it may have no steps that could be by themselves")
         return _Steps(tracer, loop, frame, over, (0, length), True)
-    return None if length < fewest else _parts(tracer, loop, frame, over, fewest)
+    return None if length < fewest else _parts(tracer, loop, frame, over)
 
 
-def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, fewest: int) -> Iterator[Any]:
+def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> Iterator[Any]:
     """The elements, by parts of the loop."""
     for first, end in parts(tracer, loop, over.length):
-        if end - first < fewest:
+        if end - first < min(FEWEST_IN_PART, over.length):
             yield from map(over.at, range(first, end))
         else:
             yield from _Steps(tracer, loop, frame, over, (first, end), end == over.length)
