@@ -280,7 +280,7 @@ class Entry:
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
-                if isinstance(error, StepByStep | Undecided) or tracer.loops:
+                if isinstance(error, StepByStep | Undecided) or (tracer.loops and not isinstance(error, RunEagerly)):
                     self._effects(hidden)
                     set_back(hidden, tracer.name)
                     if isinstance(error, StepByStep):
