@@ -250,7 +250,7 @@ class Tracer:
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
         self.operations += 1
-        if self.step_by_step:
+        if self.step_by_step or self.loops:
             self.check_steps()
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
@@ -270,14 +270,14 @@ class Tracer:
         return out
 
     def check_steps(self) -> None:
-        """Raises where loops that are captured step by step have too many, or have taken too long."""
+        """Raises where loops have too many operations, or take too long: step by step, or in one another."""
         if self.operations > MOST_STEP_BY_STEP:
             raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {self._loop()}")
         if self.ends is not None and time_limit.clock() > self.ends:
             raise TakesLong(f"{self.takes_long}, as it captures {self._loop()}")
 
     def _loop(self) -> str:
-        return f"{next(iter(self.step_by_step.values()))} step by step"
+        return f"{next(iter(self.step_by_step.values()))} step by step" if self.step_by_step else "loops in loops"
 
     @property
     def takes_long(self) -> str:

@@ -74,7 +74,7 @@ def number_loops(code: CodeType) -> tuple[NumberLoop, ...]:
     flow = flow_of(code)
     if not flow.loops:
         return ()
-    found = {}
+    found: dict[int, NumberLoop] = {}
     for head in sorted(flow.loops, key=lambda head: -len(flow.loops[head])):
         inside = flow.loops[head]
         loop = None if flow.found[head].opname == "FOR_ITER" else _number_loop(flow, head, inside)
