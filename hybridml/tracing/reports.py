@@ -1,4 +1,4 @@
-"""What a traced function says of itself: warnings, once each, and the reasons why it was traced again."""
+"""Reports of a traced function: warnings, once each, and the reasons why it was traced again."""
 
 from __future__ import annotations
 

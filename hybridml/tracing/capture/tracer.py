@@ -174,8 +174,8 @@ class Tracer:
         self.rolling: Any = None
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
-        self.ends: float | None = None  # when loops step by step, and questions, are given up
-        self.seconds = 0.0  # until then
+        self.ends: float | None = None  # when loops step by step, and questions, are given up,
+        self.seconds = 0.0  # which they have until then
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
@@ -271,17 +271,14 @@ class Tracer:
 
     def check_steps(self) -> None:
         """Raises where loops have too many operations, or take too long: step by step, or in one another."""
+        if self.operations <= MOST_STEP_BY_STEP and (self.ends is None or time_limit.clock() <= self.ends):
+            return
+        which = f"{next(iter(self.step_by_step.values()))} step by step" if self.step_by_step else "loops in loops"
         if self.operations > MOST_STEP_BY_STEP:
-            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {self._loop()}")
-        if self.ends is not None and time_limit.clock() > self.ends:
-            raise TakesLong(f"{self.takes_long}, as it captures {self._loop()}")
+            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {which}")
+        raise TakesLong(f"{self.takes_long}, as it captures {which}")
 
-    def _loop(self) -> str:
-        return f"{next(iter(self.step_by_step.values()))} step by step" if self.step_by_step else "loops in loops"
-
-    @property
-    def takes_long(self) -> str:
-        return f"takes more than {self.seconds:.0f} s to compile"
+    takes_long = property(lambda self: f"takes more than {self.seconds:.0f} s to compile")
 
     @contextmanager
     def in_time(self) -> Iterator[None]:

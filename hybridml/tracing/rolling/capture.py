@@ -175,11 +175,12 @@ class Capture:
         loop = _loop_of(self.tracer.loops, error)
         if loop is None or loop.apart(error):
             return None
-        a, b = map(self.tracer.size, sizes)
-        return bool(self._asked(OPS["equal" if relation == "==" else "less"].fn(a, b)._array, "a condition"))
+        a, b = (ir.apply(OPS["full"], [], {"shape": (), "value": size, "dtype": int64}) for size in sizes)
+        return bool(self._asked(ir.apply(OPS["equal" if relation == "==" else "less"], [a, b]), "a condition"))
 
     def apart(self, error: Undecided) -> Sequence[Any]:
-        """Where to part the loop, so that what is undecided goes one way in each part (see specialize/errors.py)."""
+        """The places at which to part the loop (see specialize/errors.py), so that what is undecided goes one way in
+        each part."""
         return ()
 
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:

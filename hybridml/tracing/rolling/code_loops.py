@@ -111,12 +111,12 @@ class Flow:
         self.live = self._live()
 
     def offset(self, k: int) -> int | None:
-        """Where an instruction begins; None where it is the second one there."""
+        """The offset of an instruction; None where it is the second one there."""
         own = next(offset for offset, n in self.at.items() if n == k) if k in self.at.values() else None
         return own
 
     def jump(self, k: int) -> int:
-        """What a jump goes to."""
+        """The number of the instruction that a jump goes to."""
         return self.at[self.found[k].argval]
 
     def running(self, offset: int) -> int:

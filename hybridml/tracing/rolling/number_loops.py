@@ -55,8 +55,8 @@ class NumberLoop:
     count: Callable[..., tuple[int, tuple[Any, ...]]]
 
     def steps(self, frame: FrameType, most: int = MOST_STEPS) -> tuple[int, tuple[Any, ...]] | None:
-        """How many steps there are from `begin` on, at most so many, and the numbers after them; None where Python
-        does not know."""
+        """The number of steps from `begin` on, at most so many, and the numbers after them; None where Python does
+        not know."""
         variables, numbers = frame.f_locals, []
         try:
             for name in self.numbers:
@@ -116,7 +116,7 @@ def _chain(flow: Flow, start: int, inside: frozenset[int], at: Mapping[int, int]
 
 
 def _goes_on(flow: Flow, k: int, inside: frozenset[int]) -> int:
-    """Where Python goes on after a question that could leave the loop."""
+    """The place at which Python goes on after a question that could leave the loop."""
     (k,) = [n for n in flow.following[k] if n in inside]
     while flow.found[k].opname in ("NOP", "JUMP_FORWARD", "JUMP_BACKWARD", "NOT_TAKEN"):
         (k,) = flow.following[k]
@@ -184,7 +184,7 @@ def _known(offset: int | None) -> int:
 
 
 def _start(flow: Flow, k: int) -> int:
-    """Where the expression begins whose value an instruction takes."""
+    """The place at which the expression begins whose value an instruction takes."""
     depth = 0
     while depth != 1:
         if k in flow.targets:  # another way leads into the middle of it

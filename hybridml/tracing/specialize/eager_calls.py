@@ -29,8 +29,8 @@ _PLAIN = frozenset((bool, int, str, type(None)))
 
 
 class Patience:
-    """How long a trace may take. `spent`: seconds of eager calls since the last one was given up. `tries`: how many
-    were."""
+    """The time that a trace may take. `spent`: seconds of eager calls since the last one was given up. `tries`: the
+    number that were."""
 
     def __init__(self) -> None:
         self.seconds, self.spent, self.tries = MOST_SECONDS, 0.0, 0
@@ -74,7 +74,7 @@ class Trial:
         return len(self.eager) >= _TURNS or bool(self.compiled and min(self.compiled) <= _FLOOR)
 
     def slower(self) -> str:
-        """What it says of a program that is slower; "" of any other."""
+        """The message about a program that is slower; "" for any other."""
         if min(self.compiled) <= max(_FLOOR, _SLOWER * min(self.eager, default=0.0)):
             return ""
         compiled, eager = (f"{min(times) * 1e3:.3g} ms" for times in (self.compiled, self.eager))
