@@ -381,6 +381,35 @@ def test_a_condition_on_the_number_is_a_question_of_the_loop(fn: Callable[..., A
     assert is_loop(both(fn, data(N)))
 
 
+def test_a_number_that_comes_with_the_call_is_one_in_a_loop() -> None:
+    def fn(x: hm.Tensor, n: int, k: int) -> hm.Tensor:
+        for i in range(n):
+            if i == k:
+                x = x + 100
+            x = x * 0.5
+        return x
+
+    traced = hm.trace(fn)
+    for k in (3, 7, 11, 12, 19, 0):
+        np.testing.assert_array_equal(traced(data(5)(), 20, k).numpy(), fn(data(5)(), 20, k).numpy())
+
+
+@pytest.mark.parametrize(
+    ("condition", "loops"), [("i < 10", 2), ("i == 8", 2), ("2 * i == 7", 1), ("3 * i > 25", 2), ("8 != i > 2", 2)]
+)
+def test_a_condition_that_turns_parts_the_loop(condition: str, loops: int) -> None:
+    space: dict[str, Any] = {}
+    lines = [
+        "def fn(x):",
+        "    for i in range(20):",
+        f"        if {condition}:",
+        "            x = x + i",
+        "        x = x * 0.5",
+    ]
+    exec("\n".join([*lines, "    return x"]), space)
+    assert both(space["fn"], data(5)).ir.count(" loop(") == loops
+
+
 def first_and_last(x: hm.Tensor) -> Any:
     for i in range(20):
         y = x * 2 if i == 0 else y * 0.5 + x  # noqa: F821

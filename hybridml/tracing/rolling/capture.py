@@ -30,7 +30,7 @@ from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
-from hybridml_compiler.sizes.steps import Undecided
+from hybridml_compiler.sizes.steps import Undecided, is_step
 
 from ...core.aliasing import stamp
 from ...core.autodiff.tape import boundary, is_node
@@ -167,14 +167,14 @@ class Capture:
         return np.asarray(self.answers[len(self.asked) - 1])
 
     def asked_of_steps(self, error: Undecided) -> bool | None:
-        """The answer to a condition on numbers of steps, as to a question about data; None where the loop is done in
-        parts, in each of which it goes one way."""
+        """The answer to a condition on numbers of steps, as to a question about data; None where it is no question, or
+        the loop is done in parts, in each of which it goes one way."""
         if error.asked is None:
             return None
         relation, *sizes = error.asked
         loop = _loop_of(self.tracer.loops, error)
-        if loop is None or loop.apart(error):
-            return None
+        if loop is None or loop.apart(error) or not all(type(size) is int or is_step(size) for size in sizes):
+            return None  # sizes that come with the call are numbers in a loop
         a, b = (ir.apply(OPS["full"], [], {"shape": (), "value": size, "dtype": int64}) for size in sizes)
         return bool(self._asked(ir.apply(OPS["equal" if relation == "==" else "less"], [a, b]), "a condition"))
 
