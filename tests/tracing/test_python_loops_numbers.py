@@ -12,6 +12,8 @@ import pytest
 
 import hybridml as hm
 from hybridml.tracing.rolling.number_loops import number_loops
+from hybridml_compiler.sizes import dims
+from hybridml_compiler.sizes.steps import Undecided, turns
 from tests.support.loops import assert_same, both, data, is_loop
 
 N = 24
@@ -408,6 +410,19 @@ def test_a_condition_that_turns_parts_the_loop(condition: str, loops: int) -> No
     ]
     exec("\n".join([*lines, "    return x"]), space)
     assert both(space["fn"], data(5)).ir.count(" loop(") == loops
+
+
+@pytest.mark.parametrize("rise", [-3, -1, 1, 2])
+@pytest.mark.parametrize("start", [-9, -4, 0, 5, 8])
+@pytest.mark.parametrize("relation", ["<", "=="])
+def test_turns_are_the_steps_with_which_an_answer_changes(relation: str, start: int, rise: int) -> None:
+    length = 10
+    number = dims.symbol("i0", 2, length + 1) - dims.LEAST
+    error = Undecided("", start + number * rise, asked=(relation, start + number * rise, 1))
+    values = [start + k * rise for k in range(length)]
+    answers = [v < 1 if relation == "<" else v == 1 for v in values]
+    changes = [k for k in range(1, length) if answers[k] != answers[k - 1]]
+    assert list(turns(error, "i0", length)) == changes
 
 
 def first_and_last(x: hm.Tensor) -> Any:
