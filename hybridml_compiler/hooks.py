@@ -41,6 +41,9 @@ class Hooks:
     # ("number", a size): what is not decided by their form. sizes/steps.py.
     without_steps: Callable[[Any], Any]
     undecided: Callable[[str, Any, Any], bool]
+    # A comparison of sizes by a user's line (sizes/steps.py: Undecided) whose answer is another one in other steps of a
+    # loop -> the answer to go on with, or None. rolling/capture.py of the front end.
+    question_of_steps: Callable[[Any], bool | None]
     # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
     # they are NumPy's to compute. __init__.py: targets/cpu/eager/routines.py.
     routine: Callable[..., Sequence[np.ndarray] | None]
@@ -52,5 +55,5 @@ def _unset(*_: Any) -> Any:
 
 hooks = Hooks(
     _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, _unset, _unset,
-    lambda *_: None,
+    lambda *_: None, lambda *_: None,
 )  # fmt: skip

@@ -86,9 +86,9 @@ def pytest_collection() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def as_long_as_it_takes() -> None:
     """Compiles without a limit of time, which a busy machine would exceed; tests of the limit have their own."""
-    from hybridml.tracing.specialize import entry
+    from hybridml.tracing.specialize import eager_calls
 
-    entry.MOST_SECONDS = float("inf")
+    eager_calls.MOST_SECONDS = float("inf")
 
 
 @pytest.fixture

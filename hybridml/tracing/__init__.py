@@ -3,6 +3,7 @@
 decorator.py      `trace`
 function.py       `TracedFunction`: the callable that it makes
 introspection.py  what a traced function shows of itself: the one door to the inspector and the profiler
+reports.py        what it says of itself: warnings, and why it was traced again
 library_function.py  library functions in eager code: their signatures, and a native call for each
 library_duals.py  the functions of dual numbers that they are inside of `jvp`
 library_call.py   a captured call of one as one native call

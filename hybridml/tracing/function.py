@@ -7,10 +7,10 @@ import inspect
 import sys
 import time
 import types
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
+from hybridml_compiler import time_limit
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.locks import rlock
@@ -29,6 +29,7 @@ from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
 from .python_state.rebound import Rebound
+from .reports import MOST_OTHERS, MOST_PROGRAMS, Reports
 from .run.backend import Backend, Memory, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import NativeCall, build
@@ -37,7 +38,15 @@ from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import are_plain, of_call, with_places
 from .specialize.eager_calls import EagerCalls
 from .specialize.entry import Entry
-from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
+from .specialize.errors import (
+    CheckFailed,
+    NotCacheable,
+    NotGeneralizable,
+    RunEagerly,
+    TakesLong,
+    TraceFailed,
+    Untraceable,
+)
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays, ValueBranch
 from .specialize.signature import Fields, Signature
@@ -48,8 +57,6 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
-MOST_PROGRAMS = 256  # compiled programs of one function
-MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 
 
 @record
@@ -63,7 +70,7 @@ class Call:
     known: Arrays
 
 
-class TracedFunction(Introspection, Generic[P, R]):
+class TracedFunction(Introspection, Reports, Generic[P, R]):
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`.
 
     Type checkers see the parameters and the result of the function: ``TracedFunction[[Tensor, float], Tensor]``.
@@ -117,10 +124,8 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._compiles, self._hits, self._trace_ms = 0, 0, 0.0
         self.twins: dict[Any, Any] = {}  # (see casting.py)
         self._states = 0  # programs for calls that find one state of Python and leave another
-        self._reported: set[str] = set()
-        self._retraces: list[str] = []
-        self._changes: Counter[str] = Counter()  # what was another value -> how often
         self._rebound = Rebound()
+        self._begin_reports()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         out: Any
@@ -155,7 +160,8 @@ class TracedFunction(Introspection, Generic[P, R]):
             if self._calls % self._every == 0:
                 return self._checked(lambda: self._run(args, kwargs), args, kwargs)
         if self._eager_calls is not None and self._eager_calls.take(args, kwargs):
-            return self._fn(*args, **kwargs)
+            with self._eager_calls.patience.eager_call():
+                return self._fn(*args, **kwargs)
         return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,19 +172,26 @@ class TracedFunction(Introspection, Generic[P, R]):
                 with entry.alone():
                     if not entry.holds(leaves):
                         continue
-                    if not entry.eager:
-                        out = self._fast_call(entry, leaves, args, kwargs) if watch_var.get() is None else MISS
+                    trial = self._trial(entry)
+                    eagerly = entry.eager or (trial is not None and trial.is_eagers_turn)
+                    if not eagerly:
+                        start = time_limit.clock()
+                        out, *found = self._compiled_call(entry, leaves, args, kwargs)
                         if out is not MISS:
+                            if trial is not None:
+                                trial.compiled.append(time_limit.clock() - start)
                             return out
-                        grown = entry.grown
-                        path, known, passed = entry.find(leaves)
-                        if path is not None:
-                            self._hits += 1
-                            self._last = entry
-                            return entry.run(path, leaves, known)
-                if entry.eager or not self._may_grow(entry, passed[-1]):
-                    self._eager_calls = EagerCalls(args, kwargs) if entry.eager else None
-                    return self._fn(*args, **kwargs)
+                        known, passed, grown = found
+                if trial is not None and eagerly:
+                    with trial.eager_call():
+                        return self._fn(*args, **kwargs)
+                if entry.eager and entry.patience.is_due and stance_var.get() is None:
+                    entry.eager = eagerly = False
+                    known, passed, grown = Arrays(_nothing), [], entry.grown
+                if eagerly or (passed and not self._may_grow(entry, passed[-1])):
+                    self._eager_calls = EagerCalls(args, kwargs, entry.patience) if entry.eager else None
+                    with entry.patience.eager_call():
+                        return self._fn(*args, **kwargs)
                 on = entry, known, grown
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most and not (self._silent and is_deterministic()):
@@ -186,6 +199,10 @@ class TracedFunction(Introspection, Generic[P, R]):
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
             return self._new(args, kwargs, given, structure, leaves, objects)
+        except TakesLong as error:
+            if error.patience is not None and error.patience.tries == 1:
+                again = f"until they have taken {2 * error.patience.seconds:.0f} s, when it is tried again for longer"
+                self._report_eager(f"{error}: such calls run eagerly {again}")
         except RunEagerly as error:
             self._report_eager(f"{error}: such calls run eagerly")
         except TraceFailed as error:
@@ -202,6 +219,19 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._entries.setdefault(key, []).insert(0, failed)
             self._report_eager(f"cannot be traced ({why}): calls like this one run eagerly")
         return out
+
+    def _compiled_call(self, entry: Entry, leaves: Leaves, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, or MISS, with how far the entry has come."""
+        out = self._fast_call(entry, leaves, args, kwargs) if watch_var.get() is None else MISS
+        if out is not MISS:
+            return out, Arrays(_nothing), [], 0
+        grown = entry.grown
+        path, known, passed = entry.find(leaves)
+        if path is not None:
+            self._hits += 1
+            self._last = entry
+            out = entry.run(path, leaves, known)
+        return out, known, passed, grown
 
     def _given(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -237,7 +267,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         if (out := fast.timed(leaves)) is not MISS:
             self._hits += 1
             self._last = entry
-            more = kwargs or fast.left or self._is_async or self._every or entry.doubles
+            more = kwargs or fast.left or self._is_async or self._every or entry.doubles or entry.trial
             if not more and are_plain(leaves):
                 self._direct = with_places(fast.direct, leaves)
         elif fast.moved():  # places that hold other objects, equal to the ones seen
@@ -409,9 +439,14 @@ class TracedFunction(Introspection, Generic[P, R]):
         try:
             with collector_paused(), handled_outside():
                 path, known = entry.grow(structure, leaves, known)
-        except (RunEagerly, NotCacheable):
+        except (RunEagerly, NotCacheable) as error:
             entry.eager = True
-            self._entries.setdefault(key, []).insert(0, entry)
+            if type(error) is TakesLong:
+                entry.patience.give_up()
+                error.patience = entry.patience
+            entries = self._entries.setdefault(key, [])
+            if entry not in entries:
+                entries.insert(0, entry)
             raise
         path.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
         self._trace_ms = path.first_ms - path.program.compile_ms
@@ -448,28 +483,6 @@ class TracedFunction(Introspection, Generic[P, R]):
             return reasons.of_state(same[0], leaves)
         return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))
 
-    def _count(self, why: str, is_last: bool) -> None:
-        """Says once that one Python value makes program after program (`is_last`: it will make no other one)."""
-        if is_last:
-            return
-        changed, arrow, _ = why.partition(" -> ")
-        what = changed.rpartition(" ")[0]
-        self._changes[what] += 1 if arrow else 0
-        if self._changes[what] == MOST_OTHERS and not self._silent:
-            self._report(
-                f"has been traced {MOST_OTHERS} times because another value was found ({why}): no new program is "
-                "needed for a number in a tensor, or for one that is an argument, a variable, an attribute or an item"
-            )
-
-    def _note(self, reason: str) -> None:
-        """Adds one line to `retraces`, and to the log, where functions of the library are no news."""
-        if len(self._retraces) < MOST_PROGRAMS:
-            self._retraces.append(f"{self._name} retraced: {reason}")
-        import logging  # 2 ms
-
-        level = logging.DEBUG if self._silent else logging.INFO
-        logging.getLogger("hybridml").log(level, "%s retraced: %s", self._name, reason)
-
     def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
@@ -481,15 +494,6 @@ class TracedFunction(Introspection, Generic[P, R]):
             return True
         self._report_eager(errors.asks(ask, f"leads to more than {self._most} programs: calls with further values"))
         return False
-
-    def _report_eager(self, message: str) -> None:
-        self._report(errors.costs(message))
-
-    def _report(self, message: str) -> None:
-        """Warns the user, once for each message."""
-        if message not in self._reported:
-            self._reported.add(message)
-            errors.report(f"{self._name} {message}")
 
     def _programs(self) -> int:
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
@@ -522,18 +526,6 @@ class TracedFunction(Introspection, Generic[P, R]):
     def cache_info(self) -> CacheInfo:
         """Numbers of calls that compiled and that did not, and of the programs kept."""
         return CacheInfo(self._compiles, self._hits, self._programs())
-
-    @property
-    def retraces(self) -> tuple[str, ...]:
-        """Reasons why calls after the first were traced, a line for each (also in the log "hybridml", level INFO).
-
-        >>> import hybridml as hm
-        >>> f = hm.trace(lambda x, n: x * n)
-        >>> y = f(hm.tensor([1.0]), 3), f(hm.tensor([1.0]), 4)
-        >>> f.retraces
-        ('<lambda> retraced: argument n 3 -> 4: now for any n',)
-        """
-        return tuple(self._retraces)
 
     def clear(self) -> None:
         """Forgets every compiled signature (and the tensors they hold)."""

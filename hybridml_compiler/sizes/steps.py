@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from ..errors import TraceError, is_internal
+from ..hooks import hooks
 from .dims import (
     LEAST,
     Atom,
     Dim,
     Monomial,
+    Quotient,
     Size,
     Symbol,
     _divided,
     _least,
     _make,
+    _make_terms,
     _without,
     bounds,
     provable,
@@ -46,6 +49,8 @@ def odd_step(error: Undecided, name: str, most: Size) -> Literal["first", "last"
     if error.asked is None:
         return None
     relation, a, b = error.asked
+    if any(isinstance(atom, Quotient) and atom.kind == "%" for m, _ in _make_terms(a - b) for atom in m):
+        return None  # the answer comes again
 
     def answer(at: Size) -> bool | None:
         return provable("==" if relation == "==" else "<", replaced(a, name, at), replaced(b, name, at))
@@ -56,6 +61,23 @@ def odd_step(error: Undecided, name: str, most: Size) -> Literal["first", "last"
     if last is not None and before is not None and last is not before and first is before:
         return "last"
     return None
+
+
+def turns(error: Undecided, name: str, length: int) -> Sequence[int]:
+    """Numbers of steps, of so many, with which the answer becomes another one; none where their form does not tell."""
+    if error.asked is None:
+        return ()
+    relation, a, b = error.asked
+    difference: Dim = a - b
+    if any(len(m) > 1 or not isinstance(m[0], Symbol) or m[0].name != name for m, _ in difference.terms if m):
+        return ()
+    first = replaced(difference, name, LEAST)
+    rise = replaced(difference, name, LEAST + 1) - first
+    if relation == "==":
+        found = set() if first % rise else {-first // rise, -first // rise + 1}
+    else:  # below 0 until then, or from then on
+        found = {-(first // rise)} if rise > 0 else {first // -rise + 1}
+    return sorted(k for k in found if 0 < k < length)
 
 
 def without_steps(size: Size) -> Size | None:
@@ -165,9 +187,14 @@ def undecided(relation: str, a: Size, b: Size) -> bool:
     know."""
     if relation == "number":
         raise Undecided(f"the number {a}", a)
-    if relation == "==" and not (same(a, 0) or same(b, 0)) and _asked_inside():
+    inside = _asked_inside()
+    if relation == "==" and not (same(a, 0) or same(b, 0)) and inside:
         return False
-    raise Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))
+    error = Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))
+    answer = None if inside else hooks.question_of_steps(error)
+    if answer is None:
+        raise error
+    return answer
 
 
 def _asked_inside() -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.tracing.capture import tracer
 from hybridml.tracing.run import native_call
 from hybridml.tracing.specialize import eager_calls, entry
 from hybridml.tracing.specialize.errors import TraceWarning
@@ -56,9 +57,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("fn", [step_by_step, first_below])
 def test_a_capture_that_takes_long_is_given_up(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", -1.0)
     x, traced = hm.ones((40, 3)), hm.trace(fn)
-    with pytest.warns(TraceWarning, match="takes more than 4 s to compile") as found:
+    with pytest.warns(TraceWarning, match="takes more than -1 s to compile") as found:
         for _ in range(3):
             np.testing.assert_array_equal(np.asarray(traced(x)), np.asarray(fn(x)))
     assert len(found) == 1 and traced.cache_info().compiles == 0
@@ -79,7 +80,7 @@ def test_a_compilation_that_takes_long_is_given_up(
         return step_by_step(x) + state
 
     monkeypatch.setattr(*stage, slow)
-    monkeypatch.setattr(entry, "MOST_SECONDS", 4.0)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 4.0)
     traced = hm.trace(fn)
     with pytest.warns(TraceWarning, match="takes more than 4 s to compile"):
         found = traced(hm.ones(3))
@@ -90,12 +91,72 @@ def test_a_compilation_that_takes_long_is_given_up(
 @pytest.mark.parametrize("way", ["strict", "deterministic", "plain"])
 def test_other_programs_take_the_time_that_they_take(way: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     fn = (lambda x: hm.sin(x) + 1) if way == "plain" else step_by_step
-    monkeypatch.setattr(entry, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", -1.0)
     if way == "deterministic":
         monkeypatch.setattr(entry, "is_deterministic", lambda: True)
     traced, x = hm.trace(fn, strict=way == "strict"), hm.ones(3)
     np.testing.assert_allclose(traced(x).numpy(), fn(x).numpy())
     assert traced.cache_info().compiles == 1
+
+
+def test_a_capture_is_tried_again_when_eager_calls_have_taken_twice_as_long(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = tracer.Tracer.emit
+
+    def slow(*args: Any) -> Any:
+        clock.now += 0.02  # 8 s for all
+        return usual(*args)
+
+    def eagerly(x: hm.Tensor) -> hm.Tensor:
+        clock.now += 3.0
+        return step_by_step(x)
+
+    monkeypatch.setattr(tracer.Tracer, "emit", slow)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 2.0)
+    monkeypatch.setattr(eager_calls, "_IN_A_ROW", 2)
+    x, traced, calls = hm.ones(3), hm.trace(step_by_step), 0
+    with pytest.warns(TraceWarning, match="takes more than 2 s to compile.* until they have taken 8 s") as found:
+        while not traced.cache_info().compiles:
+            np.testing.assert_array_equal(traced(x).numpy(), step_by_step(x).numpy())
+            traced._fn = eagerly
+            calls += 1
+            assert calls < 100
+    eager = 3.0 * (calls - 2)
+    assert len(found) == 1 and clock.now - eager <= eager + 2.0 + 0.1
+
+
+@pytest.mark.parametrize("compiled", [0.1, 0.012, 0.0001])
+def test_a_program_that_is_slower_than_eager_is_left(
+    compiled: float, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    usual = hm.TracedFunction._compiled_call
+
+    def timed(*args: Any) -> Any:
+        calls.append("compiled")
+        clock.now += compiled
+        return usual(*args)
+
+    def eagerly(x: hm.Tensor) -> hm.Tensor:
+        calls.append("eager")
+        clock.now += 0.01
+        return step_by_step(x)
+
+    monkeypatch.setattr(hm.TracedFunction, "_compiled_call", timed)
+    x, traced = hm.ones(3), hm.trace(step_by_step)
+    expected = traced(x).numpy()
+    traced._fn = eagerly
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(20):
+            np.testing.assert_array_equal(traced(x).numpy(), expected)
+    said = [str(w.message) for w in found]
+    if compiled == 0.1:
+        assert len(said) == 1 and "step_by_step takes 100 ms compiled and 10 ms eagerly" in said[0]
+        assert set(calls[-8:]) == {"eager"} and traced.cache_info().compiles == 1
+    else:
+        assert not said and "eager" not in calls[-2:] and calls.count("eager") == (4 if compiled == 0.012 else 0)
 
 
 def test_a_wait_for_code_ends() -> None:
@@ -105,7 +166,8 @@ def test_a_wait_for_code_ends() -> None:
 
 
 def test_calls_that_run_eagerly_are_known_by_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(eager_calls.Patience, "is_due", False)
     traced, looked = hm.trace(lambda x, n: step_by_step(x) if n else x + 1), list[int]()
     holds = entry.Entry.holds
     monkeypatch.setattr(entry.Entry, "holds", lambda self, leaves: looked.append(1) or holds(self, leaves))

@@ -40,7 +40,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
-from ..specialize.errors import StepByStep, Untraceable, refused
+from ..specialize.errors import StepByStep, TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .memory_order import Order, memory_order
@@ -112,9 +112,6 @@ class ShadowLeaf(Leaf):
 
 
 MOST_STEP_BY_STEP = 50_000  # operations: some 85 us each, where two cores have nothing else to do
-# Seconds for loops step by step and for questions until Python makes the call, and all further ones.
-MOST_SECONDS = 4.0
-TAKES_LONG = f"takes more than {MOST_SECONDS:.0f} s to compile"
 ReadValue = Callable[[ir.Node, str], np.ndarray]
 
 
@@ -177,8 +174,9 @@ class Tracer:
         self.rolling: Any = None
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
-        self.ends: float | None = None  # when loops step by step, and questions, are given up
-        self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
+        self.ends: float | None = None  # when loops step by step, and questions, are given up,
+        self.seconds = 0.0  # which they have until then
+        self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
         self.loops: list[Any] = []
@@ -252,7 +250,7 @@ class Tracer:
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
         self.operations += 1
-        if self.step_by_step:
+        if self.step_by_step or self.loops:
             self.check_steps()
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
@@ -272,14 +270,15 @@ class Tracer:
         return out
 
     def check_steps(self) -> None:
-        """Raises where loops that are captured step by step have too many, or have taken too long."""
-        what = ""
+        """Raises where loops have too many operations, or take too long: step by step, or in one another."""
+        if self.operations <= MOST_STEP_BY_STEP and (self.ends is None or time_limit.clock() <= self.ends):
+            return
+        which = f"{next(iter(self.step_by_step.values()))} step by step" if self.step_by_step else "loops in loops"
         if self.operations > MOST_STEP_BY_STEP:
-            what = f"has more than {MOST_STEP_BY_STEP} operations"
-        elif self.ends is not None and time_limit.clock() > self.ends:
-            what = TAKES_LONG
-        if what:
-            raise refused(self, f"{what}, as it captures {next(iter(self.step_by_step.values()))} step by step")
+            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {which}")
+        raise TakesLong(f"{self.takes_long}, as it captures {which}")
+
+    takes_long = property(lambda self: f"takes more than {self.seconds:.0f} s to compile")
 
     @contextmanager
     def in_time(self) -> Iterator[None]:

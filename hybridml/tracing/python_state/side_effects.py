@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybridml_compiler.errors import describe_line
+from hybridml_compiler.errors import TraceError, describe_line
 
 from .builtin_patches import LEVELS, takes_logs
 from .guards import Watch
@@ -274,3 +274,13 @@ def _parts(iterator: Any) -> Any:
     """The iterators that an iterator goes through, and the position it has come to."""
     made_of = iterator.__reduce__()
     return [part for part in (*made_of[1], *made_of[2:]) if isinstance(part, int) or hasattr(type(part), "__next__")]
+
+
+def set_back(hidden: SideEffects, name: str) -> None:
+    """Sets back what a trace has gone through; a TraceError where it cannot be, and Python would do it again."""
+    lost = hidden.set_back()
+    if lost and sys.exception() is not None:
+        raise TraceError(
+            f"{name} has to run eagerly, and its trace has gone through or done what cannot be set back: {lost}. Trace "
+            "a function that does not, or call it in `with hybridml.eager():`"
+        )

@@ -3,7 +3,10 @@
 hooks.py        what a trace has in the places of `range`, `enumerate`, `zip` and `reversed`; its answers to questions
 steps.py        `for` loops over ranges and arrays, by symbolic numbers of their steps
 while_loops.py  `while` loops, from one question about data to the next
-capture.py      what both do: a step, what it carries on, where it leaves the loop
+number_loops.py  `while` loops that Python's own numbers end: which, and how many steps they take
+number_steps.py  their steps, from the body's first instruction to the condition
+watching.py     calls at chosen instructions of running code
+capture.py      what all do: a step, what it carries on, where it leaves the loop
 carries.py      kinds of what goes from step to step
 lists.py        lists that grow
 elements.py     what loops go over, by number

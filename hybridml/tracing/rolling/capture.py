@@ -26,10 +26,11 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
-from hybridml_compiler.sizes.steps import Undecided, odd_step
+from hybridml_compiler.sizes.steps import Undecided, is_step
 
 from ...core.aliasing import stamp
 from ...core.autodiff.tape import boundary, is_node
@@ -41,7 +42,7 @@ from ..capture.loops.branches import Branch, following, merged
 from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.loops.ways import chosen
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
-from ..capture.tracer import Frame, ShadowLeaf, Tracer
+from ..capture.tracer import Frame, ShadowLeaf, Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of
 from .code_loops import CodeLoop, question_at
@@ -50,6 +51,7 @@ from .lists import Grown
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
 _BRANCHES = 8  # of a step, for questions about data
+MOST_PARTS = 8  # of a loop, and steps that are by themselves
 _MISSING = object()
 _NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
 _not, _and = OPS["logical_not"], OPS["logical_and"]
@@ -70,6 +72,7 @@ class Capture:
     length: Size | None = None  # steps at most
     name = ""  # of the symbol that is the number of a step
     most: Size = 0  # the greatest value of that
+    position: Any = None  # of the question from which to which a step goes
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -88,6 +91,7 @@ class Capture:
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
+        self.is_left = False  # before its last step, by a question about data
 
     def refuse(self, why: str) -> NoReturn:
         raise StepByStep(self.place, why)
@@ -163,6 +167,23 @@ class Capture:
             self.answers.append(True)
         return np.asarray(self.answers[len(self.asked) - 1])
 
+    def asked_of_steps(self, error: Undecided) -> bool | None:
+        """The answer to a condition on numbers of steps, as to a question about data; None where it is no question, or
+        the loop is done in parts, in each of which it goes one way."""
+        if error.asked is None:
+            return None
+        relation, *sizes = error.asked
+        loop = _loop_of(self.tracer.loops, error)
+        if loop is None or loop.apart(error) or not all(type(size) is int or is_step(size) for size in sizes):
+            return None  # sizes that come with the call are numbers in a loop
+        a, b = (ir.apply(OPS["full"], [], {"shape": (), "value": size, "dtype": int64}) for size in sizes)
+        return bool(self._asked(ir.apply(OPS["equal" if relation == "==" else "less"], [a, b]), "a condition"))
+
+    def apart(self, error: Undecided) -> Sequence[Any]:
+        """The places at which to part the loop (see specialize/errors.py), so that what is undecided goes one way in
+        each part."""
+        return ()
+
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
 
@@ -207,6 +228,9 @@ class Capture:
     def _branched(self, region: Frame, go: ir.Node | None) -> bool:
         """Notes what this step has made of all that goes on, for the answers that it was given; False where that is not
         known, after all."""
+        if self.exits and not self.is_left:
+            self.is_left = True
+            return False
         if not self.branches:
             self.made, self.checks, self.histories = set(), list(region.checks), []
             self.last, self.also = self._last(), dict[ir.Node, None]()
@@ -231,10 +255,10 @@ class Capture:
             values = [_chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
             stays = ir.apply(_not, [exit.leaves])
             go = stays if go is None else ir.apply(_and, [stays, go])
-        if self.loop.exits:
+        if self.is_left:
             values.append(self.tracer.wrap(go if go is not None else ir.constant(True)))
         self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
-        if self.items and (self.asked or self.loop.exits or type(self.length) is not int):
+        if self.items and (self.asked or self.is_left or type(self.length) is not int):
             self.refuse("a list grows, by how much data decides")
         return True
 
@@ -422,28 +446,28 @@ class Capture:
         tracer = self.tracer
         inputs = [*(carry.given for carry in carries.values() if carry.given is not None), *self.given]
         start = [*(as_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
-        if not inputs and not self.items and not self.loop.exits:
+        if not inputs and not self.items and not self.is_left:
             return [], None, []
         n, go, ways = len(inputs), None, self.branches
-        if self.loop.exits:
+        if self.is_left:
             more, first, go, end = self._until(inputs, start)
             inputs, start, ways = [*inputs, *more], [*start, *first], [end]
         loop = Loop(
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
-            branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.loop.exits else "",
+            branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.is_left else "",
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
         written = zip(self.states, self.given, ends, strict=True)
         stamp(*(t for t, given, after in written if all(end._array is not given._array for end in after)))
         results = loop.run()
-        if not self.loop.exits and any(t._node is not None for t in results):
+        if not self.is_left and any(t._node is not None for t in results):
             try:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
-        return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
+        return results[:n], results[n + 1] if self.is_left else None, results[len(inputs) :]
 
     def _until(
         self, inputs: Sequence[Tensor], start: Sequence[Tensor]
@@ -495,13 +519,22 @@ def _grads(tracer: Tracer) -> list[Any]:
 def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
     """The exception for the loop that cannot be captured by one step for all: the innermost one whose number an error
     is about. A step at an end that is unlike the others is by itself."""
+    loop = _loop_of(loops, error) or loops[-1]
+    if isinstance(error, Undecided):
+        why = "a size or a condition on its number differs from step to step"
+        return StepByStep(loop.place, why, loop.apart(error))
+    return StepByStep(loop.place, f"{type(error).__name__}: {error}")
+
+
+def _loop_of(loops: Sequence[Capture], error: BaseException) -> Capture | None:
+    """The innermost loop whose number an error is about."""
     names = error.steps if isinstance(error, Undecided) else ()
-    loop = next((loop for loop in reversed(loops) if loop.name in names), loops[-1])
-    alone = odd_step(error, loop.name, loop.most) if isinstance(error, Undecided) and loop.name else None
-    differs = isinstance(error, Undecided)
-    why = (
-        "a size or a condition on its number differs from step to step"
-        if differs
-        else f"{type(error).__name__}: {error}"
-    )
-    return StepByStep(loop.place, why, alone)
+    return next((loop for loop in reversed(loops) if loop.name in names), None)
+
+
+def _question_of_steps(error: Undecided) -> bool | None:
+    tracer = top_tracer()
+    return tracer.loops[-1].asked_of_steps(error) if tracer is not None and tracer.loops else None
+
+
+hooks.question_of_steps = _question_of_steps

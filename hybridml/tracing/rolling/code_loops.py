@@ -49,7 +49,7 @@ class CodeLoop:
 def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
     """The loop over what the call at this offset gives, or what is made an iterator there, if the loop does nothing but
     assign local variables and call: it is left by no `return`."""
-    flow = _flow(code)
+    flow = flow_of(code)
     first = flow.running(offset)
     names = [i.opname for i in flow.found[first : first + 3]]
     begin = first if names[0] == "GET_ITER" else first + 1
@@ -60,20 +60,20 @@ def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
 
 def makes_iterator(code: CodeType, offset: int) -> bool:
     """Whether it is a loop itself, or a comprehension, that asks for an iterator there."""
-    flow = _flow(code)
+    flow = flow_of(code)
     return flow.found[flow.running(offset)].opname == "GET_ITER"
 
 
 def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | None:
     """The innermost `while` loop that the question at this offset can leave, as a loop from there to there, and the
     place of the question."""
-    flow = _flow(code)
+    flow = flow_of(code)
     asked = flow.question(offset)
     if asked is None:
         return None
-    position = _position(flow.found[asked])
+    position = position_of(flow.found[asked])
     for head in sorted(flow.loops, key=lambda head: len(flow.loops[head])):
-        inside = [k for k in flow.loops[head] if _position(flow.found[k]) == position and _is_question(flow.found[k])]
+        inside = [k for k in flow.loops[head] if position_of(flow.found[k]) == position and is_question(flow.found[k])]
         if not inside or flow.found[head].opname == "FOR_ITER":
             continue
         loop = flow.loop(head, inside[-1], None)
@@ -84,12 +84,12 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
 
 def question_at(code: CodeType, offset: int) -> Position | None:
     """The place in the source of what a conditional jump asks at this offset."""
-    flow = _flow(code)
+    flow = flow_of(code)
     asked = flow.question(offset)
-    return None if asked is None else _position(flow.found[asked])
+    return None if asked is None else position_of(flow.found[asked])
 
 
-class _Flow:
+class Flow:
     """Instructions of a code object, what follows each, and its loops, by their first instructions."""
 
     def __init__(self, code: CodeType) -> None:
@@ -106,8 +106,18 @@ class _Flow:
             always = ends or i.opname in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
             goes_on = [] if always or k + 1 == len(self.found) else [k + 1]
             self.following.append([*goes_on, *([self.at[i.argval]] if _is_jump(i) else [])])
+        self.targets = {self.at[i.argval] for i in self.found if _is_jump(i)}
         self.loops = self._loops()
         self.live = self._live()
+
+    def offset(self, k: int) -> int | None:
+        """The offset of an instruction; None where it is the second one there."""
+        own = next(offset for offset, n in self.at.items() if n == k) if k in self.at.values() else None
+        return own
+
+    def jump(self, k: int) -> int:
+        """The number of the instruction that a jump goes to."""
+        return self.at[self.found[k].argval]
 
     def running(self, offset: int) -> int:
         """The number of the instruction that runs: it may be at a cache of a call, which Python 3.11 does with what
@@ -120,7 +130,7 @@ class _Flow:
         at = self.running(offset)
         if self.found[at].opname in _ASKS:
             at += 1
-        return at if at < len(self.found) and _is_question(self.found[at]) else None
+        return at if at < len(self.found) and is_question(self.found[at]) else None
 
     def loop(self, head: int, begin: int, first: int | None) -> CodeLoop | None:
         """The loop with this head. Its steps go from `begin` on: from what gives them something to `first`, or from a
@@ -143,9 +153,9 @@ class _Flow:
             out = [n for n in self.following[k] if n not in inside]
             if not out:
                 continue
-            if not _is_question(found[k]) or len(out) > 1:
+            if not is_question(found[k]) or len(out) > 1:
                 return None
-            exits[_position(found[k])] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
+            exits[position_of(found[k])] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
             ends += out
         if not ends or any(not self._are_same(end, ends[0]) for end in ends[1:]):
             return None
@@ -155,7 +165,7 @@ class _Flow:
                 return None
             begin = stays[0]
         own = [found[k] for k in sorted(inside)]
-        assigned = frozenset(i.argval for i in own if _stores(i))
+        assigned = frozenset(i.argval for i in own if stores(i))
         targets = frozenset[str]() if first is None else self._targets(first)
         after = self.live[self._arrives(ends[0])] & assigned
         carried = (self.live[begin] & assigned) - targets
@@ -170,8 +180,8 @@ class _Flow:
         """The variables that are given an item: `for i, (a, b) in ...` takes it apart."""
         names, wanted = set[str](), 1
         while wanted and (i := self.found[first]).opname.startswith(("UNPACK_SEQUENCE", "STORE_FAST")):
-            wanted += -1 if _stores(i) else (i.arg or 0) - 1
-            names |= {i.argval} if _stores(i) else set()
+            wanted += -1 if stores(i) else (i.arg or 0) - 1
+            names |= {i.argval} if stores(i) else set()
             first += 1
         return frozenset(names)
 
@@ -225,7 +235,7 @@ class _Flow:
             for k in range(len(self.found) - 1, -1, -1):
                 i = self.found[k]
                 now = frozenset[str]().union(*(live[n] for n in self.following[k]))
-                if _stores(i):
+                if stores(i):
                     now -= {i.argval}
                 elif _loads(i):
                     now |= {i.argval}
@@ -234,10 +244,10 @@ class _Flow:
         return live
 
 
-_flow = lru_cache(maxsize=4096)(_Flow)
+flow_of = lru_cache(maxsize=4096)(Flow)
 
 
-def _position(i: dis.Instruction) -> Position:
+def position_of(i: dis.Instruction) -> Position:
     return tuple(i.positions or ())
 
 
@@ -249,11 +259,11 @@ def _is_jump(i: dis.Instruction) -> bool:
     return i.opcode in dis.hasjrel or i.opcode in dis.hasjabs
 
 
-def _is_question(i: dis.Instruction) -> bool:
+def is_question(i: dis.Instruction) -> bool:
     return i.opname.startswith("POP_JUMP_") and i.opname.endswith(("IF_FALSE", "IF_TRUE"))
 
 
-def _stores(i: dis.Instruction) -> bool:
+def stores(i: dis.Instruction) -> bool:
     return i.opname.startswith("STORE_FAST")
 
 

@@ -3,6 +3,7 @@ and its answers to questions about data."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..capture.tracer import Tracer
 from . import while_loops
 from .code_loops import makes_iterator
 from .elements import Elements, Enumerate, Zip, elements_of, enumerated, turned, zipped
+from .number_steps import NumberLoops
 from .steps import range_of, steps_over
 
 
@@ -22,7 +24,11 @@ class Rolling:
     """The loops of one trace. `frame`: where a loop may be."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+        self.tracer, self.numbers = tracer, NumberLoops(tracer)
+
+    def watched(self) -> AbstractContextManager[None]:
+        """A context in which the function runs."""
+        return self.numbers.watched()
 
     def range(self, frame: FrameType, args: tuple[Any, ...]) -> Any:
         return range_of(self.tracer, frame, args)

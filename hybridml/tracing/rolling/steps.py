@@ -9,23 +9,24 @@ for i in range(1, n):                 the names `range`, `enumerate`, `zip` and 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.sizes.dims import LEAST, Size, bounds, hint, is_dim, symbol
-from hybridml_compiler.sizes.steps import is_step, replaced
+from hybridml_compiler.sizes.steps import Undecided, is_step, odd_step, replaced, turns
 
 from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
-from .capture import Capture
+from .capture import MOST_PARTS, Capture
 from .carries import Carry, as_count, is_number
 from .code_loops import CodeLoop, for_loop_over
 from .elements import Elements, numbers
 
 FEWEST = 16  # steps: fewer fuse with what is around them
 FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they would be so many programs
+FEWEST_IN_PART = 4  # of a loop that is parted: a capture takes two or three
 _PEELED = 2  # first steps that may give a variable another type than it has before them
 
 
@@ -51,53 +52,58 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterat
     if loop is None or loop.place in (tracer.step_by_step or ()):
         return None  # where it asks for a number of a step, that loop is done step by step
     length = over.length
-    alone = len(tracer.alone.get(loop.place, ()))
     fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
-    if not is_dim(length) and length < fewest + alone:
-        return None
-    if is_dim(length) and (bounds(length) or 0) < alone:
-        raise StepByStep(loop.place, "it may have no steps that could be by themselves")
-    return _Steps(tracer, loop, frame, over)
+    if is_dim(length):
+        if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
+            raise StepByStep(loop.place, "it may have no steps that could be by themselves")
+        return _Steps(tracer, loop, frame, over, (0, length), True)
+    return None if length < fewest else _parts(tracer, loop, frame, over)
 
 
-class _Steps(Capture):
-    """The iterator of a loop that is captured."""
+def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> Iterator[Any]:
+    """The elements, by parts of the loop."""
+    for first, end in parts(tracer, loop, over.length):
+        if end - first < min(FEWEST_IN_PART, over.length):
+            yield from map(over.at, range(first, end))
+        else:
+            yield from _Steps(tracer, loop, frame, over, (first, end), end == over.length)
+
+
+def parts(tracer: Tracer, loop: CodeLoop, length: int) -> list[tuple[int, int]]:
+    """Numbers of steps with which parts of a loop begin, and before which they end."""
+    ends = sorted({k for k in tracer.alone.get(loop.place, ()) if type(k) is int and 0 < k < length})
+    return [*zip((0, *ends), (*ends, length), strict=True)]
+
+
+class Counted(Capture):
+    """A loop whose steps are numbered, and whose ints are polynomials in the number: as many steps as there are in any
+    call, but for what data ends."""
 
     length: Size
     in_steps = True
 
-    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> None:
+    def __init__(
+        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, part: tuple[Size, Size], is_last: bool
+    ) -> None:
+        """`part`: numbers of the first step, and of the one after the last; whether that is the end of the loop."""
         super().__init__(tracer, loop, frame)
-        self.over, self.name = over, f"i{len(tracer.loops)}"
+        self.name, self.is_last = f"i{len(tracer.loops)}", is_last
         alone = tracer.alone.get(loop.place, [])
         self.firsts, self.lasts = alone.count("first"), alone.count("last")
-        self.done: Size = 0  # steps so far
-        self.length = over.length - self.lasts  # that are left, but for the last ones
+        self.done, end = part  # steps so far
+        self.length = end - self.done - self.lasts  # that are left, but for the last ones
         self.peeled = 0
         self.now: Literal["", "captured", "alone", "after"] = ""  # how the step runs that has been begun
 
-    def __iter__(self) -> _Steps:
-        return self
-
-    def __next__(self) -> Any:
-        if self.now == "captured" and self.end():
-            self.emit()
-            self.done, self.now = self.done + self.length, "after"
-        if self.now in ("", "alone") and self.firsts:
-            self.firsts, self.length, self.now = self.firsts - 1, self.length - 1, "alone"
-            return self._next_alone()
-        if self.now == "after":
-            if not self.lasts:
-                raise StopIteration
-            self.lasts -= 1
-            return self._next_alone()
-        self.now = "captured"
-        self.begin()
-        return self.over.at(self.done + self.number)
-
-    def _next_alone(self) -> Any:
-        self.done += 1
-        return self.over.at(self.done - 1)
+    def apart(self, error: Undecided) -> Sequence[Any]:
+        known = self.tracer.alone.get(self.place, ())
+        if len(known) >= MOST_PARTS:
+            return ()
+        if type(self.length) is int and type(self.done) is int:
+            found = turns(error, self.name, self.length)
+            return tuple([k + self.done for k in found if k + self.done not in known])
+        alone = odd_step(error, self.name, self.most)
+        return () if alone is None else (alone,)
 
     def begin_round(self) -> None:
         self.most = self.length + (LEAST - 1)
@@ -116,8 +122,13 @@ class _Steps(Capture):
             self.refuse(f"{name} changes its type")
         self.peeled, self.firsts, self.carries, self.rounds, self.now = self.peeled + 1, 1, {}, 0, "alone"
 
+    def begin_alone(self) -> None:
+        """Begins one of the first steps that are by themselves."""
+        self.firsts, self.length, self.now = self.firsts - 1, self.length - 1, "alone"
+        self.done += 1
+
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
-        if self.loop.exits and self.lasts:
+        if self.is_left and (self.lasts or not self.is_last):
             self.refuse("it may be left before its last step, which is by itself")
         found: dict[str, Any] = {}
         for name in self._others():
@@ -133,3 +144,33 @@ class _Steps(Capture):
                 last = as_count(self.tracer, steps, start - by, by)
             found[name] = last
         return found
+
+
+class _Steps(Counted):
+    """The iterator of a loop that is captured."""
+
+    def __init__(
+        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, part: tuple[Size, Size],
+        is_last: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(tracer, loop, frame, part, is_last)
+        self.over = over
+
+    def __iter__(self) -> _Steps:
+        return self
+
+    def __next__(self) -> Any:
+        if self.now == "captured" and self.end():
+            self.emit()
+            self.done, self.now = self.done + self.length, "after"
+        if self.now in ("", "alone") and self.firsts:
+            self.begin_alone()
+            return self.over.at(self.done - 1)
+        if self.now == "after":
+            if not self.lasts:
+                raise StopIteration
+            self.lasts, self.done = self.lasts - 1, self.done + 1
+            return self.over.at(self.done - 1)
+        self.now = "captured"
+        self.begin()
+        return self.over.at(self.done + self.number)

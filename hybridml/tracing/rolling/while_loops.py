@@ -52,7 +52,7 @@ class While(Capture):
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, position: Position) -> None:
         super().__init__(tracer, loop, frame)
-        self.position, self.stays = position, loop.exits[position]
+        self.position, self.stays, self.is_left = position, loop.exits[position], True
 
     def asked_first(self, node: ir.Node) -> np.ndarray:
         self.first = self._go(node)
@@ -68,7 +68,7 @@ class While(Capture):
         return np.asarray(self.stays)
 
     def begin_later(self, name: str) -> NoReturn:
-        raise StepByStep(self.place, f"{name} changes its type", "first")
+        raise StepByStep(self.place, f"{name} changes its type", ("first",))
 
     def first_go(self) -> ir.Node:
         return self.first

@@ -1,22 +1,91 @@
-"""Calls that run eagerly because their program would cost more than it gains: known by a look at their arguments."""
+"""Calls that run eagerly because their program would cost more than it gains: known by a look at their arguments, or
+by what they have cost.
+
+A trace that takes too long is given up, and tried again for longer when eager calls have taken twice as long as that
+may take: so traces never take longer than the calls do, and 4 seconds. A program of which it is not plain that it is
+faster is measured in its first calls, which are eager and compiled in turns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import time_limit
+
 from ...core.tensor import Tensor
 
+MOST_SECONDS = 4.0  # of a trace with loops step by step or questions, before Python makes the call
+MANY_SEGMENTS = 16  # of a program: Python runs between them
+_FLOOR = 1e-3  # seconds: the program of a shorter call is not compared
+_SLOWER = 1.5  # times as long as eagerly is too slow
+_TURNS = 4  # of each kind, of which the shortest counts
+_BEFORE = 4  # compiled calls before the first eager one: they compile bit by bit (see run/native_call.py)
 _IN_A_ROW = 64  # calls: then one goes the long way, as what the function reads may have changed
 _PLAIN = frozenset((bool, int, str, type(None)))
+
+
+class Patience:
+    """The time that a trace may take. `spent`: seconds of eager calls since the last one was given up. `tries`: the
+    number that were."""
+
+    def __init__(self) -> None:
+        self.seconds, self.spent, self.tries = MOST_SECONDS, 0.0, 0
+
+    @contextmanager
+    def eager_call(self) -> Iterator[None]:
+        start = time_limit.clock()
+        try:
+            yield
+        finally:
+            self.spent += time_limit.clock() - start
+
+    def give_up(self) -> None:
+        self.seconds, self.spent, self.tries = 2 * self.seconds, 0.0, self.tries + 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a trace that was given up may be tried again: eager calls have taken twice as long as that may."""
+        return self.tries > 0 and self.spent >= 2 * self.seconds
+
+
+class Trial:
+    """The first calls of a program, which are timed, compiled and eager in turns."""
+
+    def __init__(self) -> None:
+        self.compiled: list[float] = []
+        self.eager: list[float] = []
+
+    @property
+    def is_eagers_turn(self) -> bool:
+        return len(self.eager) <= len(self.compiled) - _BEFORE - 1 and min(self.compiled) > _FLOOR
+
+    @contextmanager
+    def eager_call(self) -> Iterator[None]:
+        start = time_limit.clock()
+        yield
+        self.eager.append(time_limit.clock() - start)
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.eager) >= _TURNS or bool(self.compiled and min(self.compiled) <= _FLOOR)
+
+    def slower(self) -> str:
+        """The message about a program that is slower; "" for any other."""
+        if min(self.compiled) <= max(_FLOOR, _SLOWER * min(self.eager, default=0.0)):
+            return ""
+        compiled, eager = (f"{min(times) * 1e3:.3g} ms" for times in (self.compiled, self.eager))
+        return f"takes {compiled} compiled and {eager} eagerly"
 
 
 class EagerCalls:
     """Calls like one that runs eagerly. The long way asks the guards of the entry, which takes 40 us or more."""
 
-    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any], patience: Patience) -> None:
+        self.patience = patience
         known = [None if kwargs else _kind(x) for x in args]
         self.known = known if args and None not in known else None
         self.left = _IN_A_ROW

@@ -30,7 +30,7 @@ from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.program_arrays import unlike_eager
 from ..capture.texts import has_text
-from ..capture.tracer import MOST_SECONDS, Input, Tracer
+from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import patches, variables_read
 from ..python_state.captured_scalars import lift, over, scalar_sources, seen_in, settle
 from ..python_state.guard_types import LevelGuard
@@ -42,8 +42,9 @@ from ..python_state.promoted_ints import Integers
 from ..python_state.rebound import Places, are_apart, contain, in_place, read_and_rebound, take
 from ..python_state.rebound import settle as settle_places
 from ..python_state.recorded import Recorder, recordable, recording
-from ..python_state.side_effects import SideEffects
+from ..python_state.side_effects import SideEffects, set_back
 from ..python_state.updated_scalars import placed
+from ..rolling.capture import MOST_PARTS
 from ..rolling.capture import refused as stepwise
 from ..rolling.hooks import Rolling
 from ..run.backend import INTERPRET, Backend
@@ -58,13 +59,13 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
+from .eager_calls import MANY_SEGMENTS, Patience, Trial
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .results import each_call_has, finished, keys_of
 from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray
-_MOST_ALONE = 4  # steps of a loop that are by themselves
 _NOTHING = nullcontext()
 
 
@@ -90,9 +91,11 @@ class Entry:
         self.not_zero: list[Input] = []  # numbers that others are divided by
         self.root: ValueBranch | CompiledPath | None = None
         self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
-        self.apart: dict[Any, list[str]] = {}  # of those that are, the first and last steps that are by themselves
+        self.apart: dict[Any, list[Any]] = {}  # of those that are, where they are parted (see errors.py)
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
+        self.patience = Patience()  # for its traces
+        self.trial: Trial | None = None  # while its calls are timed
         self.fast: Any = None  # set by `fast.build` at the second call
         self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
         self.last: CompiledPath | None = None  # that ran the long way
@@ -166,7 +169,7 @@ class Entry:
     ) -> tuple[CompiledPath, Arrays]:
         """The path that `_traced` gives; again with stand-ins of containers, where it changes some, and step by step
         through loops that cannot be captured otherwise."""
-        ends = None if self.strict or is_deterministic() else time_limit.clock() + MOST_SECONDS
+        ends = None if self.strict or is_deterministic() else time_limit.clock() + self.patience.seconds
         while True:
             put_back = self.watch.kept()
             try:
@@ -176,10 +179,9 @@ class Entry:
             except StepByStep as loop:
                 put_back()
                 apart = self.apart.setdefault(loop.place, [])
-                if loop.alone is None or len(apart) >= _MOST_ALONE:
+                if not loop.apart or len(apart) >= MOST_PARTS:
                     self.step_by_step.setdefault(loop.place, str(loop))
-                else:
-                    apart.append(loop.alone)
+                apart += loop.apart
 
     def _traced(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None,
@@ -220,6 +222,7 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.alone, tracer.step_by_step, tracer.ends = self.apart, self.step_by_step, ends
+        tracer.seconds = self.patience.seconds
         if observer is None and not self.silent and self.backend.takes_sizes and None not in self.step_by_step:
             tracer.rolling = Rolling(tracer)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
@@ -267,7 +270,8 @@ class Entry:
                     with seen_as(), seen_in(tracer, proxies), stand_ins[0], stand_ins[1], put_in_place as made:
                         recorders.extend(made)
                         contained.begin()
-                        result = finished(fn(*args, **kwargs), self.name)
+                        with nullcontext() if tracer.rolling is None else tracer.rolling.watched():
+                            result = finished(fn(*args, **kwargs), self.name)
                         if tracer.loops:
                             tracer.loops[0].refuse("an error ends it")
                         if observer is not None:  # it holds all that there was
@@ -276,9 +280,9 @@ class Entry:
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
-                if isinstance(error, StepByStep | Undecided) or tracer.loops:
+                if isinstance(error, StepByStep | Undecided) or (tracer.loops and not isinstance(error, RunEagerly)):
                     self._effects(hidden)
-                    _set_back(hidden, tracer.name)
+                    set_back(hidden, tracer.name)
                     if isinstance(error, StepByStep):
                         raise
                     if not tracer.loops:  # of the loop itself, after its step
@@ -290,7 +294,7 @@ class Entry:
                     raise
                 if (self.sized is not None or self.lifts) and isinstance(error, Exception):
                     self._effects(hidden)
-                    _set_back(hidden, tracer.name)
+                    set_back(hidden, tracer.name)
                     # Traced again for its own sizes and ints, with the error of those.
                     raise NotGeneralizable(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
@@ -302,7 +306,7 @@ class Entry:
                 else:
                     self._effects(hidden)
                     if isinstance(error, RunEagerly | Untraceable | CheckFailed):
-                        _set_back(hidden, tracer.name)
+                        set_back(hidden, tracer.name)
                 raise
             return end(result, self.backend)
 
@@ -351,6 +355,8 @@ class Entry:
         self.watch.free += variables_read(tracer)
         self.draws |= bool(compiled.draws)
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
+        if ends is not None and not self.silent and (self.step_by_step or len(path.asked) >= MANY_SEGMENTS):
+            self.trial = Trial()
         self.grown += 1  # now that all guards are there
         self.root = path.place(compiled)
         return compiled, found
@@ -518,15 +524,6 @@ def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     """Whether any of this memory is an input of the program."""
     reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray) and in_host_memory(i.real))
     return any(np.shares_memory(array_of(real), array) for real in reals)
-
-
-def _set_back(hidden: SideEffects, name: str) -> None:
-    lost = hidden.set_back()
-    if lost and sys.exception() is not None:
-        raise TraceError(
-            f"{name} has to run eagerly, and its trace has gone through or done what cannot be set back: {lost}. Trace "
-            "a function that does not, or call it in `with hybridml.eager():`"
-        )
 
 
 def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:

@@ -53,18 +53,24 @@ class RunEagerly(BaseException):
     """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
 
 
-class StepByStep(BaseException):
-    """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or with its
-    `first` or its `last` step by itself."""
+class TakesLong(RunEagerly):
+    """A trace has taken too long: it is given up for now. `patience`: what says when it is tried again."""
 
-    def __init__(self, place: tuple[CodeType, int] | None, why: str, alone: str | None = None) -> None:
+    patience: Any = None
+
+
+class StepByStep(BaseException):
+    """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or in parts.
+    `apart`: "first" or "last" for such a step by itself, and numbers of steps with which parts begin."""
+
+    def __init__(self, place: tuple[CodeType, int] | None, why: str, apart: Sequence[Any] = ()) -> None:
         which = "its loops"
         if place is not None:
             code, offset = place
             line = next((n for start, end, n in code.co_lines() if start <= offset < end and n is not None), 0)
             which = f"the loop at {describe_line(code.co_filename, line)}"
         super().__init__(f"{which} ({why.splitlines()[0]})")
-        self.place, self.alone = place, alone
+        self.place, self.apart = place, apart
 
 
 class Filled(BaseException):

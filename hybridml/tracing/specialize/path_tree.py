@@ -38,10 +38,10 @@ from hybridml_compiler.targets.device import on_host
 from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
-from ..capture.tracer import TAKES_LONG, Tracer
+from ..capture.tracer import Tracer
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
-from .errors import CheckFailed, RunEagerly
+from .errors import CheckFailed, RunEagerly, TakesLong
 from .parts import Part, parts_of
 
 if TYPE_CHECKING:
@@ -269,8 +269,8 @@ class Path:
             where = f"the last at {user_location()}{''.join(loops[-1:])}"
             raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, {where}")
         if self.tracer.ends is not None and self.asked and time_limit.clock() > self.tracer.ends:
-            so_far = f"asks for so many values that it {TAKES_LONG}"
-            raise RunEagerly(f"{so_far} ({len(self.asked)} so far, the last at {user_location()})")
+            so_far = f"asks for so many values that it {self.tracer.takes_long}"
+            raise TakesLong(f"{so_far} ({len(self.asked)} so far, the last at {user_location()})")
         ask = self.at
         if not isinstance(ask, ValueBranch) or ask.node is not node:
             there = node.is_input or node in self.given
