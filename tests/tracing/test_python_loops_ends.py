@@ -359,6 +359,20 @@ def test_what_both_branches_compute_alike_is_computed_once() -> None:
     assert traced.ir.count(" = loop(") == 2
 
 
+def test_numbers_of_python_in_both_branches() -> None:
+    def damped(x: hm.Tensor) -> Any:
+        damping, least = 1.0, x.sum()
+        for _ in range(30):
+            y = x - 0.3 * damping * x
+            if y.sum() < least:
+                x, least, damping = y, y.sum(), damping * 0.5
+            else:
+                damping = damping * 2.0
+        return x, damping
+
+    assert is_loop(both(damped, data(7)))
+
+
 def test_a_branch_has_a_history_of_what_is_around() -> None:
     def loss(w: hm.Tensor, a: hm.Tensor) -> hm.Tensor:
         s = hm.zeros((), dtype="float64")

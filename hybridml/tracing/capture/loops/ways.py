@@ -96,7 +96,8 @@ def _operands(pair: Pair) -> Sequence[Pair]:
     if a is b or a.op is None or a.op is not b.op or len(a.inputs) != len(b.inputs) or not _alike(a, b):
         return ()
     below = list(zip(a.inputs, b.inputs, strict=True))
-    return below if all(x.aval == y.aval for x, y in below) else ()
+    # A chosen number has a dtype of its own, where Python's numbers take that of others.
+    return below if all(x is y or (x.aval == y.aval and not x.aval.weak) for x, y in below) else ()
 
 
 def _alike(a: ir.Node, b: ir.Node) -> bool:
