@@ -66,10 +66,10 @@ def _tensor(dtype: str, shape: str) -> Tensor:
     return hm.asarray(SHAPES[shape](_values(dtype)))
 
 
-def _outcome(function: Any, *given: Any) -> Any:
+def _outcome(function: Any, *given: Any, **named: Any) -> Any:
     """The result of a call: the bits, form and memory order of a tensor, or the text of its error."""
     try:
-        found = function(*given)
+        found = function(*given, **named)
     except Exception as error:
         return type(error), str(error).partition("\n")[0]  # without the line
     if not isinstance(found, Tensor):
@@ -132,6 +132,52 @@ def test_updates_of_memory_that_overlaps() -> None:
         t[to] = t[of]
         expected[to] = x[of]
         assert t.tolist() == expected.tolist()
+
+
+def _outs(x: np.ndarray) -> Iterator[np.ndarray]:
+    """Arrays for results of the shape of an array: of several dtypes, steps and numbers of axes."""
+    for dtype in ("f8", "f4", "i8", "?"):
+        for array in (x.T, np.stack([x, x]), np.repeat(x[..., None], 2, -1)[..., 1]):
+            yield array.astype(dtype)
+    frozen = np.ones(x.shape)
+    frozen.flags.writeable = False
+    yield frozen
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.less, np.sqrt])
+def test_functions_of_numpy_write_to_arrays(ufunc: np.ufunc) -> None:
+    python = native_methods.fallbacks["__array_ufunc__"]
+    wanting = hm.tensor([1.0] * 5, requires_grad=True)
+    for dtype, shape in (*itertools.product(["f8"], SHAPES), *itertools.product(("f4", "i8", "?"), ["row"])):
+        x = _tensor(dtype, shape)
+        others: list[Any] = [x._array.copy(), 2, 0.5, _tensor("f8", "row"), np.float64(2.0), wanting]
+        for other, out in itertools.product(others if ufunc.nin == 2 else [None], _outs(x._array)):
+            given = [x] if other is None else [other, x]
+            mine, theirs = out.copy("K"), out.copy("K")
+            mine.flags.writeable = theirs.flags.writeable = out.flags.writeable
+            found = _outcome(Tensor.__array_ufunc__, x, ufunc, "__call__", *given, out=(mine,))
+            expected = _outcome(python, x, ufunc, "__call__", *given, out=(theirs,))
+            assert (found is mine) is (expected is theirs), (given, out.dtype, found, expected)
+            assert found is mine or found == expected
+            assert mine.tobytes() == theirs.tobytes(), (given, out.dtype)
+
+
+def test_functions_of_numpy_write_to_arrays_that_overlap() -> None:
+    for to, of in ((slice(1, None), slice(None, -1)), (slice(None), slice(None, None, -1)), (slice(None), slice(None))):
+        array, expected = np.arange(12.0), np.arange(12.0)
+        array[to] += hm.asarray(array)[of]
+        expected[to] += expected[of]
+        assert array.tolist() == expected.tolist()
+
+
+def test_updates_of_arrays_run_without_the_python_methods() -> None:
+    a, x = np.ones(5), hm.asarray(np.arange(5.0))
+    with alone():
+        a += x
+        a *= 2.0 * x
+        np.sqrt(x, out=a)
+        np.maximum(x, 0.5, out=a)
+    assert a.tolist() == np.maximum(np.arange(5.0), 0.5).tolist()
 
 
 KEYS: tuple[Any, ...] = (

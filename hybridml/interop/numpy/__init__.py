@@ -18,6 +18,7 @@ from ...core.tensor import Tensor, method
 from .direct import direct
 
 _OURS = (Tensor, np.ndarray, np.generic)
+_PLAIN = frozenset((Tensor, np.ndarray, np.float64, float, int))
 
 
 @method
@@ -26,7 +27,10 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
     from . import ufuncs
 
     count()
-
+    if call == "__call__" and not kwargs and _PLAIN.issuperset(map(type, inputs)):
+        target = ufuncs.target_of(ufunc)
+        if target is not None:
+            return target(*inputs)
     if any(hasattr(x, "__array_ufunc__") and not isinstance(x, _OURS) for x in inputs):
         return NotImplemented  # another type's turn
     return ufuncs.run(ufunc, call, inputs, kwargs)

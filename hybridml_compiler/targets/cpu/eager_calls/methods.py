@@ -61,7 +61,7 @@ def native_methods(
         return {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
         return {}
-    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _CALL]
+    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _CALL, _OUT]
 
     def table(values: Sequence[int]) -> int:
         memory = np.array(values, np.int64)
@@ -80,6 +80,7 @@ def native_methods(
         **dict(offsets),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         "hml_call": ctypes.addressof(_CALL),
+        "hml_out": ctypes.addressof(_OUT),
         "hml_n_dtypes": table([len(_DTYPES)]),
         "hml_ufuncs": table([rows[name] for name in ufuncs]),
         "hml_n_ufuncs": table([len(ufuncs)]),
@@ -106,7 +107,7 @@ def native_methods(
 
 
 _EACH = frozenset(("operator", "reflected", "update", "unary", "square", "matmul"))  # what several methods may do
-_CALL = ctypes.create_string_buffer(b"__call__")
+_CALL, _OUT = map(ctypes.create_string_buffer, (b"__call__", b"out"))
 _FLAGS = {
     "setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "float": METH_NOARGS,
     "unary": METH_NOARGS,
