@@ -16,7 +16,9 @@ import pytest
 
 import hybridml as hm
 from hybridml.core import native_methods
+from hybridml.core.library import missed
 from hybridml.core.tensor import Tensor
+from hybridml_compiler.ops.table import OPS
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -99,6 +101,47 @@ def test_operators_have_the_bits_of_the_python_ones(name: str) -> None:
     native, python = getattr(Tensor, name), native_methods.fallbacks[name]
     for x, y in _pairs(name):
         assert _outcome(native, x, y) == _outcome(python, x, y), (x, y)
+
+
+def test_functions_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [op for op in OPS.values() if op.fn.__globals__.get("_row", missed) is not missed]
+    assert {op.name for op in rows} >= {"add", "subtract", "sqrt", "maximum", "less", "negative"}
+    wanting = hm.tensor([1.0] * 5, requires_grad=True)
+    for op in rows:
+        native = op.fn.__globals__["_row"]
+        for dtype, shape in (*itertools.product(["f8"], SHAPES), *itertools.product(("f4", "i8", "?"), ["row"])):
+            x = _tensor(dtype, shape)
+            for other in (x, wanting, 2.5, x._array, [1.0]) if len(op.inputs) == 2 else (None,):
+                given = [x] if other is None else [x, other]
+                mine = _outcome(op.fn, *given)
+                monkeypatch.setitem(op.fn.__globals__, "_row", missed)
+                assert mine == _outcome(op.fn, *given), (op.name, given)
+                monkeypatch.setitem(op.fn.__globals__, "_row", native)
+    (hm.add(wanting, 1.0) * hm.sqrt(wanting)).sum().backward()
+    assert wanting.grad is not None and wanting.grad.tolist() == [2.0] * 5
+
+
+def test_functions_of_numpy_that_take_their_arguments_as_they_are() -> None:
+    native, python = Tensor.__array_function__, native_methods.fallbacks["__array_function__"]
+    tensors = [_tensor("f8", shape) for shape in SHAPES] + [_tensor("f4", "row"), _tensor("i8", "row")]
+    for x, y in itertools.product(tensors, tensors):
+        for given in ((x, y), (x, y._array), (x._array, y)):
+            assert _outcome(native, x, np.dot, (Tensor,), given, {}) == _outcome(
+                python, x, np.dot, (Tensor,), given, {}
+            )
+    x = _tensor("f8", "matrix")
+    for function, args, kwargs in (
+        (np.flip, (x,), {}), (np.flip, (x, 0), {}), (np.sum, (x,), {"axis": 0}), (np.sum, (), {"a": x}),
+        (np.sum, (x, 7), {}), (np.dot, (x,), {}), (np.busday_count, (x, x), {}),
+    ):  # fmt: skip
+        for _ in range(2):  # the first call fills the table
+            expected = _outcome(python, x, function, (Tensor,), args, kwargs)
+            assert _outcome(native, x, function, (Tensor,), args, kwargs) == expected
+    with pytest.raises(TypeError):
+        native(x, np.flip, (Tensor,))
+    with alone():
+        assert np.dot(x[0], x[1]).shape == ()
+        np.flip(x)
 
 
 @pytest.mark.parametrize("name", ["__neg__", "__abs__", "__invert__"])

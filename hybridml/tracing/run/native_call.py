@@ -42,8 +42,8 @@ from .device_entry import PlacedStep
 from .epilogue import finisher
 from .grad_donation import GradDonation
 from .native_guards import split
-from .placed import PlacedExecutable
 from .native_program import laid
+from .placed import PlacedExecutable
 from .program import Interpreted, is_native
 from .random_draws import Draw
 
