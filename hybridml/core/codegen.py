@@ -76,7 +76,8 @@ def generate(op: Op) -> Callable[..., Any]:
         "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
         "_default": dtypes.default_float, "_place": place_var.get, "_users": users, "_outer": outer,
-        "_library": RowLibrary(op), "_MISS": MISS, "_row": missed, "_grown": {}, "_UNSET": UNSET, "_respelled": respelled,
+        "_library": RowLibrary(op), "_MISS": MISS, "_row": missed, "_grown": {}, "_UNSET": UNSET,
+        "_respelled": respelled,
     }  # fmt: skip
     if _has_native_calls(op) and not is_plain_elementwise(op):
         libraries[op] = env["_library"]

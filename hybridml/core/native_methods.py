@@ -51,7 +51,8 @@ def install() -> None:
     }
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
-        "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user, "hml_direct": direct, "hml_miss": MISS,
+        "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
+        "hml_direct": direct, "hml_miss": MISS,
     }  # fmt: skip
     words = {
         "hml_watchers": watchers, "hml_known_number": source_location.known_number,

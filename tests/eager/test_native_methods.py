@@ -6,6 +6,7 @@ import itertools
 import operator
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -223,6 +224,24 @@ def test_updates_of_arrays_run_without_the_python_methods() -> None:
     assert a.tolist() == np.maximum(np.arange(5.0), 0.5).tolist()
 
 
+def test_memory_that_overlaps_itself() -> None:
+    shapes = (((3, 4), (16, 8)), ((4, 3), (8, 16)), ((3, 2), (-16, 8)), ((2, 2, 2), (8, 8, 16)), ((4, 2), (16, 8)))
+    for (shape, strides), update in itertools.product(shapes, ("__iadd__", "__imul__", "__setitem__", "out")):
+        value, found = hm.asarray(np.arange(np.prod(shape), dtype=float).reshape(shape)), []
+        for native in (True, False):
+            base = np.arange(12.0)
+            array = np.lib.stride_tricks.as_strided(base[4:] if strides[0] < 0 else base, shape, strides)
+            x = hm.asarray(array)
+            if update == "out":
+                call = Tensor.__array_ufunc__ if native else native_methods.fallbacks["__array_ufunc__"]
+                call(x, np.add, "__call__", value, x, out=(array,))
+            else:
+                method = getattr(Tensor, update) if native else native_methods.fallbacks[update]
+                method(x, *([...] if update == "__setitem__" else []), value)
+            found.append(base.tolist())
+        assert found[0] == found[1], (shape, strides, update)
+
+
 KEYS: tuple[Any, ...] = (
     0, -1, 2, 3, -4, True, slice(None), slice(1, None), slice(None, None, -1), slice(5, 1, -2), slice(2, 1), (1, 2),
     (1, -1), (0, slice(1, 3)), (slice(None), 1), (slice(0, 3, 2), slice(None, None, -2)), ..., (..., 1), (1, ...), None,
@@ -270,6 +289,46 @@ def test_common_statements_run_without_the_python_methods() -> None:
         assert max(a[0, 0], a[1, 1]) > 0.0 and float(x[0]) == 0.25 * 0.0
         assert [float(v) for v in x] == x.tolist()
         np.maximum(x, np.float64(1.0) * x)
+
+
+def test_a_number_that_somebody_has_is_not_taken_again() -> None:
+    x = hm.asarray(np.arange(1.0, 9.0))
+    held = [x[0] * float(k) for k in range(20)]
+    assert [float(t) for t in held] == [float(k) for k in range(20)]
+    arrays, views, kept = [], [], []
+    for k in range(20):
+        arrays.append((x[0] * float(k)).numpy())
+        views.append((x[0] + float(k))[None])
+        wanting = (x[0] - float(k)).requires_grad_()
+        kept.append((wanting * wanting, wanting if k % 2 else None))
+    references = [weakref.ref(x[0] * 2.0) for _ in range(20)]
+    for k in range(20):
+        assert float(x[1] * 1.0 + float(k)) == 2.0 + k  # takes others
+    assert [float(a) for a in arrays] == [float(k) for k in range(20)]
+    assert [v.tolist() for v in views] == [[1.0 + k] for k in range(20)]
+    assert [float(t.detach()) for t, _ in kept] == [(1.0 - k) ** 2 for k in range(20)]
+    for k, (t, wanting) in enumerate(kept):
+        t.backward()
+        assert wanting is None or float(wanting.grad) == 2.0 * (1.0 - k)
+    assert all(r() is None or float(r()) == 2.0 for r in references)
+
+
+def test_a_number_that_is_taken_again_is_as_new() -> None:
+    x = hm.asarray(np.arange(1.0, 9.0))
+    seen = set()
+    for k in range(50):
+        t = x[0] * x[1]
+        seen.add(id(t))
+        assert (float(t), t.requires_grad, t._version, t.shape, hasattr(t, "_view")) == (2.0, False, 0, (), False)
+        if k % 5 == 0:
+            t += 1.0
+        elif k % 5 == 1:
+            t.requires_grad_()
+        elif k % 5 == 2:
+            t[...] = 7.0
+        elif k % 5 == 3:
+            t.numpy().flags.writeable = False
+    assert len(seen) < 50
 
 
 def test_no_number_of_another_dtype() -> None:

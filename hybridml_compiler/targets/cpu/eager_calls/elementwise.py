@@ -11,6 +11,7 @@ from typing import Any
 from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, WRITEABLE, layout
 from ..structs import WORD
+from .numbers import number_tensor
 from .objects import (
     FALSE,
     RAISED,
@@ -29,6 +30,7 @@ from .objects import (
     of_array,
     operand,
     operand_room,
+    slot,
     wrap,
     writes,
 )
@@ -207,12 +209,30 @@ def loop_of_two(
     c.ret(loop_of(c, row, x["descr"]))
 
 
+def of_numbers(c: NativeBuilder, loop: Any, *inputs: Record) -> Any:
+    """The tensor of a loop on operands without axes; 0 where there is none."""
+    its = loop.struct(LOOP)
+    found = number_tensor(c, its["descr"])
+    fails(c, found != 0)
+    count = len(inputs) + 1
+    pointers, lengths, steps = c.local("ptr", count), c.local("i64"), c.local("i64", count)
+    target = array_of(slot(c, found, "_array").load("ptr"))["data"]
+    for k, data in enumerate([*(x["data"] for x in inputs), target]):
+        _at(pointers, k).store(data)
+        _at(steps, k).store(0)
+    lengths.store(1)
+    c.through(its["loop"], "void", pointers, lengths, steps, its["data"])
+    return found
+
+
 @native("ptr", ROW, "ptr", "ptr")
 def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
     """The tensor of a row of two operands; 0 where this is not for native code."""
     x, y = operand_room(c), operand_room(c)
     loop = loop_of_two(c, row, left, right, row["differentiable"], x, y)
     fails(c, loop != 0)
+    with c.if_then((x["nd"] | y["nd"]) == 0):
+        c.ret(of_numbers(c, loop, x, y))
     fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
     array = binary(c, loop, x, y, NULL)
     fails(c, array != 0)
@@ -226,10 +246,33 @@ def of_one(c: NativeBuilder, row: Record, value: Any) -> None:
     fails(c, operand(c, value, row["differentiable"], x) == 1)
     loop = loop_of(c, row, x["descr"])
     fails(c, loop != 0)
+    with c.if_then(x["nd"] == 0):
+        c.ret(of_numbers(c, loop, x))
     fails(c, lies_in_rows(c, x) != 0)
     array = unary(c, loop, x, NULL)
     fails(c, array != 0)
     c.ret(wrap(c, array))
+
+
+@native("i64", OPERAND)
+def is_apart(c: NativeBuilder, x: Record) -> None:
+    """Whether no two elements of an operand have memory in common, as `as_strided` may make them: each step leads over
+    all that the smaller ones reach."""
+    nbytes, dims, strides = dtype_row(c, x["descr"]).struct(DTYPE)["nbytes"], x["dims"], x["strides"]
+    with c.each(x["nd"]) as k:
+        with c.if_then(dims.item(k) > 1):
+            step, reach = magnitude(c, strides.item(k)), c.variable(nbytes)
+            with c.each(x["nd"]) as j:
+                with c.if_then((j != k) & (dims.item(j) > 1)):
+                    other = magnitude(c, strides.item(j))
+                    smaller = (other < step) | ((other == step) & (j > k))
+                    reach.value += c.select(smaller, other * (dims.item(j) - 1), 0)
+            fails(c, step >= reach.value)
+    c.ret(1)
+
+
+def magnitude(c: NativeBuilder, x: Any) -> Any:
+    return c.select(c.icmp_signed("<", x, 0), 0 - x, x)
 
 
 @native("i64", ROW, "ptr", "ptr")
@@ -243,6 +286,7 @@ def _updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
     loop = loop_of(c, row, x["descr"])
     fails(c, loop != 0)
     fails(c, loop.struct(LOOP)["descr"] == x["descr"])
+    fails(c, is_apart(c, x) != 0)
     with c.if_then(other == 2):
         fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
     with c.if_then(other == 1):
@@ -313,6 +357,8 @@ def into_array(c: NativeBuilder, row: Record, args: Any, n: Any, array: Any) -> 
     fails(c, (array_of(array)["flags"] & i32(ALIGNED | WRITEABLE)) == i32(ALIGNED | WRITEABLE))
     out, x, y = operand_room(c), operand_room(c), operand_room(c)
     of_array(c, array, out)
+    fails(c, dtype_row(c, out["descr"]) != 0)
+    fails(c, is_apart(c, out) != 0)
     with c.if_then(n == 1):
         fails(c, operand(c, args.load("ptr"), 1, x) == 1)
         loop = loop_of(c, row, x["descr"])

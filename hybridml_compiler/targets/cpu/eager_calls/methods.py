@@ -18,7 +18,7 @@ from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, builtin, descriptor
-from .tables import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
+from .tables import DOUBLE, INTEGER, KEPT, LOOP, OTHER, ROW, SINGLE
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
@@ -40,7 +40,8 @@ _CHARS = {dtype.char: dtype for dtype in _DTYPES}
 @record
 class Method:
     """A method by what it does: "operator" and "reflected" of two operands, "update" in place, "function" of one
-    operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), or the name of one of the others, as "getitem"."""
+    operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), or the name of one of the others, as
+    "getitem"."""
 
     does: str
     fallback: Callable[..., Any]
@@ -69,6 +70,7 @@ def native_methods(
         return ctypes.addressof(memory)
 
     offsets = [(f"hml_offset{name}", table([slots[name]])) for name in _SLOTS]
+    offsets += [("hml_offset__weakref__", table([cls.__weakrefoffset__]))]
     words_of = {name: _words(_row(method)) for name, method in methods.items()}
     kept.append(words_of)
     rows = {name: ctypes.addressof(memory) for name, memory in words_of.items()}
@@ -80,6 +82,7 @@ def native_methods(
         **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
         **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
+        "hml_numbers": table([0] * (len(_DTYPES) * (KEPT + 1))),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         "hml_call": ctypes.addressof(_CALL),
         "hml_out": ctypes.addressof(_OUT),
