@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dispatch import count
-from ...core.numpy_functions import direct
+from ...core.native_methods import direct
 from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
 

@@ -18,7 +18,7 @@ from ...arrays.searching.orders import argsort
 from ...arrays.shaping import assembly
 from ...arrays.shaping.manipulation import std
 from ...core.aliasing import assign
-from ...core.numpy_functions import direct
+from ...core.native_methods import direct
 from ...core.tensor import Tensor, method, values
 
 

@@ -42,14 +42,11 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     recorded = [] if history is None else [k for k in path.program.differentiable() if k in place]
     structure, effects, there, known = path.structure, path.effects, path.there, path.known
     is_flat = all(child.kind is None for child in structure.children)  # the result, and what effects put, are leaves
-    single = is_flat and not effects
-    if (
-        single
-        and kinds[0] != "input"
-        and results[0][:2] == (0, False)
-        and count == 1
-        and not (stamped or updated or grads or without_history or recorded or permuted)
-    ):
+    single, whole = is_flat and not effects, structure.children[0]
+    is_tuple = whole.kind is tuple and all(child.kind is None for child in whole.children) and not effects
+    as_they_are = [at for at, number, _ in results if not number] == list(range(count)) and "input" not in kinds
+    nothing_else = not (stamped or updated or grads or without_history or recorded or permuted)
+    if as_they_are and nothing_else and len(results) == count and (count == 1 if single else is_tuple and count > 1):
         return None
 
     def finish(out: Any, args: Sequence[Any]) -> Any:
@@ -80,6 +77,8 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         ]  # fmt: skip
         if single:
             return values[0]
+        if is_tuple:
+            return tuple(values)
         value, *put = values if is_flat else pytree.unflatten(structure, values, dict(there), known)
         for effect, new in zip(effects, put, strict=True):
             effect.put(new)

@@ -491,8 +491,7 @@ class Entry:
         return False
 
     def clashes(self, leaves: Sequence[Any]) -> bool:
-        """Whether an updated argument is read-only, or shares memory with another input, or is it: a captured tensor
-        that is passed in is one. Capturing says which."""
+        """Whether an updated argument is read-only, or has memory of another input, or is it: capturing says which."""
         owners: dict[int, list[tuple[Any, bool]]] = {}
         placed: list[Any] = []
         written: list[Any] = []

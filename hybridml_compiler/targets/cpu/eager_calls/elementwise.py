@@ -258,6 +258,7 @@ def of_one(c: NativeBuilder, row: Record, value: Any) -> None:
 def is_apart(c: NativeBuilder, x: Record) -> None:
     """Whether no two elements of an operand have memory in common, as `as_strided` may make them: each step leads over
     all that the smaller ones reach."""
+    c.ret_if(x["nd"] == 0, 1)
     nbytes, dims, strides = dtype_row(c, x["descr"]).struct(DTYPE)["nbytes"], x["dims"], x["strides"]
     with c.each(x["nd"]) as k:
         with c.if_then(dims.item(k) > 1):
