@@ -159,6 +159,15 @@ def test_keywords_and_containers() -> None:
         traced(x, {"a": y})
 
 
+def test_names_in_another_order() -> None:
+    traced = hm.trace(lambda held, *, a, b: held["c"] - held["d"] * a / b)
+    w, x, y, z = (hm.tensor([float(k)]) for k in range(1, 5))
+    for _ in range(20):
+        assert traced({"c": w, "d": x}, a=y, b=z).tolist() == [1.0 - 2.0 * 3.0 / 4.0]
+    assert traced({"c": w, "d": x}, b=z, a=y).tolist() == [1.0 - 2.0 * 3.0 / 4.0]
+    assert traced({"d": x, "c": w}, a=y, b=z).tolist() == [1.0 - 2.0 * 3.0 / 4.0]
+
+
 def test_one_container_in_two_places() -> None:
     def add(a: Any, b: Any) -> Any:
         return a[0] + 2 * b[0]
