@@ -168,6 +168,20 @@ def test_names_in_another_order() -> None:
     assert traced({"d": x, "c": w}, a=y, b=z).tolist() == [1.0 - 2.0 * 3.0 / 4.0]
 
 
+def test_a_stale_value_names_the_line_of_the_call() -> None:
+    @hm.trace
+    def fill(*, of: Any, by: Any) -> None:
+        of[0] = by
+
+    x, by, w = hm.zeros(3), hm.tensor(2.0), hm.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    for _ in range(20):
+        fill(of=x, by=by)
+    y = w * x
+    fill(of=x, by=by)  # this line
+    with pytest.raises(hm.GradientError, match=r"test_trace_arguments\.py:\d+: fill\(of=x, by=by\)  # this line"):
+        y.sum().backward()
+
+
 def test_one_container_in_two_places() -> None:
     def add(a: Any, b: Any) -> Any:
         return a[0] + 2 * b[0]

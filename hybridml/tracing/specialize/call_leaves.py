@@ -50,7 +50,8 @@ def taking_calls(call: Callable[..., Any], structure: pytree.Structure, leaves: 
     known |= {f"place{k}": now for k, now in enumerate(places)}
     given = [*names, *(f"place{k}()" for k in range(len(places)))]
     body = "".join(f"    {line}\n" for line in lines)
-    exec(f"def direct(*args, **names):\n{body}    return call({', '.join(given)})", known)
+    source = f"def direct(*args, **names):\n{body}    return call({', '.join(given)})"
+    exec(compile(source, "<dispatch arguments>", "exec"), known)  # no file of the user's
     made: Callable[..., Any] = known["direct"]
     return made
 
