@@ -44,7 +44,7 @@ from .dispatch import (
 )
 from .eager import recover
 from .interpreter import interpreter_stack
-from .library import MISS
+from .library import MISS, missed
 from .source_location import outer, users
 from .spellings import MARK, UNSET, is_name, other_names, renaming, respelled
 from .tensor import Tensor, place_var
@@ -76,7 +76,8 @@ def generate(op: Op) -> Callable[..., Any]:
         "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
         "_default": dtypes.default_float, "_place": place_var.get, "_users": users, "_outer": outer,
-        "_library": RowLibrary(op), "_MISS": MISS, "_grown": {}, "_UNSET": UNSET, "_respelled": respelled,
+        "_library": RowLibrary(op), "_MISS": MISS, "_row": missed, "_grown": {}, "_UNSET": UNSET,
+        "_respelled": respelled,
     }  # fmt: skip
     if _has_native_calls(op) and not is_plain_elementwise(op):
         libraries[op] = env["_library"]
@@ -246,6 +247,8 @@ def _forward(op: Op) -> list[str]:
         return [*lines, *again]
     if _has_native_calls(op):
         lines += _native(op, f"_library.direct({', '.join([*inputs, *params])})")
+    elif is_plain_elementwise(op) and isinstance(op.eager, np.ufunc):  # by native_methods.py, without a history
+        lines += [f"    _t = _row({', '.join(inputs)})", "    if _t is not _MISS:", "        return _t"]
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
     if _has_native_calls(op) and is_plain_elementwise(op):

@@ -39,14 +39,14 @@ from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
-from .tensor import StandIn, Tensor, aval_of, constant, place_var, wrap
+from .tensor import StandIn, Tensor, adopt, aval_of, constant, place_var, wrap
 
 _ndarray, _ascontiguous = np.ndarray, np.ascontiguousarray
 _astype, _full, _pow, _square = OPS["astype"], OPS["full"], OPS["pow"], OPS["square"]
 _SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
 _OPERANDS = (*_ARRAYS, *_SCALARS)
-_NATIVE = frozenset((Tensor, float, int, bool))
+_LOCAL = frozenset((Tensor, float, int, bool, np.ndarray))
 _STANDING = (Tensor, IntProxy, ScalarProxy)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
@@ -121,7 +121,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         return _square.fn(args[0])
     if op.kind == "elementwise" and not params:
         level = interpreter_stack()
-        if level is None and _NATIVE.issuperset(map(type, args)):
+        if level is None and _LOCAL.issuperset(map(type, args)):
+            args = tuple([adopt(a) if type(a) is _ndarray else a for a in args])
             if _is_native(op, args):
                 return by_native_call(op, arithmetic)(*args)
             fast = _with_numbers(op, args)

@@ -35,7 +35,7 @@ from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
-from .specialize.call_leaves import are_plain, of_call, with_places
+from .specialize.call_leaves import of_call, taking_calls
 from .specialize.eager_calls import EagerCalls
 from .specialize.entry import Entry
 from .specialize.errors import (
@@ -176,7 +176,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                     eagerly = entry.eager or (trial is not None and trial.is_eagers_turn)
                     if not eagerly:
                         start = time_limit.clock()
-                        out, *found = self._compiled_call(entry, leaves, args, kwargs)
+                        out, *found = self._compiled_call(entry, structure, leaves)
                         if out is not MISS:
                             if trial is not None:
                                 trial.compiled.append(time_limit.clock() - start)
@@ -220,9 +220,9 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             self._report_eager(f"cannot be traced ({why}): calls like this one run eagerly")
         return out
 
-    def _compiled_call(self, entry: Entry, leaves: Leaves, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _compiled_call(self, entry: Entry, structure: pytree.Structure, leaves: Leaves) -> Any:
         """The result of a call, or MISS, with how far the entry has come."""
-        out = self._fast_call(entry, leaves, args, kwargs) if watch_var.get() is None else MISS
+        out = self._fast_call(entry, structure, leaves) if watch_var.get() is None else MISS
         if out is not MISS:
             return out, Arrays(_nothing), [], 0
         grown = entry.grown
@@ -259,7 +259,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             self._entries.setdefault(key, []).append(entry)
         return [entry]
 
-    def _fast_call(self, entry: Entry, leaves: Leaves, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _fast_call(self, entry: Entry, structure: pytree.Structure, leaves: Leaves) -> Any:
         """The result of a call the short way, or MISS."""
         fast = self._fast(entry, leaves)
         if fast is None:
@@ -267,11 +267,12 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         if (out := fast.timed(leaves)) is not MISS:
             self._hits += 1
             self._last = entry
-            more = kwargs or fast.left or self._is_async or self._every or entry.doubles or entry.trial
-            if not more and are_plain(leaves):
-                self._direct = with_places(fast.direct, leaves)
+            if not (fast.left or self._is_async or self._every or entry.doubles or entry.trial):
+                self._direct = taking_calls(fast.direct, structure, leaves)
+        elif fast.has_more_gaps(leaves):
+            entry.fast = build(entry, leaves, fast.strided)
         elif fast.moved():  # places that hold other objects, equal to the ones seen
-            entry.fast = build(entry, leaves)
+            entry.fast = build(entry, leaves, fast.strided)
         return out
 
     def _fast(self, entry: Entry, leaves: Leaves) -> NativeCall | None:

@@ -6,6 +6,7 @@ import itertools
 import operator
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -16,7 +17,9 @@ import pytest
 
 import hybridml as hm
 from hybridml.core import native_methods
+from hybridml.core.library import missed
 from hybridml.core.tensor import Tensor
+from hybridml_compiler.ops.table import OPS
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -66,10 +69,10 @@ def _tensor(dtype: str, shape: str) -> Tensor:
     return hm.asarray(SHAPES[shape](_values(dtype)))
 
 
-def _outcome(function: Any, *given: Any) -> Any:
+def _outcome(function: Any, *given: Any, **named: Any) -> Any:
     """The result of a call: the bits, form and memory order of a tensor, or the text of its error."""
     try:
-        found = function(*given)
+        found = function(*given, **named)
     except Exception as error:
         return type(error), str(error).partition("\n")[0]  # without the line
     if not isinstance(found, Tensor):
@@ -99,6 +102,47 @@ def test_operators_have_the_bits_of_the_python_ones(name: str) -> None:
     native, python = getattr(Tensor, name), native_methods.fallbacks[name]
     for x, y in _pairs(name):
         assert _outcome(native, x, y) == _outcome(python, x, y), (x, y)
+
+
+def test_functions_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [op for op in OPS.values() if op.fn.__globals__.get("_row", missed) is not missed]
+    assert {op.name for op in rows} >= {"add", "subtract", "sqrt", "maximum", "less", "negative"}
+    wanting = hm.tensor([1.0] * 5, requires_grad=True)
+    for op in rows:
+        native = op.fn.__globals__["_row"]
+        for dtype, shape in (*itertools.product(["f8"], SHAPES), *itertools.product(("f4", "i8", "?"), ["row"])):
+            x = _tensor(dtype, shape)
+            for other in (x, wanting, 2.5, x._array, [1.0]) if len(op.inputs) == 2 else (None,):
+                given = [x] if other is None else [x, other]
+                mine = _outcome(op.fn, *given)
+                monkeypatch.setitem(op.fn.__globals__, "_row", missed)
+                assert mine == _outcome(op.fn, *given), (op.name, given)
+                monkeypatch.setitem(op.fn.__globals__, "_row", native)
+    (hm.add(wanting, 1.0) * hm.sqrt(wanting)).sum().backward()
+    assert wanting.grad is not None and wanting.grad.tolist() == [2.0] * 5
+
+
+def test_functions_of_numpy_that_take_their_arguments_as_they_are() -> None:
+    native, python = Tensor.__array_function__, native_methods.fallbacks["__array_function__"]
+    tensors = [_tensor("f8", shape) for shape in SHAPES] + [_tensor("f4", "row"), _tensor("i8", "row")]
+    for x, y in itertools.product(tensors, tensors):
+        for given in ((x, y), (x, y._array), (x._array, y)):
+            assert _outcome(native, x, np.dot, (Tensor,), given, {}) == _outcome(
+                python, x, np.dot, (Tensor,), given, {}
+            )
+    x = _tensor("f8", "matrix")
+    for function, args, kwargs in (
+        (np.flip, (x,), {}), (np.flip, (x, 0), {}), (np.sum, (x,), {"axis": 0}), (np.sum, (), {"a": x}),
+        (np.sum, (x, 7), {}), (np.dot, (x,), {}), (np.busday_count, (x, x), {}),
+    ):  # fmt: skip
+        for _ in range(2):  # the first call fills the table
+            expected = _outcome(python, x, function, (Tensor,), args, kwargs)
+            assert _outcome(native, x, function, (Tensor,), args, kwargs) == expected
+    with pytest.raises(TypeError):
+        native(x, np.flip, (Tensor,))
+    with alone():
+        assert np.dot(x[0], x[1]).shape == ()
+        np.flip(x)
 
 
 @pytest.mark.parametrize("name", ["__neg__", "__abs__", "__invert__"])
@@ -132,6 +176,70 @@ def test_updates_of_memory_that_overlaps() -> None:
         t[to] = t[of]
         expected[to] = x[of]
         assert t.tolist() == expected.tolist()
+
+
+def _outs(x: np.ndarray) -> Iterator[np.ndarray]:
+    """Arrays for results of the shape of an array: of several dtypes, steps and numbers of axes."""
+    for dtype in ("f8", "f4", "i8", "?"):
+        for array in (x.T, np.stack([x, x]), np.repeat(x[..., None], 2, -1)[..., 1]):
+            yield array.astype(dtype)
+    frozen = np.ones(x.shape)
+    frozen.flags.writeable = False
+    yield frozen
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.less, np.sqrt])
+def test_functions_of_numpy_write_to_arrays(ufunc: np.ufunc) -> None:
+    python = native_methods.fallbacks["__array_ufunc__"]
+    wanting = hm.tensor([1.0] * 5, requires_grad=True)
+    for dtype, shape in (*itertools.product(["f8"], SHAPES), *itertools.product(("f4", "i8", "?"), ["row"])):
+        x = _tensor(dtype, shape)
+        others: list[Any] = [x._array.copy(), 2, 0.5, _tensor("f8", "row"), np.float64(2.0), wanting]
+        for other, out in itertools.product(others if ufunc.nin == 2 else [None], _outs(x._array)):
+            given = [x] if other is None else [other, x]
+            mine, theirs = out.copy("K"), out.copy("K")
+            mine.flags.writeable = theirs.flags.writeable = out.flags.writeable
+            found = _outcome(Tensor.__array_ufunc__, x, ufunc, "__call__", *given, out=(mine,))
+            expected = _outcome(python, x, ufunc, "__call__", *given, out=(theirs,))
+            assert (found is mine) is (expected is theirs), (given, out.dtype, found, expected)
+            assert found is mine or found == expected
+            assert mine.tobytes() == theirs.tobytes(), (given, out.dtype)
+
+
+def test_functions_of_numpy_write_to_arrays_that_overlap() -> None:
+    for to, of in ((slice(1, None), slice(None, -1)), (slice(None), slice(None, None, -1)), (slice(None), slice(None))):
+        array, expected = np.arange(12.0), np.arange(12.0)
+        array[to] += hm.asarray(array)[of]
+        expected[to] += expected[of]
+        assert array.tolist() == expected.tolist()
+
+
+def test_updates_of_arrays_run_without_the_python_methods() -> None:
+    a, x = np.ones(5), hm.asarray(np.arange(5.0))
+    with alone():
+        a += x
+        a *= 2.0 * x
+        np.sqrt(x, out=a)
+        np.maximum(x, 0.5, out=a)
+    assert a.tolist() == np.maximum(np.arange(5.0), 0.5).tolist()
+
+
+def test_memory_that_overlaps_itself() -> None:
+    shapes = (((3, 4), (16, 8)), ((4, 3), (8, 16)), ((3, 2), (-16, 8)), ((2, 2, 2), (8, 8, 16)), ((4, 2), (16, 8)))
+    for (shape, strides), update in itertools.product(shapes, ("__iadd__", "__imul__", "__setitem__", "out")):
+        value, found = hm.asarray(np.arange(np.prod(shape), dtype=float).reshape(shape)), []
+        for native in (True, False):
+            base = np.arange(12.0)
+            array = np.lib.stride_tricks.as_strided(base[4:] if strides[0] < 0 else base, shape, strides)
+            x = hm.asarray(array)
+            if update == "out":
+                call = Tensor.__array_ufunc__ if native else native_methods.fallbacks["__array_ufunc__"]
+                call(x, np.add, "__call__", value, x, out=(array,))
+            else:
+                method = getattr(Tensor, update) if native else native_methods.fallbacks[update]
+                method(x, *([...] if update == "__setitem__" else []), value)
+            found.append(base.tolist())
+        assert found[0] == found[1], (shape, strides, update)
 
 
 KEYS: tuple[Any, ...] = (
@@ -181,6 +289,46 @@ def test_common_statements_run_without_the_python_methods() -> None:
         assert max(a[0, 0], a[1, 1]) > 0.0 and float(x[0]) == 0.25 * 0.0
         assert [float(v) for v in x] == x.tolist()
         np.maximum(x, np.float64(1.0) * x)
+
+
+def test_a_number_that_somebody_has_is_not_taken_again() -> None:
+    x = hm.asarray(np.arange(1.0, 9.0))
+    held = [x[0] * float(k) for k in range(20)]
+    assert [float(t) for t in held] == [float(k) for k in range(20)]
+    arrays, views, kept = [], [], []
+    for k in range(20):
+        arrays.append((x[0] * float(k)).numpy())
+        views.append((x[0] + float(k))[None])
+        wanting = (x[0] - float(k)).requires_grad_()
+        kept.append((wanting * wanting, wanting if k % 2 else None))
+    references = [weakref.ref(x[0] * 2.0) for _ in range(20)]
+    for k in range(20):
+        assert float(x[1] * 1.0 + float(k)) == 2.0 + k  # takes others
+    assert [float(a) for a in arrays] == [float(k) for k in range(20)]
+    assert [v.tolist() for v in views] == [[1.0 + k] for k in range(20)]
+    assert [float(t.detach()) for t, _ in kept] == [(1.0 - k) ** 2 for k in range(20)]
+    for k, (t, wanting) in enumerate(kept):
+        t.backward()
+        assert wanting is None or float(wanting.grad) == 2.0 * (1.0 - k)
+    assert all(r() is None or float(r()) == 2.0 for r in references)
+
+
+def test_a_number_that_is_taken_again_is_as_new() -> None:
+    x = hm.asarray(np.arange(1.0, 9.0))
+    seen = set()
+    for k in range(50):
+        t = x[0] * x[1]
+        seen.add(id(t))
+        assert (float(t), t.requires_grad, t._version, t.shape, hasattr(t, "_view")) == (2.0, False, 0, (), False)
+        if k % 5 == 0:
+            t += 1.0
+        elif k % 5 == 1:
+            t.requires_grad_()
+        elif k % 5 == 2:
+            t[...] = 7.0
+        elif k % 5 == 3:
+            t.numpy().flags.writeable = False
+    assert len(seen) < 50
 
 
 def test_no_number_of_another_dtype() -> None:

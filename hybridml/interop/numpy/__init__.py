@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ...core.dispatch import count
+from ...core.native_methods import direct
 from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
-from .direct import direct
 
 _OURS = (Tensor, np.ndarray, np.generic)
+_PLAIN = frozenset((Tensor, np.ndarray, np.float64, float, int))
 
 
 @method
@@ -26,7 +27,10 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
     from . import ufuncs
 
     count()
-
+    if not kwargs and call in ("__call__", "outer") and _PLAIN.issuperset(map(type, inputs)):
+        target = ufuncs.target_of(ufunc)
+        if target is not None:
+            return target(*inputs) if call == "__call__" else ufuncs.outer(target, *inputs)
     if any(hasattr(x, "__array_ufunc__") and not isinstance(x, _OURS) for x in inputs):
         return NotImplemented  # another type's turn
     return ufuncs.run(ufunc, call, inputs, kwargs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hybridml_compiler.errors import DTypeError
 
-from .direct import direct
+from ...core.native_methods import direct
 from .table import name_of, refusal, takes_as_given, target_of
 from .table import run as call
 

@@ -18,8 +18,8 @@ from ...arrays.searching.orders import argsort
 from ...arrays.shaping import assembly
 from ...arrays.shaping.manipulation import std
 from ...core.aliasing import assign
+from ...core.native_methods import direct
 from ...core.tensor import Tensor, method, values
-from .direct import direct
 
 
 def _as_function(name: str) -> Callable[..., Any]:

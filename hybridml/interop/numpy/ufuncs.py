@@ -209,8 +209,16 @@ def _running(target: Any, parts: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _outer(ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str, **params: Any) -> Any:
-    a, b = (_tensor(x) for x in inputs)
-    return _called(ufunc, target, (xp.reshape(a, a.shape + (1,) * b.ndim), b), out, what, **params)
+    if out is None and not params:
+        return outer(target, *inputs)
+    a, b = map(_tensor, inputs)
+    return _called(ufunc, target, (a[(..., *[None] * b.ndim)], b), out, what, **params)
+
+
+def outer(target: Any, a: Any, b: Any) -> Any:
+    """A function of all pairs of elements."""
+    a, b = _tensor(a), _tensor(b)
+    return target(a[(..., *[None] * b.ndim)], b)
 
 
 def _at(ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str) -> None:

@@ -19,7 +19,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     count = len(place)
     results: list[tuple[int, bool, Any]] = [
         (
-            place.get(r.index, -1) if r.kind in ("output", "float", "array") else -1,
+            r.index if r.kind == "input" else place.get(r.index, -1) if r.kind in ("output", "float", "array") else -1,
             r.kind in ("float", "array"),
             r.index if r.kind == "view" else r.value,
         )
@@ -31,6 +31,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         for view in path.views
     ]
     stamped = [i.real for _, i in path.writes if isinstance(i.real, Tensor)]
+    updated = [i.index for _, i in path.writes if i.kind == "argument"]
     grads = [(i.real, None if k is None else place[k]) for i, k in path.grads]
     permuted = [(place[k], order) for k, order in enumerate(path.program.output_orders) if order and k in place]
     without_history = [
@@ -41,20 +42,18 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     recorded = [] if history is None else [k for k in path.program.differentiable() if k in place]
     structure, effects, there, known = path.structure, path.effects, path.there, path.known
     is_flat = all(child.kind is None for child in structure.children)  # the result, and what effects put, are leaves
-    single = is_flat and not effects
-    if (
-        single
-        and results[0][:2] == (0, False)
-        and count == 1
-        and not (stamped or grads or without_history or recorded or permuted)
-    ):
+    single, whole = is_flat and not effects, structure.children[0]
+    is_tuple = whole.kind is tuple and all(child.kind is None for child in whole.children) and not effects
+    as_they_are = [at for at, number, _ in results if not number] == list(range(count)) and "input" not in kinds
+    nothing_else = not (stamped or updated or grads or without_history or recorded or permuted)
+    if as_they_are and nothing_else and len(results) == count and (count == 1 if single else is_tuple and count > 1):
         return None
 
     def finish(out: Any, args: Sequence[Any]) -> Any:
         for clock in path.late:
             clock.take()
         tensors = (out,) if count == 1 else out or ()
-        aliasing.stamp(*stamped)
+        aliasing.stamp(*stamped, *[args[k] for k in updated])
         for j, order in permuted:
             tensors[j]._array = as_seen(tensors[j]._array, order)
         for j in without_history:
@@ -69,6 +68,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
         values = [
             views[value] if kind == "view"
+            else _given(path.inputs[at], args, value) if kind == "input"
             else value if at < 0
             else value.of_memory(tensors[at]._array) if kind == "array"
             else value(tensors[at]._array.item()) if number
@@ -77,12 +77,19 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         ]  # fmt: skip
         if single:
             return values[0]
+        if is_tuple:
+            return tuple(values)
         value, *put = values if is_flat else pytree.unflatten(structure, values, dict(there), known)
         for effect, new in zip(effects, put, strict=True):
             effect.put(new)
         return value
 
     return finish
+
+
+def _given(source: Any, args: Sequence[Any], as_tensor: bool) -> Any:
+    """An input that is a result."""
+    return _base(source, args) if as_tensor else real_of(source, args)
 
 
 def _base(source: Any, args: Sequence[Any]) -> Tensor:

@@ -2,15 +2,15 @@
 
 Measured for `x * 2 + 1` on 16 floats: 15 us through `CompiledPath.run` (signature, lists of arrays, ctypes), about 1 us
 here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
-does not do is left to Python after it (epilogue.py). Calls that need more (recording a gradient, NumPy or
-non-contiguous arguments, updated arguments) keep to `CompiledPath.run`.
+does not do is left to Python after it (epilogue.py). Calls that need more (recording a gradient, arrays of NumPy's,
+updated arguments with gaps) keep to `CompiledPath.run`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import starmap
@@ -37,11 +37,12 @@ from ..python_state.mutation_epoch import epoch
 from ..specialize.entry import Entry
 from ..specialize.parts import Part
 from ..specialize.path_tree import Segment, ValueBranch, key
-from .compiled_path import CompiledPath, in_host_memory, real_of
+from .compiled_path import CompiledPath, array_of, in_host_memory, owner_of, real_of
 from .device_entry import PlacedStep
 from .epilogue import finisher
 from .grad_donation import GradDonation
 from .native_guards import split
+from .native_program import laid
 from .placed import PlacedExecutable
 from .program import Interpreted, is_native
 from .random_draws import Draw
@@ -96,7 +97,7 @@ class Cell:
 class NativeCall:
     """An entry that is called with its tensors and floats as plain arguments."""
 
-    def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
+    def __init__(self, entry: Entry, leaves: Sequence[Any], strided: Iterable[int] = ()) -> None:
         from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, Constant, FloatCell
 
         self.entry = entry
@@ -120,13 +121,20 @@ class NativeCall:
             for i in entry.inputs
             if i.scalar is not None
         }
+        # What must be apart where arguments are updated: the arrays of arguments, owners of memory that is captured.
+        self.updated = [i.index for i in entry.updated.values()]
+        self.arrays = [k for k, spec in enumerate(self.specs) if type(spec) is ArraySpec]
+        captured = [i for i in entry.inputs if i.kind in ("held", "array")] if self.updated else []
+        self.owners = {id(owner_of(array_of(i.real))) for i in captured}
+        self.strided = {*strided, *self._with_gaps(leaves)}
         self.left = TIMED_CALLS
         self.start = None if root is None else self._build(root)
         self.last: CompiledPath | None = None  # of the last call
         self.direct: Callable[..., Any] = self.call
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
-        plain = not (self.rest or entry.owners or self.numbers or entry.scalars or self.integers or entry.not_zero)
+        plain = not (self.rest or entry.owners or self.updated or self.numbers or entry.scalars or self.integers)
+        plain = plain and not (entry.not_zero or self.strided)
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
@@ -141,6 +149,15 @@ class NativeCall:
     def moved(self) -> bool:
         """Whether native code, which compares by identity, has seen a change where the guards hold."""
         return len(self.rest) < len(split(self.entry.watch.free)[1])
+
+    def _with_gaps(self, leaves: Sequence[Any]) -> list[int]:
+        """Arguments that native code reads and cannot read as they are."""
+        arrays = [k for k in self.arrays if k not in self.updated and type(leaves[k]) is Tensor]
+        return [k for k in arrays if not leaves[k]._array.flags.c_contiguous]
+
+    def has_more_gaps(self, leaves: Sequence[Any]) -> bool:
+        """Whether memory of an argument has gaps that had none so far."""
+        return not self.strided.issuperset(self._with_gaps(leaves))
 
     def timed(self, args: Sequence[Any]) -> Any:
         """Makes a call; the first ones are timed."""
@@ -161,29 +178,47 @@ class NativeCall:
             return MISS
         if self.entry.owners and self.entry.overlaps(args):
             return MISS
+        if self.updated and not self._are_apart(args) and self.entry.clashes(args):
+            return MISS
+        given: Any = args
         if self.integers:
-            reals = self._reals(args)
-            if reals is None:
+            given = self._reals(args)
+            if given is None:
                 return MISS
-            args = reals
         for source in self.entry.not_zero:
             if real_of(source, args) == 0:
                 return MISS
         if self.numbers and not self._read_numbers():
             return MISS
         known: dict[ir.Node, Tensor] = {}
-        at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
+        at = self._walk(self.start, given, known) if type(self.start) is Step else self.start
         if type(at) is not End:
             return MISS
         for clock in at.path.early:
             clock.take()
         if at.donation is not None:
             at.donation.offer()
-        given = (*args, *[known[n] for n in at.extra]) if at.extra else args
+        if self.strided:
+            given = [*given]
+            for k in self.strided:
+                given[k] = laid(args[k])
+        if at.extra:
+            given = (*given, *[known[n] for n in at.extra])
         if at.changes:
             return self._changing(at, args, given)
         out = at.native(*given)
         return out if out is MISS or at.finish is None else at.finish(out, args)
+
+    def _are_apart(self, args: Sequence[Any]) -> bool:
+        """Whether all arrays have memory of their own, and those that are updated may be, as in most calls."""
+        owners = self.owners.copy()
+        for k in self.arrays:
+            array = args[k]._array if type(args[k]) is Tensor else None
+            if type(array) is not np.ndarray:
+                return False
+            owners.add(id(owner_of(array)))
+        together = len(owners) == len(self.owners) + len(self.arrays)
+        return together and all([args[k]._array.flags.writeable for k in self.updated])
 
     def _changing(self, at: End, args: Sequence[Any], given: Sequence[Any]) -> Any:
         """The result of a call that changes state. Where a handler of a signal raises as native code has returned, what
@@ -385,15 +420,15 @@ class NativeCall:
         return held
 
 
-def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
-    """The fast form of an entry for calls like this one, or None."""
+def build(entry: Entry, leaves: Sequence[Any], strided: Iterable[int] = ()) -> NativeCall | None:
+    """The fast form of an entry for calls like this one, or None. `strided`: arguments whose memory has had gaps."""
     if (
         entry.backend.name == "interpret" or entry.sized is not None
     ):  # native entries know sizes, and an address of code
         return None
     if entry.grad_guards or entry.aliased or not _takes(entry, leaves):
         return None
-    fast = NativeCall(entry, leaves)
+    fast = NativeCall(entry, leaves, strided)
     return None if fast.start is None else fast
 
 
@@ -414,7 +449,9 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
     """Whether native code can take the arguments as they are."""
     arguments = [i for i in entry.inputs if i.kind == "argument"]
     taken = {i.index for i in arguments}
-    if entry.updated or any(i.order is not None for i in arguments):
+    if any(i.order is not None for i in arguments):
+        return False
+    if any(not in_host_memory(leaves[i.index]) for i in entry.updated.values()):
         return False
     for k, leaf in enumerate(leaves):
         if k in taken and not (type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)):
@@ -459,9 +496,7 @@ def _is_plain(path: CompiledPath) -> bool:
         return False
     if any(o._node is not None and type(o._node) is not list for o in path.program.outputs[: path.n_results]):
         return False
-    if any(i.kind == "argument" for _, i in path.writes) or any(i.kind != "held" for i, _ in path.grads):
-        return False
-    return not any(r.kind == "input" for r in path.results) and not any(view.is_sized for view in path.views)
+    return all(i.kind == "held" for i, _ in path.grads) and not any(view.is_sized for view in path.views)
 
 
 def _compiled(segment: Segment) -> Any:

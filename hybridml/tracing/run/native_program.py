@@ -61,7 +61,7 @@ def native_of(
     recorded = args is not None and histories is None and any(type(v) is Tensor and v._node is not None for v in given)
     contexts: tuple[Any, ...] = ((_no_grad, grad_is_off()),) if recorded else ()
     layouts = [layout_of(v._array, order) for v, order in zip(given, program.orders, strict=True) if type(v) is Tensor]
-    values = [_laid(v, order) for v, order in zip(given, program.orders, strict=True)]
+    values = [laid(v, order) for v, order in zip(given, program.orders, strict=True)]
     arrays = [v._array if type(v) is Tensor else np.asarray(v, np.float64) for v in values]
     shapes, sizes = executable.shapes, None
     if shapes is not None:
@@ -128,7 +128,7 @@ class Laid:
             operands = [*args]
             for k, order in self.relaid:
                 if k < len(operands):
-                    operands[k] = _laid(operands[k], order)
+                    operands[k] = laid(operands[k], order)
         out: Any = self.entry(*operands)
         if type(out) is Tensor:
             out._array = as_seen(out._array, self.orders[0])
@@ -145,7 +145,7 @@ def layout_of(array: np.ndarray, order: Order | None = None) -> Order | str | No
     return order or "strided"
 
 
-def _laid(value: Any, order: Order | None) -> Any:
+def laid(value: Any, order: Order | None = None) -> Any:
     """A tensor as native code reads it."""
     if type(value) is not Tensor or (order is None and value._array.flags.c_contiguous):
         return value

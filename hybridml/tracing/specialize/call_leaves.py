@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ...core import pytree
+from ...core.library import MISS
 from ..python_state.rebound import Rebound, values
 from ..run.compiled_path import Leaves
 from .signature import Fields, signature
@@ -32,11 +33,49 @@ def of_call(
     return leaves, structure, given, objects
 
 
-def are_plain(leaves: Leaves) -> bool:
-    """Whether each argument of a call by position is one leaf, and what is in each place, too."""
-    args, _, *found = leaves.given
-    values = (*args, *(found[0].values() if found else ()))
-    return len(values) == len(leaves) and all(a is b for a, b in zip(values, leaves, strict=True))
+def taking_calls(call: Callable[..., Any], structure: pytree.Structure, leaves: Leaves) -> Callable[..., Any] | None:
+    """A function of the arguments of such a call, from `call`, a native one of its leaves: MISS where the structure is
+    another. None where one is not made of tuples, lists and dicts, or has one of them in two places."""
+    args, kwargs, *found = structure.children
+    if found and any(child.kind is not None for child in found[0].children):
+        return None
+    if not kwargs.keys and all(child.kind is None for child in args.children):
+        return with_places(call, leaves)
+    names: list[str] = []
+    known: dict[str, Any] = {"call": call, "MISS": MISS}
+    lines = _parts(args, "args", names, known) + _parts(kwargs, "names", names, known)
+    if None in lines:
+        return None
+    places = [] if not leaves.places else [place.now for place in leaves.places.values()]
+    known |= {f"place{k}": now for k, now in enumerate(places)}
+    given = [*names, *(f"place{k}()" for k in range(len(places)))]
+    body = "".join(f"    {line}\n" for line in lines)
+    source = f"def direct(*args, **names):\n{body}    return call({', '.join(given)})"
+    exec(compile(source, "<dispatch arguments>", "exec"), known)  # no file of the user's
+    made: Callable[..., Any] = known["direct"]
+    return made
+
+
+def _parts(s: pytree.Structure, name: str, names: list[str], known: dict[str, Any]) -> list[str | None]:
+    """Source that takes a container apart, or goes where it is another than in the call before; `names` gets those of
+    its leaves. None is in it where this cannot be."""
+    if s.kind is None:
+        names.append(name)
+        return []
+    if s.kind not in (tuple, list, dict) or name in known:
+        return [None]
+    own = [f"{name}_{k}" for k in range(len(s.children))]
+    known[name] = None
+    known[f"kind_{name}"], known[f"keys_{name}"] = s.kind, s.keys
+    different = f"type({name}) is not kind_{name} or len({name}) != {len(own)}"
+    if s.kind is dict:
+        different += f" or (*{name},) != keys_{name}"
+    values = f"{name}.values()" if s.kind is dict else name
+    lines: list[str | None] = [f"if {different}: return MISS"]
+    lines += [f"{', '.join(own)}, = {values}"] if own else []
+    for child, part in zip(s.children, own, strict=True):
+        lines += _parts(child, part, names, known)
+    return lines
 
 
 def with_places(call: Callable[..., Any], leaves: Leaves) -> Callable[..., Any]:

@@ -467,7 +467,7 @@ class Entry:
             return False
         if self.placed and has_kin(self.placed, [real_of(source, leaves) for source in self.inputs]):
             return False
-        if self.updated and self._clashes(leaves):
+        if self.updated and self.clashes(leaves):
             return False
         for t, array, wants, recorded in self.held.values():
             if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
@@ -496,8 +496,8 @@ class Entry:
                         return True
         return False
 
-    def _clashes(self, leaves: Sequence[Any]) -> bool:
-        """Whether an updated argument is read-only, or shares memory with another input: capturing says which."""
+    def clashes(self, leaves: Sequence[Any]) -> bool:
+        """Whether an updated argument is read-only, or has memory of another input, or is it: capturing says which."""
         owners: dict[int, list[tuple[Any, bool]]] = {}
         placed: list[Any] = []
         written: list[Any] = []
@@ -514,7 +514,7 @@ class Entry:
                     return True
                 owners.setdefault(id(owner_of(array_of(real))), []).append((real, updated))
         return has_kin(written, placed) or any(
-            (p or q) and x is not y and np.shares_memory(array_of(x), array_of(y))
+            (p or q) and (x is y or np.shares_memory(array_of(x), array_of(y)))
             for same in owners.values()
             for (x, p), (y, q) in itertools.combinations(same, 2)
         )

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
-from ..python_entry.object_layout import WRITEABLE
+from ..python_entry.object_layout import ALIGNED, WRITEABLE, layout
 from ..structs import WORD
+from .numbers import number_tensor
 from .objects import (
     FALSE,
     RAISED,
@@ -26,8 +27,10 @@ from .objects import (
     new_array,
     new_reference,
     number,
+    of_array,
     operand,
     operand_room,
+    slot,
     wrap,
     writes,
 )
@@ -186,11 +189,13 @@ def meets(c: NativeBuilder, x: Record, y: Record) -> None:
     c.ret(c.zext((low < end) & (first < high), KINDS["i64"]))
 
 
-@native("ptr", ROW, "ptr", "ptr")
-def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
-    """The tensor of a row of two operands, one of which may be a Python number; 0 where this is not for native code."""
-    x, y = operand_room(c), operand_room(c)
-    which, other = operand(c, left, row["differentiable"], x), operand(c, right, row["differentiable"], y)
+@native("ptr", ROW, "ptr", "ptr", "i64", OPERAND, OPERAND)
+def loop_of_two(
+    c: NativeBuilder, row: Record, left: Any, right: Any, differentiable: Any, x: Record, y: Record
+) -> None:
+    """The loop of a row for two operands, which `x` and `y` then are, one of which may be a Python number; 0 where
+    this is not for native code."""
+    which, other = operand(c, left, differentiable, x), operand(c, right, differentiable, y)
     fails(c, (which != 0) & (other != 0) & ((which == 1) | (other == 1)))
     with c.if_then(which == 2):
         dtype = dtype_row(c, y["descr"])
@@ -201,8 +206,33 @@ def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
         fails(c, dtype != 0)
         fails(c, number(c, right, dtype, y) != 0)
     fails(c, x["descr"] == y["descr"])
-    loop = loop_of(c, row, x["descr"])
+    c.ret(loop_of(c, row, x["descr"]))
+
+
+def of_numbers(c: NativeBuilder, loop: Any, *inputs: Record) -> Any:
+    """The tensor of a loop on operands without axes; 0 where there is none."""
+    its = loop.struct(LOOP)
+    found = number_tensor(c, its["descr"])
+    fails(c, found != 0)
+    count = len(inputs) + 1
+    pointers, lengths, steps = c.local("ptr", count), c.local("i64"), c.local("i64", count)
+    target = array_of(slot(c, found, "_array").load("ptr"))["data"]
+    for k, data in enumerate([*(x["data"] for x in inputs), target]):
+        _at(pointers, k).store(data)
+        _at(steps, k).store(0)
+    lengths.store(1)
+    c.through(its["loop"], "void", pointers, lengths, steps, its["data"])
+    return found
+
+
+@native("ptr", ROW, "ptr", "ptr")
+def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
+    """The tensor of a row of two operands; 0 where this is not for native code."""
+    x, y = operand_room(c), operand_room(c)
+    loop = loop_of_two(c, row, left, right, row["differentiable"], x, y)
     fails(c, loop != 0)
+    with c.if_then((x["nd"] | y["nd"]) == 0):
+        c.ret(of_numbers(c, loop, x, y))
     fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
     array = binary(c, loop, x, y, NULL)
     fails(c, array != 0)
@@ -216,10 +246,34 @@ def of_one(c: NativeBuilder, row: Record, value: Any) -> None:
     fails(c, operand(c, value, row["differentiable"], x) == 1)
     loop = loop_of(c, row, x["descr"])
     fails(c, loop != 0)
+    with c.if_then(x["nd"] == 0):
+        c.ret(of_numbers(c, loop, x))
     fails(c, lies_in_rows(c, x) != 0)
     array = unary(c, loop, x, NULL)
     fails(c, array != 0)
     c.ret(wrap(c, array))
+
+
+@native("i64", OPERAND)
+def is_apart(c: NativeBuilder, x: Record) -> None:
+    """Whether no two elements of an operand have memory in common, as `as_strided` may make them: each step leads over
+    all that the smaller ones reach."""
+    c.ret_if(x["nd"] == 0, 1)
+    nbytes, dims, strides = dtype_row(c, x["descr"]).struct(DTYPE)["nbytes"], x["dims"], x["strides"]
+    with c.each(x["nd"]) as k:
+        with c.if_then(dims.item(k) > 1):
+            step, reach = magnitude(c, strides.item(k)), c.variable(nbytes)
+            with c.each(x["nd"]) as j:
+                with c.if_then((j != k) & (dims.item(j) > 1)):
+                    other = magnitude(c, strides.item(j))
+                    smaller = (other < step) | ((other == step) & (j > k))
+                    reach.value += c.select(smaller, other * (dims.item(j) - 1), 0)
+            fails(c, step >= reach.value)
+    c.ret(1)
+
+
+def magnitude(c: NativeBuilder, x: Any) -> Any:
+    return c.select(c.icmp_signed("<", x, 0), 0 - x, x)
 
 
 @native("i64", ROW, "ptr", "ptr")
@@ -233,6 +287,7 @@ def _updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
     loop = loop_of(c, row, x["descr"])
     fails(c, loop != 0)
     fails(c, loop.struct(LOOP)["descr"] == x["descr"])
+    fails(c, is_apart(c, x) != 0)
     with c.if_then(other == 2):
         fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
     with c.if_then(other == 1):
@@ -295,19 +350,63 @@ def update(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
     instead(c, row, self, other)
 
 
+@native("ptr", ROW, "ptr", "i64", "ptr")
+def into_array(c: NativeBuilder, row: Record, args: Any, n: Any, array: Any) -> None:
+    """The array of `out=(array,)`, with a new reference, where the result of a row of `n` operands is in it; 0 where
+    this is not for native code, as that of a tensor with history."""
+    fails(c, kind_of(array) == c.symbol("hml_ndarray"))
+    fails(c, (array_of(array)["flags"] & i32(ALIGNED | WRITEABLE)) == i32(ALIGNED | WRITEABLE))
+    out, x, y = operand_room(c), operand_room(c), operand_room(c)
+    of_array(c, array, out)
+    fails(c, dtype_row(c, out["descr"]) != 0)
+    fails(c, is_apart(c, out) != 0)
+    with c.if_then(n == 1):
+        fails(c, operand(c, args.load("ptr"), 1, x) == 1)
+        loop = loop_of(c, row, x["descr"])
+        fails(c, loop != 0)
+        fails(c, loop.struct(LOOP)["descr"] == out["descr"])
+        fails(c, meets(c, x, out) == 0)
+        fails(c, unary(c, loop, x, out) != 0)
+        c.ret(new_reference(c, array))
+    loop = loop_of_two(c, row, args.load("ptr"), args.item(1, "ptr"), 1, x, y)
+    fails(c, loop != 0)
+    fails(c, loop.struct(LOOP)["descr"] == out["descr"])
+    fails(c, (meets(c, x, out) | meets(c, y, out)) == 0)
+    fails(c, binary(c, loop, x, y, out) != 0)
+    c.ret(new_reference(c, array))
+
+
+def out_of(c: NativeBuilder, names: Any, given: Any) -> Any:
+    """The array of a call whose one keyword is `out=(array,)`; 0 where it is another."""
+    found = c.variable(NULL)
+    with c.if_then((names + layout().tuple_size).load() == 1):
+        name = (names + layout().tuple_items).load("ptr")
+        is_out = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_out")) == i32(0)
+        with c.if_then(is_out & (kind_of(given) == c.symbol("hml_tuple"))):
+            with c.if_then((given + layout().tuple_size).load() == 1):
+                found.value = (given + layout().tuple_items).load("ptr")
+    return found.value
+
+
 @native("ptr", "ptr", "ptr", "i64", "ptr")
 def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
-    """`__array_ufunc__`: the row of a function of NumPy's that is called as one."""
-    own, slow = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow")
-    c.unless((names == 0) & (n >= 3) & (n <= 4), slow)
+    """`__array_ufunc__`: the row of a function of NumPy's that is called as one, or in place of an array."""
+    own, slow, out = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow"), c.variable(NULL)
+    c.unless((n >= 3) & (n <= 4), slow)
     c.unless(kind_of(args.item(1, "ptr")) == c.symbol("hml_str"), slow)
     how = c.extern("i32", "PyUnicode_CompareWithASCIIString", args.item(1, "ptr"), c.symbol("hml_call"))
     c.unless(how == i32(0), slow)
+    with c.if_then(names != 0):
+        out.value = out_of(c, names, args.item(n, "ptr"))
+        c.unless(out.value != 0, slow)
     is_eager(c, slow)
     ufunc, rows = args.item(0, "ptr"), c.symbol("hml_ufuncs")
     with c.each(c.symbol("hml_n_ufuncs").load()) as k:
         row = rows.item(k, "ptr").struct(ROW)
         with c.if_then((row["ufunc"] == ufunc) & (row["arity"] == n - 2)):
+            with c.if_then(out.value != 0):
+                return_found(c, into_array(c, row, args + 2 * WORD, n - 2, out.value))
+                c.jump(slow)
             with c.if_then(n == 3):
                 return_found(c, of_one(c, row, args.item(2, "ptr")))
             with c.if_then(n == 4):

@@ -17,15 +17,15 @@ from ....record import record
 from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
-from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, descriptor
-from .tables import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
+from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, builtin, descriptor
+from .tables import DOUBLE, INTEGER, KEPT, LOOP, OTHER, ROW, SINGLE
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
     "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti",
     "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
-    "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef",
+    "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
 _SLOTS = ("_array", "_made", "_node", "_version", "_view")
@@ -40,7 +40,8 @@ _CHARS = {dtype.char: dtype for dtype in _DTYPES}
 @record
 class Method:
     """A method by what it does: "operator" and "reflected" of two operands, "update" in place, "function" of one
-    operand or more that no method has (`np.sqrt`), or the name of one of the others, as "getitem"."""
+    operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), or the name of one of the others, as
+    "getitem"."""
 
     does: str
     fallback: Callable[..., Any]
@@ -51,25 +52,28 @@ class Method:
 
 def native_methods(
     cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Method descriptors of a class by name; none where structs of the interpreter or NumPy are not what is known.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Functions of the rows that have a ufunc, and method descriptors of a class, by name; none where structs of the
+    interpreter or NumPy are not what is known.
 
     `objects` are what native code knows by name, `words` numbers that it reads, or writes.
     """
     slots = object_layout.slot_offsets(cls)
     if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys() or not _known_ufuncs():
-        return {}
+        return {}, {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
-        return {}
-    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _CALL]
+        return {}, {}
+    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _CALL, _OUT]
 
     def table(values: Sequence[int]) -> int:
-        memory = np.array(values, np.int64)
-        kept.append(memory)
-        return int(memory.ctypes.data)
+        kept.append(memory := _words(values))
+        return ctypes.addressof(memory)
 
     offsets = [(f"hml_offset{name}", table([slots[name]])) for name in _SLOTS]
-    rows = {name: table(_row(method)) for name, method in methods.items()}
+    offsets += [("hml_offset__weakref__", table([cls.__weakrefoffset__]))]
+    words_of = {name: _words(_row(method)) for name, method in methods.items()}
+    kept.append(words_of)
+    rows = {name: ctypes.addressof(memory) for name, memory in words_of.items()}
     ufuncs = [name for name, method in methods.items() if method.does in ("operator", "unary", "function")]
     imports = {
         **{name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in _API},
@@ -78,8 +82,10 @@ def native_methods(
         **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
         **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
+        "hml_numbers": table([0] * (len(_DTYPES) * (KEPT + 1))),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         "hml_call": ctypes.addressof(_CALL),
+        "hml_out": ctypes.addressof(_OUT),
         "hml_n_dtypes": table([len(_DTYPES)]),
         "hml_ufuncs": table([rows[name] for name in ufuncs]),
         "hml_n_ufuncs": table([len(ufuncs)]),
@@ -89,35 +95,46 @@ def native_methods(
     def emit() -> str:
         from .text import text  # once per machine
 
-        return text({exported(name, does): (symbol(name), does) for name, does in given.items()})
+        return text({exported(name, does): (symbol(name), does) for name, does in given.items() if does not in _ROWS})
 
     about = f"eager calls {object_layout.layout()} {given}"
     source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
-    exports = [exported(name, does) for name, does in given.items() if does != "function"]
+    exports = ["hml_function", *(exported(name, does) for name, does in given.items() if does not in _ROWS)]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     loader.never_freed(library)
-    return {
+    called = {
+        name: builtin(methods[name].ufunc.__name__, library.address("hml_function"), words_of[name]) for name in ufuncs
+    }
+    return called, {
         name: descriptor(
             cls, name, library.address(exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name])
         )
         for name, does in given.items()
-        if does != "function"
+        if does not in _ROWS
     }
 
 
+_ROWS = ("function", "product")  # what others call
 _EACH = frozenset(("operator", "reflected", "update", "unary", "square", "matmul"))  # what several methods may do
-_CALL = ctypes.create_string_buffer(b"__call__")
+_CALL, _OUT = map(ctypes.create_string_buffer, (b"__call__", b"out"))
 _FLAGS = {
-    "setitem": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS, "bool": METH_NOARGS, "float": METH_NOARGS,
-    "unary": METH_NOARGS,
+    "setitem": METH_FASTCALL, "array_function": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS,
+    "bool": METH_NOARGS, "float": METH_NOARGS, "unary": METH_NOARGS,
 }  # fmt: skip
 
 
 def _doc(name: str, method: Method) -> str:
-    takes = {"setitem": "key, value, ", "getitem": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs"}
+    takes = {
+        "setitem": "key, value, ", "getitem": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs",
+        "array_function": "func, types, args, kwargs, ",
+    }  # fmt: skip
     given = "" if _FLAGS.get(method.does) == METH_NOARGS else takes.get(method.does, "other, ")
     end = "" if given.endswith("kwargs") else "/"
     return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__ or ''}"
+
+
+def _words(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 def symbol(name: str) -> str:
@@ -149,6 +166,7 @@ _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
     "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
+    "hml_dict": dict, "hml_np_dot": np.dot,
     "hml_bool_dtype": dtypes.bool_,
 }  # fmt: skip
 

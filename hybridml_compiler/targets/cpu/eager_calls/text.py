@@ -8,7 +8,7 @@ from typing import Any
 from ..llvm.native import Native, NativeBuilder, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from . import elementwise, products, views
+from . import elementwise, functions, products, views
 from .tables import ROW
 
 _BODIES: dict[str, Callable[..., None]] = {
@@ -21,14 +21,14 @@ _BODIES: dict[str, Callable[..., None]] = {
 }
 _OTHERS = {
     "getitem": views.hml_getitem, "setitem": views.hml_setitem, "bool": views.hml_bool, "float": views.hml_float,
-    "array_ufunc": elementwise.hml_array_ufunc,
+    "array_ufunc": elementwise.hml_array_ufunc, "array_function": functions.hml_array_function,
 }  # fmt: skip
 
 
 def text(methods: Mapping[str, tuple[str, str]]) -> str:
     """LLVM IR of these: exported name -> (symbol of its row, what it does)."""
-    functions = [_function(name, *how) for name, how in methods.items() if how[1] != "function"]
-    return module_text("eager_calls", host_spec(), *functions)
+    emitted = [_function(name, *how) for name, how in methods.items()]
+    return module_text("eager_calls", host_spec(), functions.hml_function, *emitted)
 
 
 def _function(name: str, row: str, does: str) -> Native:

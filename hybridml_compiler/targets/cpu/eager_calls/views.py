@@ -11,7 +11,7 @@ from typing import Any
 from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
-from .elementwise import loop_of, meets, unary
+from .elementwise import is_apart, loop_of, meets, unary
 from .objects import (
     RAISED,
     SAME,
@@ -210,6 +210,7 @@ def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: A
                 c.ret(SAME)
         fails(c, meets(c, place, y) == 0)
     fails(c, y["nd"] <= place["nd"])
+    fails(c, is_apart(c, place) != 0)
     with c.if_then(place["nd"] == 0):
         nbytes = loop.struct(LOOP)["nbytes"]
         for size, kind in ((8, "i64"), (4, "i32"), (1, "i8")):
