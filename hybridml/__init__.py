@@ -26,7 +26,7 @@ from hybridml_compiler.errors import (
 )
 
 from . import arrays, autograd, polynomials, random
-from .control_flow import cond, fori_loop, map, scan, while_loop
+from .control_flow import cond, fori_loop, map, prange, scan, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .core.native_methods import note as _note
 from .core.proxies import scalar as _scalar
@@ -130,7 +130,7 @@ __all__ = [
     "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm", "linalg",
     "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline", "multinomial",
     "mvlgamma", "ndarray", "nn", "no_grad", "op", "optim", "pairwise_distance", "pinverse", "pmean", "polygamma",
-    "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save",
+    "prange", "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save",
     "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special", "stance", "stft",
     "stop_gradient", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
     "utils", "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",

@@ -4,6 +4,7 @@ loops over the same, where one computes all that the other does        -> one lo
 results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
 a carry that products are added to in every step                      -> one product, after the loop
+a number that steps which threads share add up                         -> a loop of its own (see sums_apart.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
 a branch whose predicate is known, a loop of no step                  -> its results
@@ -20,6 +21,7 @@ from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
 from ..record import record, replace
+from .sums_apart import sums_apart
 
 Results = dict[int, Node]  # of a run: by number, those that are read
 Optimize = Callable[[Body], Body]
@@ -39,6 +41,7 @@ class Loop:
     length: int | None
     reverse: bool
     step: str | None
+    parallel: bool
 
     @staticmethod
     def of(node: Node, operands: Sequence[Node]) -> Loop:
@@ -56,7 +59,7 @@ class Loop:
             list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
             list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
             list(body.checks), go,
-            p["length"], p["reverse"], p["step"],
+            p["length"], p["reverse"], p["step"], p["parallel"],
         )  # fmt: skip
 
     def nodes(self, wanted: Iterable[int], optimized: Optimize) -> Results:
@@ -68,7 +71,7 @@ class Loop:
         params: dict[str, Any] = {
             "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
             "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
-            "reverse": self.reverse, "step": self.step,
+            "reverse": self.reverse, "step": self.step, "parallel": self.parallel,
         }  # fmt: skip
         operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
         operands = operands if self.count is None else [self.count, *operands]
@@ -120,8 +123,10 @@ def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
         if key not in made:
             numbers = sorted(read[key])
             if node.op is LOOP:
-                made[key] = _one_product(node, operands, numbers, optimized) or _simpler_loop(
-                    node, operands, numbers, optimized
+                made[key] = (
+                    sums_apart(node, operands, numbers, optimized)
+                    or _one_product(node, operands, numbers, optimized)
+                    or _simpler_loop(node, operands, numbers, optimized)
                 )
             else:
                 made[key] = _simpler_cond(node, operands, numbers, checks, optimized)

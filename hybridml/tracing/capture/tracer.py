@@ -181,6 +181,7 @@ class Tracer:
         self.alone: dict[Any, list[str]] = {}  # place of a loop -> "first", "last" for steps that are by themselves
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
+        self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []
         self.rolled = False
         self.prints: Callable[[Any, Any], None] | None = None

@@ -69,6 +69,7 @@ class Capture:
     length: Size | None = None  # steps at most
     name = ""  # of the symbol that is the number of a step
     most: Size = 0  # the greatest value of that
+    parallel = False  # whether threads may share the steps
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -431,6 +432,7 @@ class Capture:
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
             branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.loop.exits else "",
+            parallel=self.parallel,
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)

@@ -24,8 +24,8 @@ class Rolling:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
 
-    def range(self, frame: FrameType, args: tuple[Any, ...]) -> Any:
-        return range_of(self.tracer, frame, args)
+    def range(self, frame: FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
+        return range_of(self.tracer, frame, args, parallel)
 
     def iterator(self, frame: FrameType, value: Any) -> Any:
         """The iterator for a loop over an array; None where Python goes on alone."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from hybridml_compiler.aval import CPU
+from hybridml_compiler.errors import describe_line
 from hybridml_compiler.sizes.dims import LEAST, Size, bounds, hint, is_dim, symbol
 from hybridml_compiler.sizes.steps import is_step, replaced
 
@@ -29,20 +30,24 @@ FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they wo
 _PEELED = 2  # first steps that may give a variable another type than it has before them
 
 
-def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...]) -> Any:
-    """The result of `range` for traced code that runs in this frame."""
+def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
+    """The result of `range` for traced code that runs in this frame, or of `prange`."""
     given = numbers(args)
     if given is None:
         return range(*args)
-    steps = steps_over(tracer, frame, given)
+    steps = steps_over(tracer, frame, given, parallel)
     if steps is not None:
         return steps
+    if parallel and (is_dim(given.length) or given.length >= FEWEST):
+        _note_order(tracer, frame)
     if not any(map(is_step, args)):
         return range(*args)
     return given if is_dim(given.length) else [given.at(k) for k in range(given.length)]
 
 
-def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterator[Any] | None:
+def steps_over(
+    tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False
+) -> Iterator[Any] | None:
     """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
     of them that another loop's number decides; None for any other use of them."""
     if tracer is not top_tracer() or any(i.node.aval.device != CPU for i in tracer.inputs):
@@ -57,7 +62,16 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterat
         return None
     if is_dim(length) and (bounds(length) or 0) < alone:
         raise StepByStep(loop.place, "it may have no steps that could be by themselves")
-    return _Steps(tracer, loop, frame, over)
+    return _Steps(tracer, loop, frame, over, parallel)
+
+
+def _note_order(tracer: Tracer, frame: types.FrameType) -> None:
+    """Notes why a loop over `prange` is no loop of the graph."""
+    loop = for_loop_over(frame.f_code, frame.f_lasti)
+    place = (frame.f_code, frame.f_lasti) if loop is None else loop.place
+    why = None if loop is None else (tracer.step_by_step or {}).get(place)
+    here = describe_line(frame.f_code.co_filename, frame.f_lineno)
+    tracer.in_order[place] = why or f"the loop at {here} (no step of it can stand for all)"
 
 
 class _Steps(Capture):
@@ -66,8 +80,11 @@ class _Steps(Capture):
     length: Size
     in_steps = True
 
-    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> None:
+    def __init__(
+        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool
+    ) -> None:
         super().__init__(tracer, loop, frame)
+        self.parallel = parallel
         self.over, self.name = over, f"i{len(tracer.loops)}"
         alone = tracer.alone.get(loop.place, [])
         self.firsts, self.lasts = alone.count("first"), alone.count("last")
