@@ -85,6 +85,7 @@ _FUNCTIONS = {
     "summary": "hybridml.inspect.summary",
     "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
+    "vectorize": "hybridml.extend.vectorize",
     **dict.fromkeys(
         ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),
         "hybridml.arrays.spectral",
@@ -133,7 +134,7 @@ __all__ = [
     "prange", "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save",
     "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special", "stance", "stft",
     "stop_gradient", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
-    "utils", "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
+    "utils", "value_and_grad", "vectorize", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 
