@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....loops.ir import KernelSpec
+from ....schedule import cost
 from ....schedule.control import Choice, Control, Loop
-from ....schedule.cost import PARALLEL_THRESHOLD_NS, RANGE_NS
 from ....schedule.launch import Copy, Plan
 from ....sizes.dims import LEAST, Size, hint, is_dim
 from ....sizes.values import number_of
@@ -46,6 +46,8 @@ def control_source(control: Control, callees: Callees) -> str:
         for plan in control.plans
         for line in (f"body of {_sizes(plan)}", *launch_sources(plan, _callees(plan, callees)))
     ]
+    if isinstance(control, Loop) and control.ranges > 1:
+        lines.append(f"shared {_sharing(control, callees)}")
     return "\n".join([f"{type(control).__name__} {sorted(fields.items())}", *lines])
 
 
@@ -213,13 +215,12 @@ def _emit_shared(
     for k, start in enumerate(given[n:m]):
         own = results.get(k, _at(b, memory, i64(loop.places[0][2 * k])))
         _start(b, module, loop, k, own, start, sizes, None)
-    step, polls = _step_nanoseconds(loop, callees), bool(_steps_a_poll(loop, callees))
-    ranges, share = loop.ranges, step * hint(loop.length) / module.cpu.cores
-    per = min(max(int(share / RANGE_NS), 1), ranges // module.cpu.cores)
-    run, job = module.globals[f"{name}_ranges"], [function.args[0], i64(ranges), i64(1), i64(per)]
-    with b.if_else(b.icmp_signed("<", last, i64(int(PARALLEL_THRESHOLD_NS / step)))) as (few, many):
+    least, polls = _sharing(loop, callees)
+    run = module.globals[f"{name}_ranges"]
+    job = [function.args[0], i64(loop.ranges), i64(1), i64(max(loop.ranges // module.cpu.cores, 1))]
+    with b.if_else(b.icmp_signed("<", last, i64(least))) as (few, many):
         with few:
-            b.call(run, [function.args[0], i64(0), i64(ranges)])
+            b.call(run, [function.args[0], i64(0), i64(loop.ranges)])
         with many:
             in_parallel(b, run, job, stops=polls)
     fine = b.append_basic_block("fine")
@@ -344,6 +345,11 @@ def _emit_loop(
         if k in results and ranges is None:
             with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
                 _copy_share(b, module, loop, size, results[k], now[k], sizes, slot)
+
+
+def _sharing(loop: Loop, callees: Callees) -> tuple[int, bool]:
+    """The least number of steps that threads share, and whether these end early where their call is to stop."""
+    return int(cost.PARALLEL_THRESHOLD_NS / _step_nanoseconds(loop, callees)), bool(_steps_a_poll(loop, callees))
 
 
 def _border(b: ir.IRBuilder, steps: Any, part: Any, parts: int) -> Any:
