@@ -20,6 +20,8 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, ShapeError
@@ -34,9 +36,11 @@ from ..core.tensor import Tensor
 from .cores import Cores, Names, cores_of
 from .kernel import Kernel
 from .operation import Reads
+from .scalar_loops import rank_of
 from .source import Source, source_of
 
 _broadcast_to = row["broadcast_to"]
+_PYTHONS = (bool, int, float, complex)
 _NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -183,19 +187,24 @@ def _put(outs: Sequence[Tensor], k: Any, values: Sequence[Tensor]) -> None:
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:
-    """Arguments as tensors: a Python number has the dtype of the others where that is of its kind."""
-    numbers = [isinstance(x, bool | int | float | complex) and not isinstance(x, Tensor) for x in values]
-    tensors = [None if alone else asarray(x) for x, alone in zip(values, numbers, strict=True)]
-    strong = [(t.dtype, False) for t in tensors if t is not None]
-    found = []
-    for x, t in zip(values, tensors, strict=True):
-        if t is None:
-            own = dtypes.of_scalar(x)
-            common = dtypes.result_type([*strong, (own, True)]) if strong else own
-            dtype = common if common.kind == own.kind else dtypes.real_of(common) if own.kind == "f" else own
-            t = asarray(x, dtype=dtype)
-        found.append(t)
-    return found
+    """Arguments as tensors. A Python number has the dtype of the arrays where that is of its kind, else Python's."""
+    alone = [isinstance(x, _PYTHONS) and not isinstance(x, Tensor | np.generic) for x in values]
+    arrays = [asarray(x) for x, is_number in zip(values, alone, strict=True) if not is_number]
+    common = dtypes.result_type([(x.dtype, False) for x in arrays]) if arrays else dtypes.bool_
+    left = iter(arrays)
+    return [
+        asarray(x, dtype=_dtype_of(x, common)) if is_number else next(left)
+        for x, is_number in zip(values, alone, strict=True)
+    ]
+
+
+def _dtype_of(number: Any, common: np.dtype) -> np.dtype:
+    own: np.dtype = next(dtypes.canonical(kind) for kind in _PYTHONS if isinstance(number, kind))
+    if own.kind == "c" and dtypes.is_float(common):
+        return dtypes.complex_of(common)
+    if own.kind == "f" and common.kind == "c":
+        return dtypes.real_of(common)
+    return common if rank_of(own) == rank_of(common) else own
 
 
 def _results_of(source: Source) -> int:

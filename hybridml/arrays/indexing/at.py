@@ -18,14 +18,12 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import is_python_float
 from ...core.context import lift, literal, placed
-from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor, constant
-from ..creation import asarray
+from ..creation import asarray, int_of_trace
 from .index_plan import Plan, gathered, plan, sliced
 from .selecting import lifted
 
@@ -137,11 +135,8 @@ def as_value(value: Any, dtype: np.dtype) -> Tensor:
     value = tensor_of(value)
     if isinstance(value, Tensor):
         return lift(value)
-    if dtypes.is_float(dtype) or dtype is dtypes.int64:
-        if is_step(value):  # the number of a step of a loop, for which one step stands
-            return OPS["full"].fn(shape=(), value=value, dtype=dtype)
-        if type(value) is IntProxy:
-            return OPS["astype"].fn(value._number._tensor, dtype)
+    if (of_loop := int_of_trace(value, dtype)) is not None:
+        return of_loop
     real = not isinstance(value, complex | np.complexfloating)
     if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
         number: Any = value.item() if isinstance(value, np.generic) else value
