@@ -29,15 +29,16 @@ class Cores:
         for number, (core, shape) in enumerate(zip(self.inputs, shapes, strict=True)):
             if len(shape) < len(core):
                 raise ShapeError(
-                    f"{what}: argument {number} has shape {shape}, and the signature says ({', '.join(core)}): at least "
-                    f"{len(core)} axes"
+                    f"{what}: argument {number} has shape {shape}, and the signature says ({', '.join(core)}), at "
+                    f"least {len(core)} axes"
                 )
             at = len(shape) - len(core)
             for name, size in zip(core, shape[at:], strict=True):
                 known = int(name) if name.isdigit() else sizes.setdefault(name, size)
                 if not _are_same(known, size):
                     raise ShapeError(
-                        f"{what}: core axis {name} of argument {number} has {size} elements, where it should have {known}"
+                        f"{what}: core axis {name} of argument {number} has {size} elements, where it should have "
+                        f"{known}"
                     )
             before.append(shape[:at])
         return before, sizes
@@ -54,9 +55,7 @@ def cores_of(signature: str) -> Cores:
     """The parts of a signature."""
     found = _SIGNATURE.fullmatch(signature)
     if found is None:
-        raise ArgumentError(
-            f"hm.vectorize: signature is written as NumPy's, '(m,n),(n)->(m)', got {signature!r}"
-        )
+        raise ArgumentError(f"hm.vectorize: signature is written as NumPy's, '(m,n),(n)->(m)', got {signature!r}")
     inputs, outputs = (
         tuple(tuple(re.findall(r"\w+", core)) for core in re.findall(_CORE, part)) for part in found.groups()
     )

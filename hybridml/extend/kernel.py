@@ -45,7 +45,10 @@ class Kernel(Operation):
     ) -> None:
         """`inputs` and `params`: names, where they are not those of the signature."""
         self.source = source_of(fn, what)
-        self.inputs, self.params = (inputs, params) if inputs else inputs_and_params(what, fn)
+        self.inputs: tuple[str, ...] = inputs
+        self.params: Mapping[str, Any] = params
+        if not inputs:
+            self.inputs, self.params = inputs_and_params(what, fn)
         self.name = row_name(what, fn, what[3:] if fn.__name__ == "<lambda>" else None)
         given = derivative if isinstance(derivative, tuple | list) or derivative is None else (derivative,)
         if given is not None and len(given) != len(self.inputs):
@@ -114,9 +117,7 @@ def kernel_row(
     def derivative_row(k: int) -> Op:
         slope = derivative[k] if derivative is not None else functools.partial(_slope, run, k)
         version_k = version_of(version, k)
-        row = kernel_row(
-            f"{name}_d{inputs[k]}", slope, inputs, params, version_k, cost=cost, of_one_dtype=of_one_dtype
-        )
+        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_k, cost=cost, of_one_dtype=of_one_dtype)
         generate(row)
         return row
 

@@ -1,13 +1,13 @@
 """`hm.vectorize`: a Python function of numbers, or of small arrays, over all elements of larger ones, as NumPy's.
 
-    @hm.vectorize                               a function of numbers is read from its source, as by `hm.kernel`: it is
-    def steps(c, limit):                        one native loop, in which an element that is done is left
-        z, n = 0j, 0
-        while abs(z) < 2 and n < limit:
-            z, n = z * z + c, n + 1
-        return n
+@hm.vectorize                               a function of numbers is read from its source, as by `hm.kernel`: it is
+def steps(c, limit):                        one native loop, in which an element that is done is left
+    z, n = 0j, 0
+    while abs(z) < 2 and n < limit:
+        z, n = z * z + c, n + 1
+    return n
 
-    @hm.vectorize(signature="(m,n),(n)->(m)")   a function of arrays is called for each of them, in a loop over `prange`
+@hm.vectorize(signature="(m,n),(n)->(m)")   a function of arrays is called for each of them, in a loop over `prange`
 """
 
 from __future__ import annotations
@@ -72,7 +72,12 @@ class Vectorized:
     digested: tuple[Any, ...] = ()  # what a trace looks at (see tracing/python_state/guards.py)
 
     def __init__(
-        self, fn: types.FunctionType, otypes: Any, doc: str | None, excluded: Collection[str | int], signature: str | None
+        self,
+        fn: types.FunctionType,
+        otypes: Any,
+        doc: str | None,
+        excluded: Collection[str | int],
+        signature: str | None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.__doc__ = self.__doc__ if doc is None else doc
@@ -154,7 +159,7 @@ class Vectorized:
 def _each(
     name: str, fn: Callable[..., Any], rows: Mapping[str, Tensor], whole: Mapping[str, Any], cores: Names, count: Any
 ) -> list[Tensor]:
-    """The results of `fn` for each row, stacked. A function of its own, so that a trace can tell what a step changes."""
+    """The results of `fn` for each row, stacked. A function of its own: a trace can tell what a step changes."""
     first = _called(name, fn, _at(rows, 0), whole, cores)
     outs = [empty((count, *x.shape), dtype=x.dtype) for x in first]
     _put(outs, 0, first)
@@ -210,7 +215,11 @@ def _dtype_of(number: Any, common: np.dtype) -> np.dtype:
 def _results_of(source: Source) -> int:
     """The number of results that a function returns."""
     body = source.tree.body
-    values = [body] if isinstance(source.tree, ast.Lambda) else [n.value for n in ast.walk(source.tree) if isinstance(n, ast.Return)]
+    values = (
+        [body]
+        if isinstance(source.tree, ast.Lambda)
+        else [n.value for n in ast.walk(source.tree) if isinstance(n, ast.Return)]
+    )
     counts = {len(value.elts) if isinstance(value, ast.Tuple) else 1 for value in values}
     return counts.pop() if len(counts) == 1 else 1
 

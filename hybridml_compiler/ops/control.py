@@ -2,7 +2,8 @@
 
 An operation with several results is several nodes that differ in `result` only; one run computes all of them.
 
-    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, parallel, result)
+    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, parallel,
+            result)
         body: consts, carries, a slice of each xs along its first axis -> new carries, ys
         condition: consts, carries -> bool. The loop ends before the step where it is false
         length: steps at most; None, where there are neither xs nor ys, for as many as the condition lets run

@@ -28,8 +28,8 @@ from .launch import Plan
 
 Planned = Callable[..., Plan]  # of a body, what it donates, and those of its inputs that come from the step before
 _ALIGNMENT = 64
-# Ranges of steps for each core: one that is done takes over others, and in triangular loops the last ones are long. Each
-# has an arena of its own, of so many bytes all together.
+# Ranges of steps for each core: one that is done takes over others, and in triangular loops the last ones are long.
+# Each has an arena of its own, of so many bytes all together.
 _RANGES, _RANGE_BYTES = 16, 1 << 26
 
 

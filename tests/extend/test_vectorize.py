@@ -329,7 +329,7 @@ def test_errors() -> None:
             style(hm.vectorize(lambda x: x, signature="(n)->()"))(hm.ones((20, 3)))
         with pytest.raises(hm.ArgumentError, match="returns 1 results, and its signature says 2"):
             style(hm.vectorize(lambda x: x, signature="(n)->(n),()"))(hm.ones((20, 3)))
-        with pytest.raises(hm.TraceError, match="test_vectorize.py"):
+        with pytest.raises(hm.TraceError, match=r"test_vectorize\.py"):
             style(hm.vectorize(says))(hm.ones(3))
         with pytest.raises(TypeError, match="missing a required argument"):
             style(hm.vectorize(lambda x, y: x + y))(hm.ones(3))

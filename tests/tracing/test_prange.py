@@ -1,4 +1,4 @@
-"""`hm.prange`: what loops over it compute is what Python computes in order, whatever they do, on several threads too."""
+"""`hm.prange`: what loops over it compute is what Python computes in order, whatever they do, on several threads."""
 
 from __future__ import annotations
 
@@ -354,7 +354,9 @@ def test_a_loop_of_which_no_step_stands_for_all_is_told() -> None:
 # -- ends
 
 
-@pytest.mark.parametrize("bounds", [(0,), (1,), (5, 2), (3, 3), (0, 1), (0, 2), (16,), (17,), (40, 0, -3), (0, 40, 7), (-3, 17)])
+@pytest.mark.parametrize(
+    "bounds", [(0,), (1,), (5, 2), (3, 3), (0, 1), (0, 2), (16,), (17,), (40, 0, -3), (0, 40, 7), (-3, 17)]
+)
 def test_any_number_of_steps(bounds: tuple[int, ...]) -> None:
     def f(x: Any) -> Any:
         s = 0

@@ -93,10 +93,10 @@ class IntProxy(NumberProxy):
 
     def _of_step(self, step: Size) -> IntProxy | None:
         """The number of a step of a loop, for which one step stands, as an int of the graph."""
-        ends = bounds(step), bounds(-step)
-        if not is_step(step) or None in ends:
+        low, high = bounds(step), bounds(-step)
+        if not is_step(step) or low is None or high is None:
             return None
-        return IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, max(map(abs, ends)))
+        return IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, max(abs(low), abs(high)))
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""

@@ -154,7 +154,9 @@ class Capture:
         if position in self.loop.exits:
             stays = self.loop.exits[position]
             leaves = ir.apply(_not, [node]) if stays else node
-            self.exits.append(Exit(_scalar(leaves), self._as_now(self._assigned()), [snapshot(self.tracer, t) for t in self.states]))
+            self.exits.append(
+                Exit(_scalar(leaves), self._as_now(self._assigned()), [snapshot(self.tracer, t) for t in self.states])
+            )
             return np.asarray(stays)
         if len(self.branches) >= _BRANCHES:
             self.refuse(f"{what} is asked for")

@@ -28,8 +28,20 @@ _LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_G
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
 _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
-_PUSHES = ("LOAD_FAST", "LOAD_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_SMALL_INT", "PUSH_NULL",
-           "KW_NAMES", "NOP", "RESUME", "CACHE", "EXTENDED_ARG")  # and take nothing
+_PUSHES = (
+    "LOAD_FAST",
+    "LOAD_CONST",
+    "LOAD_GLOBAL",
+    "LOAD_DEREF",
+    "LOAD_CLOSURE",
+    "LOAD_SMALL_INT",
+    "PUSH_NULL",
+    "KW_NAMES",
+    "NOP",
+    "RESUME",
+    "CACHE",
+    "EXTENDED_ARG",
+)  # and take nothing
 _ASKS = ("COMPARE_OP", "TO_BOOL")  # what a conditional jump may ask a moment before it
 
 Position = tuple[int | None, ...] | None

@@ -45,9 +45,7 @@ def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...], para
     return given if is_dim(given.length) else [given.at(k) for k in range(given.length)]
 
 
-def steps_over(
-    tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False
-) -> Iterator[Any] | None:
+def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False) -> Iterator[Any] | None:
     """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
     of them that another loop's number decides; None for any other use of them."""
     if tracer is not top_tracer() or any(i.node.aval.device != CPU for i in tracer.inputs):
@@ -80,9 +78,7 @@ class _Steps(Capture):
     length: Size
     in_steps = True
 
-    def __init__(
-        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool
-    ) -> None:
+    def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool) -> None:
         super().__init__(tracer, loop, frame)
         self.parallel = parallel
         self.over, self.name = over, f"i{len(tracer.loops)}"

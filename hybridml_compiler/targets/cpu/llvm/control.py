@@ -430,7 +430,9 @@ def _nanoseconds(control: Control) -> float:
     if not isinstance(control, Loop):
         return 0.0
     specs = [launch.spec for launch in control.body.launches if not isinstance(launch.spec, Copy)]
-    return (1 if control.length is None else hint(control.length)) * sum(kind_of(spec).nanoseconds(spec) for spec in specs)
+    return (1 if control.length is None else hint(control.length)) * sum(
+        kind_of(spec).nanoseconds(spec) for spec in specs
+    )
 
 
 CONTROL = Kind(
