@@ -76,7 +76,7 @@ class Kernel(Operation):
 
     @property
     def of_scalars(self) -> Source | None:
-        """What a kernel that calls this one has in its place: the source, if the gradient is that of it."""
+        """The source, which a kernel that calls this one has in its place, if the gradient is that of it."""
         return self.source if self.derivative is None else None
 
 

@@ -101,7 +101,7 @@ class Vectorized:
 
     @property
     def of_scalars(self) -> Source | None:
-        """What a kernel that calls it has in its place."""
+        """The source, which a kernel that calls it has in its place."""
         return source_of(self.fn, "hm.vectorize") if self.cores is None else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -175,7 +175,7 @@ def _at(rows: Mapping[str, Tensor], k: Any) -> dict[str, Tensor]:
 def _called(
     name: str, fn: Callable[..., Any], arrays: Mapping[str, Tensor], others: Mapping[str, Any], cores: Names
 ) -> list[Tensor]:
-    """What a call returns, with as many axes as the signature says."""
+    """The results of a call, with as many axes as the signature says."""
     found = fn(**arrays, **others)
     results = [asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
     if len(results) != len(cores):

@@ -106,7 +106,7 @@ class _Between:
 
 
 def _accesses(graph: Graph, start: Node, end: Node) -> Iterator[Access]:
-    """What is read and written of an array that is `start`, and after all updates in this graph `end`."""
+    """The slices of an array that are read and written, from `start` to what it is after all updates, `end`."""
     array = {*versions(start, end)} if end is not start else {start}
     seen = set[Any]()
     for node in graph.nodes():
@@ -127,7 +127,7 @@ def _accesses(graph: Graph, start: Node, end: Node) -> Iterator[Access]:
 
 
 def _accesses_inside(node: Node, operand: int) -> Iterator[Access]:
-    """What loops and branches touch of an operand."""
+    """The slices of an operand that loops and branches touch."""
     p = node.params
     if node.op is COND:
         for branch in (p["true"].graph, p["false"].graph):

@@ -12,18 +12,13 @@ far, or what the last step has computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..graph.body import Body
 from ..graph.facts import is_expensive
 from ..graph.independence import dependence_of
 from ..graph.ir import Graph, Node, input_node, topological
-from ..hoist import dependent
 from ..sizes.dims import hint, steps_of
-
-if TYPE_CHECKING:
-    from .control import Results
+from .loop import Loop, Optimize, Results
 
 _STEP_BYTES = 1 << 12  # of terms that a step keeps; it would read and write more than it computes
 _BYTES = 1 << 26
@@ -31,10 +26,8 @@ _ELEMENTS = 32  # of a value that is worth a thread
 _FREE = ("movement", "creation")
 
 
-def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized: Callable[[Body], Body]) -> Results:
+def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized: Optimize) -> Results:
     """The results of two loops, or nothing where one is as good, or cannot be two."""
-    from .control import Loop
-
     p, body = node.params, node.params["body"]
     graph: Graph = body.graph
     if not p["parallel"] or p["condition"] is not None or p["counted"] or body.after_passes is not body:
@@ -43,7 +36,7 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     if not sums:
         return {}
     loop = Loop.of(node, operands)
-    later = dependent([*(after for *_, after in loop.carries), *loop.others], [loop.carries[k][1] for k in sums])
+    later = _dependent([*(after for *_, after in loop.carries), *loop.others], [loop.carries[k][1] for k in sums])
     others = [k for k in range(p["carries"]) if k not in sums]
     if any(loop.carries[k][2] in later for k in others) or not later.isdisjoint(loop.checks):
         return {}
@@ -77,8 +70,17 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     return {k: found[at[k]] if k in at else after[late[k]] for k in read}
 
 
+def _dependent(outputs: Sequence[Node], on: Iterable[Node]) -> set[Node]:
+    """The nodes that are computed from any of these, and themselves."""
+    found = set(on)
+    for node in topological(outputs):
+        if not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
+
+
 def _terms(ends: Sequence[Node], later: set[Node], given: set[Node]) -> Iterator[Node]:
-    """What the loop in order needs of the steps before: values that are computed, and not views of its operands."""
+    """The values that the loop in order needs of the steps before: those computed, and no views of its operands."""
     pending, seen = [*ends], set[Node]()
     while pending:
         node = pending.pop()
