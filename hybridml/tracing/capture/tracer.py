@@ -172,7 +172,7 @@ class Tracer:
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
-        # What gives loops their steps, where one step stands for all (see rolling/hooks.py); loops that are captured now.
+        # What gives loops their steps, where one step stands for all (rolling/hooks.py); loops that are captured now.
         self.rolling: Any = None
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
