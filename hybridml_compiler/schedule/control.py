@@ -24,6 +24,7 @@ from ..sizes.dims import Size, same, symbols_of
 from ..sizes.steps import most_of
 from .checks import settled
 from .fusion.in_place import stays_in_place
+from .host_call import HostCall
 from .launch import Plan
 
 Planned = Callable[..., Plan]  # of a body, what it donates, and those of its inputs that come from the step before
@@ -187,7 +188,8 @@ def control_of(results: list[Node], planned: Planned, cores: int) -> Control:
     apart = p["parallel"] and why_in_order(results) is None and stays_in_place(step, donate)
     carried = body.inputs[p["consts"] : first] if known and not apart else None
     plan = planned(step, donate, carried)
-    ranges = 1 if not apart else max(cores, min(_RANGES * cores, _RANGE_BYTES // max(plan.arena_bytes, 1)))
+    shared = apart and not calls_python(plan)
+    ranges = 1 if not shared else max(cores, min(_RANGES * cores, _RANGE_BYTES // max(plan.arena_bytes, 1)))
     return Loop(
         plan,
         None if p["condition"] is None else planned(p["condition"].graph),
@@ -195,6 +197,13 @@ def control_of(results: list[Node], planned: Planned, cores: int) -> Control:
         tuple(y.aval.nbytes for y in ys), kept, in_place, wanted, p["length"], p["counted"], p["reverse"], p["step"],
         plan.slots, ranges,
     )  # fmt: skip
+
+
+def calls_python(plan: Plan) -> bool:
+    """Whether a launch calls Python: the thread that waits for others has the interpreter lock."""
+    specs = [launch.spec for launch in plan.launches]
+    inner = [own for spec in specs if isinstance(spec, Control) for own in spec.plans]
+    return any(isinstance(spec, HostCall) for spec in specs) or any(map(calls_python, inner))
 
 
 def why_in_order(results: list[Node]) -> Dependence | None:

@@ -339,6 +339,22 @@ def test_explain_says_why_steps_run_in_order() -> None:
     assert "its steps run in order" not in str(hm.explain(rows, data(30, 7)()))
 
 
+def test_a_step_that_calls_python_is_on_one_thread() -> None:
+    """The thread that waits for the others has the interpreter lock."""
+    twice = hm.op(lambda x: np.multiply(x, 2), infer=lambda x: x, name="twice_by_numpy")
+
+    def f(x: Any) -> Any:
+        out = hm.zeros((30, 7), dtype="float64")
+        for i in hm.prange(30):
+            for _ in range(i):
+                out[i] += twice(x[i])
+        return out
+
+    for _ in range(20):
+        both(f, data(30, 7))
+    assert "a step calls Python" in str(hm.explain(f, data(30, 7)()))
+
+
 def test_a_loop_of_which_no_step_stands_for_all_is_told() -> None:
     def odd(x: Any) -> Any:
         for i in hm.prange(30):
