@@ -26,7 +26,7 @@ from hybridml_compiler.errors import (
 )
 
 from . import arrays, autograd, polynomials, random
-from .control_flow import cond, fori_loop, map, scan, while_loop
+from .control_flow import cond, fori_loop, map, prange, scan, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .core.native_methods import note as _note
 from .core.proxies import scalar as _scalar
@@ -85,6 +85,7 @@ _FUNCTIONS = {
     "summary": "hybridml.inspect.summary",
     "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
+    "vectorize": "hybridml.extend.vectorize",
     **dict.fromkeys(
         ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),
         "hybridml.arrays.spectral",
@@ -122,18 +123,18 @@ __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "DeadlineError", "Device", "DeviceError", "Generator",
     "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeDtypeStruct", "ShapeError", "Tensor", "TraceError",
     "TracedFunction", "amp", "audit", "autocast", "autograd", "axis_index", "bartlett_window", "betaln", "bfloat16",
-    "blackman_window", "cdist", "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond",
-    "conv1d", "conv2d", "conv3d", "cosine_similarity", "cuda", "custom_jvp", "custom_vjp", "data", "deadline",
-    "debug_nans", "dist", "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad", "errors",
-    "eval_shape", "explain", "fft", "fori_loop", "func", "functional", "gelu", "get_num_threads", "grad",
-    "hamming_window", "hann_window", "hessian", "hvp", "igamma", "igammac", "io", "is_deterministic",
-    "is_grad_enabled", "istft", "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm", "linalg",
-    "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline", "multinomial",
-    "mvlgamma", "ndarray", "nn", "no_grad", "op", "optim", "pairwise_distance", "pinverse", "pmean", "polygamma",
-    "profile", "psum", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save",
-    "scan", "selu", "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special", "stance", "stft",
-    "stop_gradient", "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic",
-    "utils", "value_and_grad", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
+    "blackman_window", "cdist", "celu", "checkpoint", "cholesky_inverse", "cholesky_solve", "compare", "cond", "conv1d",
+    "conv2d", "conv3d", "cosine_similarity", "cuda", "custom_jvp", "custom_vjp", "data", "deadline", "debug_nans",
+    "dist", "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad", "errors", "eval_shape",
+    "explain", "fft", "fori_loop", "func", "functional", "gelu", "get_num_threads", "grad", "hamming_window",
+    "hann_window", "hessian", "hvp", "igamma", "igammac", "io", "is_deterministic", "is_grad_enabled", "istft",
+    "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm", "linalg", "linearize", "load", "log_softmax",
+    "logit", "lu_unpack", "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn",
+    "no_grad", "op", "optim", "pairwise_distance", "pinverse", "pmean", "polygamma", "prange", "profile", "psum",
+    "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "selu",
+    "set_grad_enabled", "set_num_threads", "signal", "sinc", "softmax", "special", "stance", "stft", "stop_gradient",
+    "summary", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve", "use_deterministic", "utils",
+    "value_and_grad", "vectorize", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

@@ -151,6 +151,7 @@ from .arrays.spectral import kaiser_window as kaiser_window
 from .arrays.spectral import stft as stft
 from .control_flow.branches import cond as cond
 from .control_flow.loops import fori_loop as fori_loop
+from .control_flow.loops import prange as prange
 from .control_flow.loops import while_loop as while_loop
 from .control_flow.scans import map as map
 from .control_flow.scans import scan as scan
@@ -164,6 +165,7 @@ from .core.tensor import Device as Device
 from .core.tensor import Tensor as Tensor
 from .extend.kernel import kernel as kernel
 from .extend.op import op as op
+from .extend.vectorize import vectorize as vectorize
 from .functional.activations import gelu as gelu
 from .functional.basics import embedding as embedding
 from .functional.convolution import conv1d as conv1d

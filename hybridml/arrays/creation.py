@@ -10,12 +10,14 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.steps import is_step
 
 from ..core.aliasing import is_python_float
 from ..core.context import FLOAT_FLAGS, beside, current_interpreter, lift, literal
 from ..core.device_tensor import on_device, transfer, wrapped
 from ..core.devices.dlpack import imported
 from ..core.dispatch import list_operands
+from ..core.proxies.integer import IntProxy
 from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.spellings import UNSET
 from ..core.tensor import CPU, Device, Tensor, adopt, place_of, place_var, wrap
@@ -67,6 +69,8 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, cop
         t = t if place is None else transfer(t, place)
     elif (hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic)) or hasattr(obj, "__cuda_array_interface__"):
         t = from_dlpack(obj)
+    elif interp is not None and (found := int_of_trace(obj, dtypes.int64)) is not None:
+        t, copy = found, None
     else:
         if copy is False:
             raise ArgumentError(f"asarray: copy=False, but a {type(obj).__name__} has no memory to share")
@@ -76,6 +80,20 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, cop
             raise ArgumentError(f"asarray: copy=False, but {t.dtype.name} must be converted to {wanted.name}")
         return _astype.fn(t, wanted)
     return t.clone() if copy else t
+
+
+def int_of_trace(value: Any, dtype: np.dtype) -> Tensor | None:
+    """An int of a loop while it is captured, the number of a step or a count, as a tensor of float64, int64 or another
+    float; None for any other value and dtype."""
+    if not dtypes.is_float(dtype) and dtype is not dtypes.int64:
+        return None
+    if is_step(value):
+        found: Tensor = _full.fn(shape=(), value=value, dtype=dtype)
+        return found
+    if type(value) is not IntProxy or value._value is not None:
+        return None
+    number: Tensor = _astype.fn(value._number._tensor, dtype)
+    return number
 
 
 def _has_tensor(obj: Any) -> bool:

@@ -10,7 +10,7 @@ tensors; None is an empty container). A carry keeps its structure, shapes, dtype
 """
 
 from .branches import cond
-from .loops import fori_loop, while_loop
+from .loops import fori_loop, prange, while_loop
 from .scans import map, scan
 
-__all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
+__all__ = ["cond", "fori_loop", "map", "prange", "scan", "while_loop"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from hybridml_compiler.errors import ArgumentError
 
 from ..arrays.creation import arange, asarray, zeros
 from ..core.batching.interpreter import Batching
-from ..core.context import beside
+from ..core.context import beside, current_interpreter
 from ..core.nested import top_nesting
 from ..core.pytree import Structure
 from ..core.tensor import Tensor, aval_of
@@ -69,6 +70,37 @@ def while_loop(
         carry = next_carry(carry, structure, run("while_loop: body_fn", body_fn, (carry, structure)), "while_loop")
         steps += 1
     return unflatten(structure, carry)
+
+
+def prange(*args: int) -> Iterable[int]:
+    """`range`, of steps that do not need each other: a traced loop over it runs on all threads.
+
+    Steps may write slices of arrays whose place their number decides, `out[i] = ...`, read what no other step writes,
+    and add to variables, `total += ...`, whose sums have the bits of the loop in order. Where the compiler cannot tell
+    that two steps touch other elements, they run in order: the hint is never wrong. `hm.audit` and `hm.explain` say
+    where that is so.
+
+    >>> import hybridml as hm
+    >>> @hm.trace
+    ... def rows(x):
+    ...     out, total = hm.zeros(x.shape), 0.0
+    ...     for i in hm.prange(x.shape[0]):
+    ...         out[i] = hm.exp(-x[i, : i + 1]).sum() * x[i]
+    ...         total += out[i].max()
+    ...     return out, total
+    >>> out, total = rows(hm.ones((100, 100)))
+    >>> round(total.item(), 2), hm.audit(rows, hm.ones((100, 100))).in_order
+    (1857.79, ())
+    """
+    if current_interpreter() is None:
+        return range(*args)
+    from ..tracing.capture.tracer import current_tracer
+
+    tracer = current_tracer()
+    if tracer is None or tracer.rolling is None:
+        return range(*args)
+    found: Iterable[int] = tracer.rolling.range(sys._getframe(1), args, parallel=True)
+    return found
 
 
 def _traced_while(

@@ -2,6 +2,8 @@
 
 op.py               `hm.op`: an operation from a function of NumPy arrays and its rules
 kernel.py           `hm.kernel`, and elementwise operations from functions of scalars
+vectorize.py        `hm.vectorize`: functions of numbers or of small arrays over the elements of larger ones
+cores.py            the axes of such arrays, from a signature
 array_kernel.py     operations over whole arrays that numba compiles
 operation.py        a function whose row is made anew where what it reads has changed
 columns.py          names, inputs and parameters of rows, from signatures

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, GradientError
 from hybridml_compiler.graph.body import Body
 from hybridml_compiler.ops import custom
 from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
@@ -38,10 +38,18 @@ _LOOP = 10.0  # nanoseconds that an element of a function with loops is taken to
 class Kernel(Operation):
     """An elementwise operation that is written as a function of scalars."""
 
-    def __init__(self, fn: Any, derivative: Any = None) -> None:
-        self.source = source_of(fn)
-        self.inputs, self.params = inputs_and_params("hm.kernel", fn)
-        self.name = row_name("hm.kernel", fn, "kernel" if fn.__name__ == "<lambda>" else None)
+    of_one_dtype = True
+
+    def __init__(
+        self, fn: Any, derivative: Any = None, inputs: tuple[str, ...] = (), params: Any = None, what: str = "hm.kernel"
+    ) -> None:
+        """`inputs` and `params`: names, where they are not those of the signature."""
+        self.source = source_of(fn, what)
+        self.inputs: tuple[str, ...] = inputs
+        self.params: Mapping[str, Any] = params
+        if not inputs:
+            self.inputs, self.params = inputs_and_params(what, fn)
+        self.name = row_name(what, fn, what[3:] if fn.__name__ == "<lambda>" else None)
         given = derivative if isinstance(derivative, tuple | list) or derivative is None else (derivative,)
         if given is not None and len(given) != len(self.inputs):
             raise ArgumentError(
@@ -58,7 +66,18 @@ class Kernel(Operation):
         version = version_of(*self.digested)
         given = None if self.derivative is None else [_runs(s, reads) for s in self.derivative]
         cost = _LOOP if has_loops(self.source) else SIMPLE
-        return kernel_row(self.name, _runs(self.source, reads), self.inputs, self.params, version, given, cost)
+        return kernel_row(
+            self.name, self.run(reads), self.inputs, self.params, version, given, cost, of_one_dtype=self.of_one_dtype
+        )
+
+    def run(self, reads: Reads) -> Callable[..., Any]:
+        """The function of tensors without axes."""
+        return _runs(self.source, reads)
+
+    @property
+    def of_scalars(self) -> Source | None:
+        """The source, which a kernel that calls this one has in its place, if the gradient is that of it."""
+        return self.source if self.derivative is None else None
 
 
 def kernel_row(
@@ -69,9 +88,11 @@ def kernel_row(
     version: str,
     derivative: Sequence[Callable[..., Any]] | None = None,
     cost: float = SIMPLE,
+    *,
+    of_one_dtype: bool = True,
 ) -> Op:
     """The row of `run`, a function of tensors without axes. Its derivatives are rows of the same kind: `derivative`, or
-    what forward mode makes of `run`."""
+    what forward mode makes of `run`. `of_one_dtype`: operands are brought to one dtype; else each keeps its own."""
     bodies: dict[Any, Body] = {}
 
     def body_of(operands: Sequence[Any], given: Mapping[str, Any]) -> Body:
@@ -95,13 +116,18 @@ def kernel_row(
     @functools.cache
     def derivative_row(k: int) -> Op:
         slope = derivative[k] if derivative is not None else functools.partial(_slope, run, k)
-        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_of(version, k), cost=cost)
+        version_k = version_of(version, k)
+        row = kernel_row(f"{name}_d{inputs[k]}", slope, inputs, params, version_k, cost=cost, of_one_dtype=of_one_dtype)
         generate(row)
         return row
 
     def rule(k: int) -> Callable[..., Any]:
         def pull(g: Any, **kept: Any) -> Any:
-            return g * derivative_row(k).fn(*[kept.pop(x) for x in inputs], **kept)
+            operands = [kept.pop(x) for x in inputs]
+            if any(x.dtype.kind == "c" for x in (g, *operands)):
+                raise GradientError(f"{name}: no derivative is taken of complex numbers; write it of real ones")
+            found = g * derivative_row(k).fn(*operands, **kept)
+            return found if found.dtype == operands[k].dtype else found.astype(operands[k].dtype)
 
         return rule_of((*inputs, *params), pull)
 
@@ -119,8 +145,9 @@ def kernel_row(
             lower=lower,
             vjp=tuple(map(rule, range(len(inputs)))),
             samples=lambda _: (),
-            accepts="ordered",
-            unify=tuple(range(len(inputs))),
+            accepts="ordered" if of_one_dtype else "any",
+            complex_kernels=not of_one_dtype,
+            unify=tuple(range(len(inputs))) if of_one_dtype else (),
             version=version,
             doc=f"The kernel {name}.",
         )
@@ -145,8 +172,9 @@ def _runs(source: Source, reads: Reads) -> Callable[..., Any]:
 def _unwrapped(fn: Any) -> Source | None:
     """The source of a kernel whose gradient is that of its source, or of a plain function that is not ours or a
     library's."""
-    if isinstance(fn, Kernel):
-        return fn.source if fn.derivative is None else None
+    if hasattr(type(fn), "of_scalars"):
+        found: Source | None = fn.of_scalars
+        return found
     if isinstance(fn, types.FunctionType) and not is_fixed(str(fn.__module__)) and op_of(fn) is None:
         return source_of(fn)
     return None

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import TraceError
 from hybridml_compiler.record import record, replace
 
@@ -30,7 +31,7 @@ from ..core.ops import names as rows
 from ..core.tensor import Tensor
 from .code_digest import is_own
 from .operation import MISSING, Operation, Reads, op_of
-from .scalar_loops import ANY, Env, Exits, Next, Steps, is_endless, is_scalar, number, of_elements
+from .scalar_loops import ANY, NUMBERS, Env, Exits, Next, Steps, is_endless, is_scalar, number, of_elements, rank_of
 from .source import Source
 
 MOST_STEPS = 64  # of a loop that is written out, those of the loops inside of it included
@@ -83,7 +84,7 @@ class Run:
         bound = inspect.signature(self.source.fn).bind(*args, **kwargs)
         bound.apply_defaults()
         env = dict(bound.arguments)
-        self.dtype = self.dtype or args[0].dtype
+        self.dtype = self.dtype or _common([x for x in env.values() if is_scalar(x)])
         tree = self.source.tree
         if isinstance(tree, ast.Lambda):
             return self.value(tree.body, env)
@@ -175,7 +176,7 @@ class Run:
         items = self.items(stmt, env) if isinstance(stmt, ast.For) else None
         around = self.attempt
         endless = isinstance(stmt, ast.While) and is_endless(stmt)
-        known = stmt, *[(name, x) for name, x in env.items() if isinstance(x, bool | int | float)]
+        known = stmt, *[(name, x) for name, x in env.items() if isinstance(x, bool | int | float | complex)]
         is_loop = endless or known in self.reads.loops or isinstance(items, Steps)
         if not (is_loop or (isinstance(items, range) and len(items) > MOST_STEPS)):
             attempt = Attempt(around)
@@ -270,6 +271,8 @@ class Run:
             return self.call(node, env)
         if isinstance(node, ast.Attribute):
             owner = self.value(node.value, env)
+            if is_scalar(owner) and node.attr in ("real", "imag"):
+                return rows[node.attr](owner)
             if is_scalar(owner):
                 raise self.unsupported(node, "operators and functions are, attributes of an element are not")
             return self.outside(node, self.reads.attribute(owner, node.attr))
@@ -351,14 +354,14 @@ class Run:
         if isinstance(then, tuple) and isinstance(other, tuple) and len(then) == len(other):
             return tuple([self.select(node, condition, a, b) for a, b in zip(then, other, strict=True)])
         for value in (then, other):
-            if not is_scalar(value) and not isinstance(value, bool | int | float | np.generic):
+            if not is_scalar(value) and not isinstance(value, NUMBERS):
                 shown = "None; is a `return` missing?" if value is None else f"a {type(value).__name__}"
                 raise self.unsupported(node, f"both ways give a number, and one gives {shown}")
         if then is other:
             return then
         if not is_scalar(then, other) and self.dtype is not None:
             kinds = [np.asarray(value).dtype.kind for value in (then, other)]
-            then = number(then, self.dtype, max(kinds, key="biuf".index))
+            then = number(then, self.dtype, max(kinds, key="biufc".index))
         return _where(condition, then, other)
 
     def call(self, node: ast.Call, env: Env) -> Any:
@@ -404,6 +407,16 @@ class Run:
         text = ast.unparse(node).partition("\n")[0]
         what = f"{self.what}: `{text}` cannot be computed for all elements at once"
         return TraceError(f"{what}; {instead}\n  {self.place(node)}")
+
+
+def _common(scalars: Sequence[Tensor]) -> np.dtype:
+    """The dtype of numbers in the text that are of the kind of a kernel's operands: where these have several, that of
+    the highest kind, and of complex numbers the dtype of their parts."""
+    first, *others = [x.dtype for x in scalars]
+    if all(dtype is first for dtype in others):
+        return dtypes.real_of(first)
+    rank = max(map(rank_of, (first, *others)))
+    return dtypes.real_of(dtypes.result_type([(x, False) for x in (first, *others) if rank_of(x) == rank]))
 
 
 def _as_it_is(env: Env) -> Env:

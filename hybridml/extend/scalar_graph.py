@@ -137,7 +137,7 @@ def capture(what: str, fn: Callable[..., Any], operands: Sequence[np.dtype]) -> 
     def run() -> ir.Node:
         with enable_grad():  # a derivative is taken in any case
             found: Any = fn(*map(interpreter.wrap, inputs))
-        if isinstance(found, bool | int | float):
+        if isinstance(found, bool | int | float | complex):
             found = interpreter.constant(adopt(np.asarray(found)), weak=True)
         if not isinstance(found, Tensor):
             shown = "nothing on some way" if found is None else f"a {type(found).__name__}"
@@ -211,9 +211,22 @@ def _loop(arrays: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
 
 
 def _lower_loop(s: Any, i: Index, loads: Sequence[Load], body: Body, result: None) -> list[Scalar]:
+    """A loop of real numbers: complex ones go by their parts."""
     go, carries, given = _parts([at(load, i) for load in loads], body)
-    found: list[Scalar] = s.while_(go, carries, given, lambda *values: body.lower(s, values))
-    return found
+    kinds = [s.dtype(x) for x in (*carries, *given)]
+
+    def apart(values: Sequence[Scalar]) -> list[Scalar]:
+        return [p for x in values for p in ((s.real(x), s.imag(x)) if s.dtype(x).kind == "c" else (x,))]
+
+    def whole(parts: Sequence[Scalar], kinds: Sequence[np.dtype]) -> list[Scalar]:
+        left = iter(parts)
+        return [s.pair(next(left), next(left)) if kind.kind == "c" else next(left) for kind in kinds]
+
+    def step(*parts: Scalar) -> list[Scalar]:
+        goes, *after = body.lower(s, whole(parts, kinds))
+        return [goes, *apart(after)]
+
+    return whole(s.while_(go, apart(carries), apart(given), step), kinds[: len(carries)])
 
 
 def _parts(operands: Sequence[Any], body: Body) -> tuple[Any, Sequence[Any], Sequence[Any]]:
@@ -226,4 +239,5 @@ def _parts(operands: Sequence[Any], body: Body) -> tuple[Any, Sequence[Any], Seq
 LOOP = Op(
     "loop", "elementwise", inputs=("operands",), variadic=True, unify=(), params={"body": None}, results=("carries",),
     infer=lambda avals, body: body.outputs[1:], eager=_loop, lower=_lower_loop, samples=lambda _: (), public=False,
+    complex_kernels=True,
 )  # fmt: skip

@@ -31,6 +31,7 @@ from .scalar_graph import while_loop
 Env = dict[str, Any]
 Next = Callable[[Env], Any]
 ANY = object()  # a value that nobody reads
+NUMBERS = (bool, int, float, complex, np.generic)
 _astype, _and, _not, _where = (rows[name] for name in ("astype", "logical_and", "logical_not", "where"))
 
 
@@ -76,20 +77,23 @@ def number(value: Any, operands: np.dtype, kind: str = "") -> Tensor:
     """A Python number as a scalar. It has the dtype of the kernel's operands where these are of its kind, or of a
     higher one that is asked for."""
     found = dtypes.of_scalar(value)
-    found = max((found, dtypes.of_scalar({"f": 1.0, "i": 1, "u": 1}.get(kind, False))), key=lambda d: _RANK[d.kind])
+    found = max((found, dtypes.of_scalar({"f": 1.0, "i": 1, "u": 1, "c": 1j}.get(kind, False))), key=rank_of)
+    if found.kind == "c" and dtypes.is_float(operands):
+        found = dtypes.complex_of(operands)
     made: Tensor = rows["full"](shape=(), value=value, dtype=operands if _same_kind(operands, found) else found)
     return made
 
 
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2}
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 
 
 def _same_kind(a: np.dtype, b: np.dtype) -> bool:
-    return _rank(a) == _rank(b)
+    return rank_of(a) == rank_of(b)
 
 
-def _rank(dtype: np.dtype) -> int:
-    return 2 if dtypes.is_float(dtype) else _RANK[dtype.kind]
+def rank_of(dtype: np.dtype) -> int:
+    """The kind of a dtype as a number: truth values, integers, floats, complex numbers."""
+    return _RANK[dtype.kind]
 
 
 def of_elements(run: Run, stmt: ast.For | ast.While, env: Env, items: Any, after: Next, exits: Exits) -> Any:
@@ -148,7 +152,7 @@ class _Loop:
         if isinstance(self.items, range):
             return self.items.start, len(self.items), self.items.step
         parts = [self.items.start, self.items.stop, self.items.step]
-        if any(_rank(x.dtype) != 1 if is_scalar(x) else not isinstance(x, int | np.integer) for x in parts):
+        if any(rank_of(x.dtype) != 1 if is_scalar(x) else not isinstance(x, int | np.integer) for x in parts):
             raise self.run.unsupported(self.stmt, "ranges of integers are")
         start, stop, step = (_astype(x, np.dtype(np.int64)) if is_scalar(x) else int(x) for x in parts)
         if is_scalar(step):
@@ -246,7 +250,7 @@ class _Loop:
         """The dtype of variable `name` that has `kept` before a step and is `new` after it. A number from the text may
         take another dtype by the first steps."""
         if not is_scalar(new):
-            found = kept if _rank(dtypes.of_scalar(new)) <= _rank(kept) else number(new, self.dtype).dtype
+            found = kept if rank_of(dtypes.of_scalar(new)) <= rank_of(kept) else number(new, self.dtype).dtype
         else:
             found = dtypes.result_type([(kept, not is_scalar(start)), (new.dtype, aval_of(new).weak)])
         if is_scalar(start) and found is not kept:
@@ -267,7 +271,7 @@ class _Loop:
         leaves: list[Any] = []
         shape = pytree.flatten(list(values), leaves)
         for leaf in leaves:
-            if not is_scalar(leaf) and not isinstance(leaf, bool | int | float | np.generic):
+            if not is_scalar(leaf) and not isinstance(leaf, NUMBERS):
                 shown = "nothing" if leaf is None else f"a {type(leaf).__name__}"
                 raise self.run.unsupported(self.stmt, f"loops whose variables are numbers are, and one is {shown}")
         return leaves, shape

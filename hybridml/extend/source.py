@@ -21,22 +21,23 @@ class Source:
     file: str
 
 
-def source_of(fn: Any) -> Source:
-    """The source of a function. ArgumentError where there is none, as in `python -c` or for what C code makes."""
+def source_of(fn: Any, what: str = "hm.kernel") -> Source:
+    """The source of a function. ArgumentError where there is none, as in `python -c` or for what C code makes. `what`
+    asks for it."""
     if not isinstance(fn, types.FunctionType):
-        raise ArgumentError(f"hm.kernel: takes a Python function of scalars, got {type(fn).__name__}")
+        raise ArgumentError(f"{what}: takes a Python function of scalars, got {type(fn).__name__}")
     try:
         module = _parsed(fn)
     except (OSError, TypeError, SyntaxError):
         raise ArgumentError(
-            f"hm.kernel: the source of {fn.__name__} is not to be found; write it in a file or a notebook"
+            f"{what}: the source of {fn.__name__} is not to be found; write it in a file or a notebook"
         ) from None
     found: list[Any] = [*{ast.dump(node): node for node in ast.walk(module) if _is(node, fn)}.values()]
     file = inspect.getsourcefile(fn) or "?"
     if len(found) != 1:
         place = f"{file}:{fn.__code__.co_firstlineno}"
         raise ArgumentError(
-            f"hm.kernel: the source of {fn.__name__} is not to be found at {place}; write it in a file or a "
+            f"{what}: the source of {fn.__name__} is not to be found at {place}; write it in a file or a "
             "notebook, and make the kernel anew where that has changed"
         )
     return Source(fn, found[0], file)

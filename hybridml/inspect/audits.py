@@ -24,8 +24,11 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import LOCATION, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import bodies_of
+from hybridml_compiler.graph.independence import dependence
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
+from hybridml_compiler.passes import run_passes
 from hybridml_compiler.sizes.values import bindings
 from hybridml_compiler.targets.device import host_copy, on_host
 
@@ -70,6 +73,7 @@ class Audit(Report):
     results: Difference
     state: Difference  # tensors and arrays that it writes, gradients and random generators among them
     within: bool  # what these two differ by is in the contract
+    in_order: tuple[str, ...] = ()  # loops over `prange` whose steps do not run side by side: the user's line, and why
 
     TEMPLATE = "audit.html.jinja"
 
@@ -96,6 +100,7 @@ class Audit(Report):
                 "bit-equal" if not found.where else f"differ by {found.absolute:.2g}, {found.ulp:,} ulp ({found.where})"
             )
             yield f"{what}: {found.count} array{'s' * (found.count != 1)}, {text}" if found.count else f"{what}: none"
+        yield from (f"prange, in order: {why}" for why in self.in_order)
 
 
 def describe(found: Finding) -> str:
@@ -171,7 +176,19 @@ def _audited(name: str, path: CompiledPath, start: _Start, one: Run, other: Run)
     within = not (results.where or state.where) or _within(path, start, one, other)
     if first is None and not within:
         first = _search(start)
-    return Audit(name, "", count, roundings, first, results, state, within)
+    return Audit(name, "", count, roundings, first, results, state, within, _in_order(path))
+
+
+def _in_order(path: CompiledPath) -> tuple[str, ...]:
+    """Why loops over `prange` have steps that run in order."""
+    program = path.program
+    found, pending = dict.fromkeys(program.tracer.in_order.values()), [run_passes(program.graph, verify=False)[0]]
+    while pending:
+        for node in pending.pop().nodes():
+            pending += [body.graph for body in bodies_of(node)]
+            if node.params.get("parallel") and (why := dependence(node)) is not None:
+                found.setdefault(str(why))
+    return tuple(found)
 
 
 # -- operation by operation

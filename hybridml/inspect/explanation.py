@@ -258,7 +258,8 @@ def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
     }
     if "true" in bodies:
         return max(bodies.values())
-    return float(hint(node.params.get("length") or 1)) * sum(bodies.values())
+    length = node.params.get("length")
+    return float(1 if length is None else hint(length)) * sum(bodies.values())
 
 
 def _nanoseconds(node: ir.Node) -> float:

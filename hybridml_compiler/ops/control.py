@@ -2,7 +2,8 @@
 
 An operation with several results is several nodes that differ in `result` only; one run computes all of them.
 
-    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, result)
+    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, parallel,
+            result)
         body: consts, carries, a slice of each xs along its first axis -> new carries, ys
         condition: consts, carries -> bool. The loop ends before the step where it is false
         length: steps at most; None, where there are neither xs nor ys, for as many as the condition lets run
@@ -10,6 +11,7 @@ An operation with several results is several nodes that differ in `result` only;
         reverse: steps take and make the slices that they are to, of `count` or `length`, from the last to the first
         step: name of the symbol that is `LEAST` in the step of the first slices, one more in the next, and so on; the
             sizes and positions of the body may be polynomials in it, and in those of loops around this one
+        parallel: threads may share the steps, where these do not need each other (see graph/independence.py)
         results: the carries after the last step, then every step's ys along a new first axis, zeros for steps not run
     cond(pred, operands; true, false, result)
         true, false: operands -> results. One of them runs
@@ -72,6 +74,7 @@ def _infer_loop(
     counted: bool,
     reverse: bool,
     step: str | None,
+    parallel: bool,
     result: int,
 ) -> Aval:
     if counted:
@@ -108,6 +111,7 @@ def _eager_loop(
     counted: bool,
     reverse: bool,
     step: str | None,
+    parallel: bool,
     result: int | None,
 ) -> Any:
     steps = length
@@ -157,7 +161,7 @@ LOOP = _row(
     "loop", _infer_loop, _eager_loop,
     {
         "body": None, "condition": None, "consts": 0, "carries": 0, "length": None, "counted": False, "reverse": False,
-        "step": None, "result": 0,
+        "step": None, "parallel": False, "result": 0,
     },
 )  # fmt: skip
 COND = _row("cond", _infer_cond, _eager_cond, {"true": None, "false": None, "result": 0})

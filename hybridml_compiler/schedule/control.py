@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.body import Body
+from ..graph.independence import Dependence, dependence
 from ..graph.ir import Graph, Node
 from ..graph.updates import updates_carry
 from ..loops.ir import KernelSpec
@@ -22,10 +23,15 @@ from ..record import record
 from ..sizes.dims import Size, same, symbols_of
 from ..sizes.steps import most_of
 from .checks import settled
+from .fusion.in_place import stays_in_place
+from .host_call import HostCall
 from .launch import Plan
 
 Planned = Callable[..., Plan]  # of a body, what it donates, and those of its inputs that come from the step before
 _ALIGNMENT = 64
+# Ranges of steps for each core: one that is done takes over others, and in triangular loops the last ones are long.
+# Each has an arena of its own, of so many bytes all together.
+_RANGES, _RANGE_BYTES = 16, 1 << 26
 
 
 class Control(KernelSpec):
@@ -88,6 +94,7 @@ class Loop(Control):
     reverse: bool
     step: str | None  # the symbol of the number of the step
     slots: int = 1  # that threads share: each takes all steps, in its part of every array (see batch_split.py)
+    ranges: int = 1  # of steps that threads share, where steps do not need each other
 
     @property
     def symbols(self) -> list[str]:
@@ -106,7 +113,7 @@ class Loop(Control):
         for k, size in enumerate(self.carries):
             own = [0 if k in self.wanted else size, 0 if self.in_place[k] else size]
             sizes += [0, 0] if self.kept[k] is not None else map(most_of, own)
-        sizes += [*map(most_of, self.ys), self.slots * self.arena_bytes, 1]
+        sizes += [*map(most_of, self.ys), self.slots * self.ranges * self.arena_bytes, 1]
         offsets: list[int] = []
         total = 0
         for size in sizes:
@@ -116,7 +123,7 @@ class Loop(Control):
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of arena per slot, enough for each of the bodies."""
+        """Bytes of arena per slot or range, enough for each of the bodies."""
         return -(-max(plan.arena_bytes for plan in self.plans) // _ALIGNMENT) * _ALIGNMENT
 
     @property
@@ -129,7 +136,7 @@ class Loop(Control):
 
     def __str__(self) -> str:
         steps = "as long as its condition holds" if self.length is None else f"of {self.length} steps"
-        apart = f" in {self.slots} slots" if self.slots > 1 else ""
+        apart = f" in {self.slots} slots" if self.slots > 1 else " that threads share" if self.ranges > 1 else ""
         return f"loop {steps}{apart}, {len(self.body.launches)} launches a step"
 
 
@@ -160,7 +167,7 @@ class Choice(Control):
         return f"choice of {len(self.true.launches)} or {len(self.false.launches)} launches"
 
 
-def control_of(results: list[Node], planned: Planned) -> Control:
+def control_of(results: list[Node], planned: Planned, cores: int) -> Control:
     """The launch that computes these results of one control operation, in the order of their numbers."""
     node = results[0]
     p = node.params
@@ -177,16 +184,37 @@ def control_of(results: list[Node], planned: Planned) -> Control:
     own = [k for k in range(n) if kept[k] is None]
     donate = {position: p["consts"] + k for position, k in enumerate(own) if in_place[k]}
     known = p["condition"] is None and not p["counted"] and not same(p["length"], 0)
-    carried = body.inputs[p["consts"] : first] if known else None
-    outputs = (*(after[k] for k in own), *ys)
-    plan = planned(settled(Graph(body.inputs, outputs, "body", body.checks)), donate, carried)
+    step = settled(Graph(body.inputs, (*(after[k] for k in own), *ys), "body", body.checks))
+    apart = p["parallel"] and why_in_order(results) is None and stays_in_place(step, donate)
+    carried = body.inputs[p["consts"] : first] if known and not apart else None
+    plan = planned(step, donate, carried)
+    shared = apart and not calls_python(plan)
+    ranges = 1 if not shared else max(cores, min(_RANGES * cores, _RANGE_BYTES // max(plan.arena_bytes, 1)))
     return Loop(
         plan,
         None if p["condition"] is None else planned(p["condition"].graph),
         p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
         tuple(y.aval.nbytes for y in ys), kept, in_place, wanted, p["length"], p["counted"], p["reverse"], p["step"],
-        plan.slots,
+        plan.slots, ranges,
     )  # fmt: skip
+
+
+def calls_python(plan: Plan) -> bool:
+    """Whether a launch calls Python: the thread that waits for others has the interpreter lock."""
+    specs = [launch.spec for launch in plan.launches]
+    inner = [own for spec in specs if isinstance(spec, Control) for own in spec.plans]
+    return any(isinstance(spec, HostCall) for spec in specs) or any(map(calls_python, inner))
+
+
+def why_in_order(results: list[Node]) -> Dependence | None:
+    """Why the steps of a loop run one after the other, though threads may share them."""
+    node = results[0]
+    if not node.params.get("parallel"):
+        return None
+    p, wanted = node.params, {result.params["result"] for result in results}
+    if not wanted >= {*range(p["carries"], len(p["body"].outputs))}:
+        return Dependence("each step overwrites a result of the one before", node.where)
+    return dependence(node)
 
 
 def _restricted(body: Body, wanted: tuple[int, ...]) -> Graph:

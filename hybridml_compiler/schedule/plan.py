@@ -13,7 +13,7 @@ from ..loops.ir import Kernel, KernelSpec
 from ..record import replace
 from ..sizes.dims import hint
 from ..sizes.steps import most_in, most_of
-from .control import control_of
+from .control import Loop, control_of, why_in_order
 from .fusion.batch_fusion import chain_of, form_chains
 from .fusion.batch_split import in_parts
 from .fusion.epilogue import Fused, is_idle, lower_epilogue
@@ -241,7 +241,10 @@ class _Planner:
         ) -> Plan:
             return make_plan(body, donate, self.target, self.begin, carried, self.reuse, is_body=True)
 
-        spec = control_of(results, planned)
+        spec = control_of(results, planned, self.target.cores)
+        if isinstance(spec, Loop) and spec.ranges == 1 and results[0].params["parallel"]:
+            why = why_in_order(results) or "a step calls Python, or writes an array as a whole"
+            group.reasons.append(f"its steps run in order, on one thread: {why}")
         memory = input_node(Aval((most_of(spec.memory),), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(spec, (*results[0].inputs, *results, memory), group)
 

@@ -285,7 +285,7 @@ def unbound(x: Any) -> Any:
 
 
 def attributed(x: Any) -> Any:
-    return x.real
+    return x.itemsize
 
 
 def opened(x: Any) -> Any:
@@ -387,7 +387,7 @@ def summed(x: Any) -> Any:
     "fn, said",
     [
         (unbound, r"'y' has no value on every way to .*test_kernel.py"),
-        (attributed, "`x.real` cannot be computed for all elements at once; operators and functions are"),
+        (attributed, "`x.itemsize` cannot be computed for all elements at once; operators and functions are"),
         (opened, "functions of math, NumPy, hybridml and Python code are, not open"),
         (in_list, "`{x: 1}` cannot be computed"),
         (raising, "`raise ValueError"),

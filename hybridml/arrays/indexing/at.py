@@ -23,7 +23,7 @@ from ...core.aliasing import is_python_float
 from ...core.context import lift, literal, placed
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor, constant
-from ..creation import asarray
+from ..creation import asarray, int_of_trace
 from .index_plan import Plan, gathered, plan, sliced
 from .selecting import lifted
 
@@ -135,6 +135,8 @@ def as_value(value: Any, dtype: np.dtype) -> Tensor:
     value = tensor_of(value)
     if isinstance(value, Tensor):
         return lift(value)
+    if (of_loop := int_of_trace(value, dtype)) is not None:
+        return of_loop
     real = not isinstance(value, complex | np.complexfloating)
     if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
         number: Any = value.item() if isinstance(value, np.generic) else value

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hybridml_compiler.errors import TraceError
+from hybridml_compiler.sizes.dims import Size, bounds, is_dim
+from hybridml_compiler.sizes.steps import is_step
 
 from ..interpreter import is_in_force
 from ..tensor import Tensor, leaked
@@ -72,6 +74,8 @@ class IntProxy(NumberProxy):
     def _combined(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """The result of `self op other`, for sums, differences and products."""
         kind = type(other)
+        if is_dim(other) and self._value is None and (of_step := self._of_step(other)) is not None:
+            other, kind = of_step, IntProxy
         if kind is IntProxy or kind is int or kind is bool:
             value, size, real = (
                 (other._value, other._bound, other._number) if kind is IntProxy else (other, abs(other), other)
@@ -86,6 +90,13 @@ class IntProxy(NumberProxy):
                 number = number + 0.0 if op is operator.mul else number  # 0 * -1 is no -0.0
                 return IntProxy(self._tracer, number, _value(op, m, n), bound, of, asks)
         return self._applied(other, op, swapped)
+
+    def _of_step(self, step: Size) -> IntProxy | None:
+        """The number of a step of a loop, for which one step stands, as an int of the graph."""
+        low, high = bounds(step), bounds(-step)
+        if not is_step(step) or low is None or high is None:
+            return None
+        return IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, max(abs(low), abs(high)))
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""

@@ -35,7 +35,6 @@ HINTS: dict[str, str] = {
     "set_rng_state": "write hm.random.default_generator.set_state(state)",
     "sparse": "tensors are dense",
     "use_deterministic_algorithms": "write hm.use_deterministic(True)",
-    "vectorize": "functions broadcast as they are; write hm.map for others",
     "apply_along_axis": "write f(x, axis=axis), or hm.map(f, x) over the first axis",
     "array2string": _NUMPY.format("array2string"),
     "array_str": _NUMPY.format("array_str"),

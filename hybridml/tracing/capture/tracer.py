@@ -169,8 +169,7 @@ class Tracer:
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
-        # What gives loops their steps, where they are captured by one step for all (see rolling/hooks.py); the loops
-        # that are not, those that are being captured, innermost last, and whether there are any.
+        # What gives loops their steps, where one step stands for all (rolling/hooks.py); loops that are captured now.
         self.rolling: Any = None
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
@@ -179,6 +178,7 @@ class Tracer:
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
+        self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []
         self.rolled = False
         self.prints: Callable[[Any, Any], None] | None = None

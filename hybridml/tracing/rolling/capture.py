@@ -73,6 +73,7 @@ class Capture:
     name = ""  # of the symbol that is the number of a step
     most: Size = 0  # the greatest value of that
     position: Any = None  # of the question from which to which a step goes
+    parallel = False  # whether threads may share the steps
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -158,7 +159,9 @@ class Capture:
         if position in self.loop.exits:
             stays = self.loop.exits[position]
             leaves = ir.apply(_not, [node]) if stays else node
-            self.exits.append(Exit(_scalar(leaves), self._assigned(), [snapshot(self.tracer, t) for t in self.states]))
+            self.exits.append(
+                Exit(_scalar(leaves), self._as_now(self._assigned()), [snapshot(self.tracer, t) for t in self.states])
+            )
             return np.asarray(stays)
         if len(self.branches) >= _BRANCHES:
             self.refuse(f"{what} is asked for")
@@ -191,6 +194,20 @@ class Capture:
         variables = self.frame.f_locals
         return {name: variables[name] for name in self.loop.assigned if name in variables}
 
+    def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
+        sums = self._sums()
+        return {name: like(t, t._array, t._node) if id(t) in sums else t for name, t in variables.items()}
+
+    def _sums(self) -> set[int]:
+        """The ids of inputs for variables that are Python numbers before the loop, and that no other variable can be:
+        what a step does to such a tensor in place nobody else sees."""
+        return {
+            id(carry.given)
+            for name, carry in self.carries.items()
+            if name in self.loop.numbers and name not in self.twice and type(self.before[name]) in (int, float)
+        }
+
     def end(self, go: ir.Node | None = None) -> bool:
         """Ends a step; whether all that goes from one to the next was known before it. `go`: whether there is a
         further one."""
@@ -201,6 +218,7 @@ class Capture:
             grown.take_back()
         self.items = self._items(region)
         shared = self._shared(self.after)
+        self.after = self._as_now(self.after)
         found = self._leave(region)
         if not are_same(self.grads, _grads(tracer)):
             self.refuse("a step sets gradients")
@@ -355,6 +373,8 @@ class Capture:
         written = written_around(tracer, region)
         for t, array, node in reversed([*self.outside, *written]):
             t._array, t._node = array, node
+        sums = self._sums()
+        written = [w for w in written if id(w[0]) not in sums]
         carried = {id(carry.given) for carry in self.carries.values()}
         if any(id(t) in carried for t, *_ in written):
             self.refuse("a step updates a variable in place, and assigns it")
@@ -456,6 +476,7 @@ class Capture:
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
             branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.is_left else "",
+            parallel=self.parallel,
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)

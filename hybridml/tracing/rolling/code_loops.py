@@ -27,6 +27,21 @@ _LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_G
            "DELETE_", "GET_AWAITABLE", "GET_AITER")  # fmt: skip
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
+_ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
+_PUSHES = (
+    "LOAD_FAST",
+    "LOAD_CONST",
+    "LOAD_GLOBAL",
+    "LOAD_DEREF",
+    "LOAD_CLOSURE",
+    "LOAD_SMALL_INT",
+    "PUSH_NULL",
+    "KW_NAMES",
+    "NOP",
+    "RESUME",
+    "CACHE",
+    "EXTENDED_ARG",
+)  # and take nothing
 _ASKS = ("COMPARE_OP", "TO_BOOL")  # what a conditional jump may ask a moment before it
 
 Position = tuple[int | None, ...] | None
@@ -44,6 +59,7 @@ class CodeLoop:
     after: tuple[str, ...]
     exits: Mapping[Position, bool]  # questions that leave it -> the answer to go on
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
+    numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
 
 
 def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
@@ -174,6 +190,7 @@ class Flow:
         return CodeLoop(
             (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
             tuple(sorted(carried)), tuple(sorted(after)), exits, self._grown(inside),
+            self._numbers(inside),
         )  # fmt: skip
 
     def _targets(self, first: int) -> frozenset[str]:
@@ -189,6 +206,25 @@ class Flow:
         loads = [k for k in inside if _loads(self.found[k])]
         others = {self.found[k].argval for k in loads if self.found[k + 1].argval != "append"}
         return frozenset(self.found[k].argval for k in loads) - others
+
+    def _numbers(self, inside: frozenset[int]) -> frozenset[str]:
+        loads = [k for k in inside if _loads(self.found[k])]
+        others = {self.found[k].argval for k in loads if not self._is_operand(k)}
+        return frozenset(self.found[k].argval for k in loads) - others
+
+    def _is_operand(self, load: int) -> bool:
+        """Whether arithmetic takes from the stack what is loaded there, and nothing else does."""
+        above = 0  # items on the stack, above what was loaded
+        for i in self.found[load + 1 :]:
+            if i.opname in _ARITHMETIC and above < _ARITHMETIC[i.opname] and "[" not in i.argrepr:
+                return True
+            if _is_jump(i) or i.opname.startswith((*_LEAVES, "SWAP", "COPY")):
+                return False
+            effect = dis.stack_effect(i.opcode, i.arg)
+            if not i.opname.startswith(_PUSHES) and above < max(1, 1 - effect):
+                return False
+            above += effect
+        return False
 
     def _arrives(self, at: int) -> int:
         """The instruction to which the way out of a loop leads, by others that do nothing there."""

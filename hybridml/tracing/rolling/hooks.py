@@ -30,8 +30,8 @@ class Rolling:
         """A context in which the function runs."""
         return self.numbers.watched()
 
-    def range(self, frame: FrameType, args: tuple[Any, ...]) -> Any:
-        return range_of(self.tracer, frame, args)
+    def range(self, frame: FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
+        return range_of(self.tracer, frame, args, parallel)
 
     def iterator(self, frame: FrameType, value: Any) -> Any:
         """The iterator for a loop over an array; None where Python goes on alone."""

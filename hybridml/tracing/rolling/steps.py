@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from hybridml_compiler.aval import CPU
+from hybridml_compiler.errors import describe_line
 from hybridml_compiler.sizes.dims import LEAST, Size, bounds, hint, is_dim, symbol
 from hybridml_compiler.sizes.steps import Undecided, is_step, odd_step, replaced, turns
 
@@ -30,20 +31,22 @@ FEWEST_IN_PART = 4  # of a loop that is parted: a capture takes two or three
 _PEELED = 2  # first steps that may give a variable another type than it has before them
 
 
-def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...]) -> Any:
-    """The result of `range` for traced code that runs in this frame."""
+def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
+    """The result of `range` for traced code that runs in this frame, or of `prange`."""
     given = numbers(args)
     if given is None:
         return range(*args)
-    steps = steps_over(tracer, frame, given)
+    steps = steps_over(tracer, frame, given, parallel)
     if steps is not None:
         return steps
+    if parallel and (is_dim(given.length) or given.length >= FEWEST):
+        _note_order(tracer, frame)
     if not any(map(is_step, args)):
         return range(*args)
     return given if is_dim(given.length) else [given.at(k) for k in range(given.length)]
 
 
-def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterator[Any] | None:
+def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False) -> Iterator[Any] | None:
     """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
     of them that another loop's number decides; None for any other use of them."""
     if tracer is not top_tracer() or any(i.node.aval.device != CPU for i in tracer.inputs):
@@ -56,17 +59,28 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements) -> Iterat
     if is_dim(length):
         if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
             raise StepByStep(loop.place, "it may have no steps that could be by themselves")
-        return _Steps(tracer, loop, frame, over, (0, length), True)
-    return None if length < fewest else _parts(tracer, loop, frame, over)
+        return _Steps(tracer, loop, frame, over, (0, length), True, parallel)
+    return None if length < fewest else _parts(tracer, loop, frame, over, parallel)
 
 
-def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements) -> Iterator[Any]:
+def _note_order(tracer: Tracer, frame: types.FrameType) -> None:
+    """Notes why a loop over `prange` is no loop of the graph."""
+    loop = for_loop_over(frame.f_code, frame.f_lasti)
+    place = (frame.f_code, frame.f_lasti) if loop is None else loop.place
+    why = None if loop is None else (tracer.step_by_step or {}).get(place)
+    here = describe_line(frame.f_code.co_filename, frame.f_lineno)
+    tracer.in_order[place] = why or f"the loop at {here} (no step of it can stand for all)"
+
+
+def _parts(
+    tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool
+) -> Iterator[Any]:
     """The elements, by parts of the loop."""
     for first, end in parts(tracer, loop, over.length):
         if end - first < min(FEWEST_IN_PART, over.length):
             yield from map(over.at, range(first, end))
         else:
-            yield from _Steps(tracer, loop, frame, over, (first, end), end == over.length)
+            yield from _Steps(tracer, loop, frame, over, (first, end), end == over.length, parallel)
 
 
 def parts(tracer: Tracer, loop: CodeLoop, length: int) -> list[tuple[int, int]]:
@@ -151,10 +165,10 @@ class _Steps(Counted):
 
     def __init__(
         self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, part: tuple[Size, Size],
-        is_last: bool,
+        is_last: bool, parallel: bool,
     ) -> None:  # fmt: skip
         super().__init__(tracer, loop, frame, part, is_last)
-        self.over = over
+        self.over, self.parallel = over, parallel
 
     def __iter__(self) -> _Steps:
         return self

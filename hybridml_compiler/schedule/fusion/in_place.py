@@ -158,6 +158,27 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
     return graph.with_roots([made[n] for n in graph.roots]), found
 
 
+def stays_in_place(graph: Graph, donated: Mapping[int, int]) -> bool:
+    """Whether all outputs that are updates of the inputs in `donated` write the slices alone, those of loops in it
+    too."""
+    made, found = with_stores(graph, donated)
+    for out, k in donated.items():
+        node = made.outputs[out]
+        while node in found.memory:
+            if node.op is LOOP and not _loop_stays_in_place(node):
+                return False
+            node = found.memory[node]
+        if node is not made.inputs[k]:
+            return False
+    return True
+
+
+def _loop_stays_in_place(node: Node) -> bool:
+    p, k = node.params, node.params["result"]
+    body: Graph = p["body"].graph
+    return body.outputs.count(body.outputs[k]) == 1 and stays_in_place(body, {k: p["consts"] + k})
+
+
 def _own_inputs(graph: Graph, donated: Mapping[int, int]) -> set[Node]:
     """Inputs that are overwritten by a chain of updates of them alone."""
     return {graph.inputs[k] for out, k in donated.items() if is_updated(graph.inputs[k], graph.outputs[out])}

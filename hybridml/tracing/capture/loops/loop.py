@@ -70,6 +70,7 @@ class Loop:
     go: Tensor | None = None
     steps: int | None = None
     step: str | None = None  # the symbol of the number of a step
+    parallel: bool = False  # whether threads may share the steps
     again: bool = False  # the gradient computes a step again from its carries, and saves nothing else
     saved: list[ir.Node] = field(default_factory=list)
     stacks: list[Tensor] = field(default_factory=list)
@@ -128,7 +129,7 @@ class Loop:
                 ir.Graph((*closed.given, *carries, *(slices[k] for k in used)), roots[:n], checks=roots[n:m])
             ),
             "condition": None, "consts": len(closed.taken), "carries": len(carries), "length": self.length,
-            "counted": self.count is not None, "reverse": self.reverse, "step": self.step,
+            "counted": self.count is not None, "reverse": self.reverse, "step": self.step, "parallel": self.parallel,
         }  # fmt: skip
         if self.go is not None:
             params["condition"] = body_of(ir.Graph((*closed.given, *carries), (closed.outputs[-1],)))
@@ -250,6 +251,7 @@ class Gradient:
             tracer, f"the gradient of {loop.what}", loop.since, loop.made,
             inputs, [*loop.carries, *loop.slices, *self.given.values()], [], [], [*init, *map(zeros, self.sums)], [],
             loop.length, not loop.reverse, step=loop.step, again=loop.again, branches=self.branches, adds_up=True,
+            parallel=loop.parallel,
         )  # fmt: skip
         cotangents = [t._array for t in (*inputs, *self.given.values())]
         saved = Saved([], []) if loop.again else worth_saving(loop.as_step(), backward.outputs(), cotangents)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....loops.ir import KernelSpec
+from ....schedule import cost
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.launch import Copy, Plan
 from ....sizes.dims import LEAST, Size, hint, is_dim
@@ -21,6 +22,7 @@ from .callee import Callee
 from .contraction.loops import i64, repeat
 from .kernel import KERNEL_TYPE
 from .kind import Kind
+from .operand_tables import in_parallel
 from .registry import callee_of, kind_of
 from .sizes import Sizes
 from .step import emit_step, launch_sources, stops_of
@@ -44,6 +46,8 @@ def control_source(control: Control, callees: Callees) -> str:
         for plan in control.plans
         for line in (f"body of {_sizes(plan)}", *launch_sources(plan, _callees(plan, callees)))
     ]
+    if isinstance(control, Loop) and control.ranges > 1:
+        lines.append(f"shared {_sharing(control, callees)}")
     return "\n".join([f"{type(control).__name__} {sorted(fields.items())}", *lines])
 
 
@@ -97,8 +101,15 @@ class _Step:
 
 
 def emit_control(module: ir.Module, name: str, control: Control, callees: Callees) -> ir.Function:
-    """`void control(ptr buffers, i64 lo, i64 hi)`; its range is the slots of a loop, and one iteration otherwise."""
-    if isinstance(control, Loop) and control.slots > 1:
+    """`void control(ptr buffers, i64 lo, i64 hi)`; its range is the slots of a loop, and one iteration otherwise.
+
+    A loop whose steps threads share is a function of ranges of them, and one that begins it and has them run it.
+    """
+    if isinstance(control, Loop) and control.ranges > 1:
+        each = ir.Function(module, KERNEL_TYPE, f"{name}_ranges")
+        each.linkage = "internal"
+        _emit_one(each, module, name, control, callees, None, each.args[1:])
+    elif isinstance(control, Loop) and control.slots > 1:
         each = ir.Function(module, _SLOT_TYPE, f"{name}_slot")
         each.linkage = "internal"
         _emit_one(each, module, name, control, callees, each.args[1])
@@ -118,7 +129,13 @@ def emit_control(module: ir.Module, name: str, control: Control, callees: Callee
 
 
 def _emit_one(
-    function: ir.Function, module: ir.Module, name: str, control: Control, callees: Callees, slot: Any
+    function: ir.Function,
+    module: ir.Module,
+    name: str,
+    control: Control,
+    callees: Callees,
+    slot: Any,
+    ranges: Sequence[Any] | None = None,
 ) -> None:
     b = function.build()
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
@@ -127,8 +144,11 @@ def _emit_one(
     checked = any(plan.checked for plan in control.plans)
     table = b.operand(function.args[0], operands + checked) if control.symbols else None
     sizes = Sizes(b, table, control.symbols)
-    if isinstance(control, Loop):
-        _emit_loop(b, module, name, control, callees, given, failed, sizes, slot)
+    if isinstance(control, Loop) and control.ranges > 1 and ranges is None:
+        status = b.operand(function.args[0], operands) if checked else None
+        _emit_shared(b, module, name, control, callees, given, failed, sizes, status)
+    elif isinstance(control, Loop):
+        _emit_loop(b, module, name, control, callees, given, failed, sizes, slot, ranges)
     else:
         assert isinstance(control, Choice)
         _emit_choice(b, module, name, control, callees, given, failed, table)
@@ -176,6 +196,45 @@ def _emit_choice(
     b.position_at_end(after)
 
 
+def _emit_shared(
+    b: ir.IRBuilder,
+    module: ir.Module,
+    name: str,
+    loop: Loop,
+    callees: Callees,
+    given: list[Any],
+    failed: ir.Block,
+    sizes: Sizes,
+    status: Any,
+) -> None:
+    """Begins a loop whose steps do not need each other, and has threads run them."""
+    function = b.function
+    last = sizes.value(loop.length)
+    memory, n, m = given[-1], loop.consts, loop.consts + len(loop.carries)
+    results = dict(zip(loop.wanted, given[m + len(loop.xs) : -1], strict=True))
+    for k, start in enumerate(given[n:m]):
+        own = results.get(k, _at(b, memory, i64(loop.places[0][2 * k])))
+        _start(b, module, loop, k, own, start, sizes, None)
+    least, polls = _sharing(loop, callees)
+    run = module.globals[f"{name}_ranges"]
+    job = [function.args[0], i64(loop.ranges), i64(1), i64(max(loop.ranges // module.cpu.cores, 1))]
+    with b.if_else(b.icmp_signed("<", last, i64(least))) as (few, many):
+        with few:
+            b.call(run, [function.args[0], i64(0), i64(loop.ranges)])
+        with many:
+            in_parallel(b, run, job, stops=polls)
+    fine = b.append_basic_block("fine")
+    if status is not None:
+        b.cbranch(b.icmp_unsigned("!=", b.load(status, typ=I64), i64(0)), failed, fine)
+        b.position_at_end(fine)
+        fine = b.append_basic_block("through")
+    if polls:
+        b.cbranch(b.polled(), failed, fine)
+    else:
+        b.branch(fine)
+    b.position_at_end(fine)
+
+
 def _emit_loop(
     b: ir.IRBuilder,
     module: ir.Module,
@@ -186,6 +245,7 @@ def _emit_loop(
     failed: ir.Block,
     sizes: Sizes,
     slot: Any,
+    ranges: Sequence[Any] | None,
 ) -> None:
     count, rest = (given[0], given[1:]) if loop.counted else (None, given)
     for size in (*loop.carries, *loop.xs, *loop.ys):
@@ -198,7 +258,8 @@ def _emit_loop(
     c = len(loop.carries)
     ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
     stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
-    arena = own[-2] if slot is None else _at(b, own[-2], b.mul(slot, i64(loop.arena_bytes)))
+    part = slot if ranges is None else ranges[0]
+    arena = own[-2] if part is None else _at(b, own[-2], b.mul(part, i64(loop.arena_bytes)))
     steps = _steps(b, loop, sizes)
     body = _Step(b, module, loop.body, callees, f"{name}_body", arena, steps, slot)
     check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2], steps) if loop.condition else None
@@ -224,17 +285,19 @@ def _emit_loop(
     for k in range(c):
         pair = (results.get(k, own[2 * k]), own[2 * k + 1])
         if loop.in_place[k]:
-            _start(b, module, loop, k, pair[0], starts[k], sizes, slot)
+            if ranges is None:
+                _start(b, module, loop, k, pair[0], starts[k], sizes, slot)
             firsts.append((pair[0],) * 3)
             continue
         firsts.append((starts[k], *(reversed(pair) if turned else pair)))
 
+    begin, until = (i64(0), last) if ranges is None else [_border(b, last, k, loop.ranges) for k in ranges]
     entry, head = b.block, b.append_basic_block("head")
     run, end = b.append_basic_block("run"), b.append_basic_block("end")
     b.branch(head)
     b.position_at_end(head)
     number = b.phi(I64)
-    number.add_incoming(i64(0), entry)
+    number.add_incoming(begin, entry)
     carried = [[b.phi(PTR) for _ in range(3)] for _ in range(c)]  # read by this step, written by it, by the next one
     for phis, first in zip(carried, firsts, strict=True):
         for phi, pointer in zip(phis, first, strict=True):
@@ -242,7 +305,7 @@ def _emit_loop(
     now = [phis[0] for phis in carried]
     if loop.length is not None:
         more = run if check is None else b.append_basic_block("more")
-        b.cbranch(b.icmp_signed("<", number, last), more, end)
+        b.cbranch(b.icmp_signed("<", number, until), more, end)
         b.position_at_end(more)
     if check is not None:
         for k, pointer in enumerate(now):
@@ -279,9 +342,19 @@ def _emit_loop(
     b.branch(head)
     b.position_at_end(end)
     for k, size in enumerate(loop.carries):
-        if k in results:
+        if k in results and ranges is None:
             with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
                 _copy_share(b, module, loop, size, results[k], now[k], sizes, slot)
+
+
+def _sharing(loop: Loop, callees: Callees) -> tuple[int, bool]:
+    """The least number of steps that threads share, and whether these end early where their call is to stop."""
+    return int(cost.PARALLEL_THRESHOLD_NS / _step_nanoseconds(loop, callees)), bool(_steps_a_poll(loop, callees))
+
+
+def _border(b: ir.IRBuilder, steps: Any, part: Any, parts: int) -> Any:
+    """The step with which a range of them begins."""
+    return b.udiv(b.mul(steps, part), i64(parts))
 
 
 def _steps(b: ir.IRBuilder, loop: Loop, sizes: Sizes) -> Any:
@@ -332,9 +405,14 @@ def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> di
     return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
 
 
+def _step_nanoseconds(loop: Loop, callees: Callees) -> float:
+    own = sum(c.nanoseconds for plan in loop.plans for c in _callees(plan, callees) if c is not None)
+    return max(own, _LEAST_NS)
+
+
 def _steps_a_poll(loop: Loop, callees: Callees) -> int:
     """A power of two; 0 where all steps together are too short for a poll."""
-    step = max(sum(c.nanoseconds for plan in loop.plans for c in _callees(plan, callees) if c is not None), _LEAST_NS)
+    step = _step_nanoseconds(loop, callees)
     if loop.length is not None and not is_dim(loop.length) and loop.length * step < POLL_NS:
         return 0
     return 1 << max(int(POLL_NS / step).bit_length() - 1, 0)
@@ -352,7 +430,9 @@ def _nanoseconds(control: Control) -> float:
     if not isinstance(control, Loop):
         return 0.0
     specs = [launch.spec for launch in control.body.launches if not isinstance(launch.spec, Copy)]
-    return hint(control.length or 1) * sum(kind_of(spec).nanoseconds(spec) for spec in specs)
+    return (1 if control.length is None else hint(control.length)) * sum(
+        kind_of(spec).nanoseconds(spec) for spec in specs
+    )
 
 
 CONTROL = Kind(
