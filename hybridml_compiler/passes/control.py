@@ -106,7 +106,7 @@ def _merge(graph: Graph, nodes: Sequence[Node]) -> Graph:
 
 def _within(node: Node, other: Node) -> list[int] | None:
     """Numbers of this loop's results among those of the other loop; None if not all are there."""
-    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse", "step")):
+    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse", "step", "first")):
         return None
     a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
     if a.count is not b.count or (a.go is None) is not (b.go is None):

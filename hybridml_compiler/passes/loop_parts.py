@@ -10,6 +10,7 @@ from ..graph.body import Body, body_of
 from ..graph.ir import Graph, Node, apply, topological, with_inputs
 from ..ops.control import LOOP
 from ..record import record
+from ..sizes.dims import Size
 
 Results = dict[int, Node]  # of a run: by number, those that are read
 Optimize = Callable[[Body], Body]
@@ -29,6 +30,7 @@ class Loop:
     length: int | None
     reverse: bool
     step: str | None
+    first: Size
 
     @staticmethod
     def of(node: Node, operands: Sequence[Node]) -> Loop:
@@ -46,7 +48,7 @@ class Loop:
             list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
             list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
             list(body.checks), go,
-            p["length"], p["reverse"], p["step"],
+            p["length"], p["reverse"], p["step"], p["first"],
         )  # fmt: skip
 
     def nodes(self, wanted: Iterable[int], optimized: Optimize) -> Results:
@@ -58,7 +60,7 @@ class Loop:
         params: dict[str, Any] = {
             "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
             "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
-            "reverse": self.reverse, "step": self.step,
+            "reverse": self.reverse, "step": self.step, "first": self.first,
         }  # fmt: skip
         operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
         operands = operands if self.count is None else [self.count, *operands]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ..graph.ir import Node, topological
 from ..graph.rewrite import make
 from ..record import record
-from ..sizes.dims import LEAST, steps_of
+from ..sizes.dims import steps_of
 from ..sizes.steps import linear
 from .loop_parts import Loop, Optimize, Results
 
@@ -74,9 +74,9 @@ def _stack(loop: Loop, base: Node) -> Node | None:
     if array is None or symbol is None or any(n != 1 for n in steps) or base.shape[0] != 1:
         return None
     factor, rest = linear(starts[0], symbol)
-    if factor != 1 or type(rest) is not int or steps_of(*starts[1:], *stops[1:]):
+    low = rest + loop.first
+    if factor != 1 or type(low) is not int or steps_of(*starts[1:], *stops[1:]):
         return None
-    low = rest + LEAST
     return make("slice", array, starts=(low, *starts[1:]), stops=(low + loop.length, *stops[1:]), steps=steps)
 
 

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hybridml_compiler import config
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
@@ -39,6 +40,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, chosen, following, merged
 from ..capture.loops.loop import DataEnds, Loop, zeros
+from ..capture.loops.segments import run_in_segments
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
@@ -442,6 +444,8 @@ class Capture:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
+            if type(loop.length) is int and loop.length * loop.saves > config.field("gradient_memory") << 20:
+                results = run_in_segments(loop)
         return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
 
     def _until(
