@@ -40,7 +40,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, chosen, following, merged
 from ..capture.loops.loop import DataEnds, Loop, zeros
-from ..capture.loops.segments import run_in_segments
+from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
@@ -444,8 +444,8 @@ class Capture:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
-            if type(loop.length) is int and loop.length * loop.saves > config.field("gradient_memory") << 20:
-                results = run_in_segments(loop)
+            size = size_of(loop, config.field("gradient_memory") << 20)
+            results = results if size is None else run_in_segments(loop, size)
         return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
 
     def _until(

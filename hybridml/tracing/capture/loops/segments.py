@@ -29,13 +29,22 @@ _NUMBERS = 32  # of the symbols of segments, above those of steps: loops are not
 _reshape, _slice, _concat = OPS["reshape"], OPS["slice"], OPS["concat"]
 
 
-def run_in_segments(loop: Loop) -> list[Tensor]:
-    """Emits a loop of a known number of steps in segments; its results."""
-    assert type(loop.length) is int and loop.go is loop.count is None
-    carried = sum(aval_of(t).nbytes for t in loop.init)
-    size = min(max(math.isqrt(loop.length * carried // max(loop.saves, 1)), 1), loop.length)
+def size_of(loop: Loop, most: int) -> int | None:
+    """The steps of a segment that take the least memory; None where the gradient takes no more than `most` bytes, or
+    where segments take as much."""
+    n, saved = loop.length, loop.saves
+    if type(n) is not int or loop.go is not None or loop.count is not None or n * saved <= most:
+        return None  # a number of steps that comes with the call has no segments
+    carried = sum(int(aval_of(t).nbytes) for t in loop.init)
+    best = min(max(math.isqrt(n * carried // saved), 1), n)
+    size = next((k for k in range(best, best // 2, -1) if n % k == 0), best)  # then no steps are left
+    return size if n // size * carried + size * saved < n * saved else None
+
+
+def run_in_segments(loop: Loop, size: int) -> list[Tensor]:
+    """Emits a loop of a known number of steps in segments of so many; its results."""
+    assert type(loop.length) is int
     whole = loop.length - loop.length % size
-    size = next((k for k in range(size, size // 2, -1) if loop.length % k == 0), size)  # then no steps are left
     n, now, ys = len(loop.carries), loop.init, list[list[Tensor]]()
     for low, high in [(0, whole), (whole, loop.length)][:: -1 if loop.reverse else 1]:
         if low < high:
