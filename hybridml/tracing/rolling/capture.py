@@ -38,7 +38,7 @@ from ...core.context import clock, grad_is_off
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
-from ..capture.loops.branches import Branch, chosen, following, merged
+from ..capture.loops.branches import Branch, following
 from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
@@ -61,6 +61,7 @@ class Exit:
     """A question that leaves the loop: where it does, and what variables and tensors are then."""
 
     leaves: ir.Node
+    asked: int  # other questions before it
     variables: Mapping[str, Any]
     states: Sequence[Tensor]
 
@@ -89,7 +90,6 @@ class Capture:
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
-        self.gone_back = True  # its steps can be: no value is another one where a question leaves than after the step
 
     def refuse(self, why: str) -> NoReturn:
         raise StepByStep(self.place, why)
@@ -156,7 +156,8 @@ class Capture:
         if position in self.loop.exits:
             stays = self.loop.exits[position]
             leaves = ir.apply(_not, [node]) if stays else node
-            self.exits.append(Exit(_scalar(leaves), self._assigned(), [snapshot(self.tracer, t) for t in self.states]))
+            states = [snapshot(self.tracer, t) for t in self.states]
+            self.exits.append(Exit(_scalar(leaves), len(self.asked), self._assigned(), states))
             return np.asarray(stays)
         if len(self.branches) >= _BRANCHES:
             self.refuse(f"{what} is asked for")
@@ -212,7 +213,7 @@ class Capture:
         if not self.branches:
             self.made, self.checks, self.histories = set(), list(region.checks), []
             self.last, self.also = self._last(), dict[ir.Node, None]()
-            self.gone_back = type(self.length) is int
+            self.leaving = list[Branch[Tensor]]()
             self.named = {name: self.after.get(name) for name in self._others()}
         elif self.checks != list(region.checks):
             self.refuse("a branch checks an index")
@@ -221,7 +222,11 @@ class Capture:
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
-        for exit in reversed(self.exits):
+        questions, answers, last = list[ir.Node](), list[bool](), 0
+        for exit in self.exits:
+            questions += self.asked[last : exit.asked]
+            answers += self.answers[last : exit.asked]
+            last = exit.asked
             at = self._values(exit.variables, exit.states)
             if go is not None and all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True)):
                 self.also[exit.leaves] = None
@@ -231,14 +236,15 @@ class Capture:
                 return self._count(apart)
             if apart:
                 self.refuse(f"{apart[0]} has another value where it is left")
-            apart_in_history = [a for a, b in zip(at, values, strict=True) if a._array is not b._array]
-            self.gone_back = self.gone_back and not any(map(_history, apart_in_history))
-            values = [_chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
-            stays = ir.apply(_not, [exit.leaves])
-            go = stays if go is None else ir.apply(_and, [stays, go])
+            questions.append(exit.leaves)
+            way = Branch(tuple(questions), (*answers, True), [*at, self.tracer.wrap(ir.constant(False))])
+            if all((b.asked, b.answers) != (way.asked, way.answers) for b in self.leaving):  # before another question
+                self.leaving.append(way)
+            answers.append(False)
         if self.loop.exits:
-            values.append(self.tracer.wrap(go if go is not None else ir.constant(True)))
-        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
+            values.append(self.tracer.wrap(ir.constant(True) if go is None else go))
+        questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
+        self.branches.append(Branch(tuple(questions), tuple(answers), values))
         if self.items and (self.asked or self.loop.exits or type(self.length) is not int):
             self.refuse("a list grows, by how much data decides")
         return True
@@ -437,7 +443,7 @@ class Capture:
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
             branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
-            no_gradient="" if go is None or self.gone_back else _NO_GRADIENT,
+            no_gradient="" if go is None or type(self.length) is int else _NO_GRADIENT,
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
@@ -460,23 +466,18 @@ class Capture:
         self, inputs: Sequence[Tensor], start: Sequence[Tensor]
     ) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
         """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
-        condition; and all that a step computes, in one way where it is not gone back."""
+        condition; and all that a step computes, in each way that it may go."""
         own, tracer = [leaf_of(t) for t in inputs], self.tracer
         around = boundary([h for h in self.histories if is_node(h)], self.since, own)
         recorded = around or (not grad_is_off() and any(t._node is not None for t in start))
-        if not tracer.loops and not self.gone_back and recorded:
+        if not tracer.loops and type(self.length) is not int and recorded:
             self.refuse(_NO_GRADIENT)  # in another loop, that one knows whether it is differentiated
         flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
         stay = [ir.apply(_not, [leaves]) for leaves in self.also]
         go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
         counted = tracer.wrap(OPS["add"].fn(count, 1)._array)
         first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
-        if self.gone_back:
-            return [flag, count], first, go, [b.with_more([counted]) for b in self.branches]
-        nodes = merged([Branch(b.asked, b.answers, [t._array for t in b.values]) for b in self.branches])
-        values = zip(*(b.values for b in self.branches), strict=True)
-        step = [like(ways[0], node, _history(*ways)) for node, ways in zip(nodes, values, strict=True)]
-        return [flag, count], first, go, [Branch((), (), [*step, counted])]
+        return [flag, count], first, go, [b.with_more([counted]) for b in (*self.branches, *self.leaving)]
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""
@@ -485,15 +486,6 @@ class Capture:
         self.frame.f_locals.update(values)
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
-
-
-def _chosen(question: ir.Node, a: Tensor, b: Tensor) -> Tensor:
-    return like(b, chosen(question, a._array, b._array), _history(a, b))
-
-
-def _history(*ways: Tensor) -> Any:
-    """The history of a value that data chooses: it tells that there is one."""
-    return next((t._node for t in ways if is_node(t._node)), None)
 
 
 def _scalar(node: ir.Node) -> ir.Node:

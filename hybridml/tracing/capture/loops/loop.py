@@ -254,7 +254,8 @@ class Gradient:
         backward = Loop(
             tracer, f"the gradient of {loop.what}", loop.since, loop.made,
             inputs, [*loop.carries, *loop.slices, *self.given.values()], [], [], [*init, *map(zeros, self.sums)], [],
-            loop.length, not loop.reverse, step=loop.step, first=loop.first, again=loop.again, branches=self.branches, adds_up=True,
+            loop.length, not loop.reverse, step=loop.step, first=loop.first, again=loop.again, branches=self.branches,
+            adds_up=True,
         )  # fmt: skip
         cotangents = [t._array for t in (*inputs, *self.given.values())]
         saved = Saved([], []) if loop.again else worth_saving(loop.as_step(), backward.outputs(), cotangents)
