@@ -1,4 +1,4 @@
-"""Gradients of long Python loops, which keep what the loop carries at the starts of segments and compute those again."""
+"""Gradients of long Python loops: they keep what is carried at the starts of segments, and compute those again."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ from .lists import Grown
 _ROUNDS = 8  # of a step, until all that it carries on is known
 _BRANCHES = 8  # of a step, for questions about data
 _MISSING = object()
+_MOST_BYTES = 16 << 20  # for a gradient of a loop that data may end: zeros for steps that are not taken cost 3 ms
 _NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
 _not, _and = OPS["logical_not"], OPS["logical_and"]
 
@@ -455,10 +456,9 @@ class Capture:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
-            most = config.field("gradient_memory") << 20
-            if go is not None and loop.saves * int(loop.length or 0) > most:
-                self.refuse(_NO_GRADIENT)
-            size = size_of(loop, most)
+            if go is not None and loop.saves * int(loop.length or 0) > _MOST_BYTES:
+                self.refuse("its gradient would keep too much for a loop that may end early")
+            size = size_of(loop, config.field("gradient_memory") << 20)
             results = results if size is None else run_in_segments(loop, size)
         return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
 

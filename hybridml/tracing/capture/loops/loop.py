@@ -278,9 +278,9 @@ class Gradient:
         backward.saved, backward.stacks = [*loop.saved, *saved.nodes], [*loop.stacks, *stacks[n:]]
         backward.restored = saved.restored
         found = backward.run()
-        stacked = [*loop.carries, *loop.slices, *self.given.values(), *backward.saved]
-        own = [stacked[k] for k in backward.read if k < n or k >= len(backward.slices) + len(loop.saved)]
-        loop.saves = sum(most_in(t.shape) * t.dtype.itemsize for t in own)
+        stacked: list[Any] = [*backward.slices, *backward.saved]
+        rows = [stacked[k] for k in backward.read if k < n or k >= len(backward.slices) + len(loop.saved)]
+        loop.saves = sum(most_in(t.shape) * t.dtype.itemsize for t in rows)
         for r, start in zip(saved.restored, found[m:], strict=False):
             tracer.undone.append((loop.results[r.carry]._array, start._array))
         return [*found[:m], *found[m + len(held) :]]
