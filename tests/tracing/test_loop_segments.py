@@ -52,24 +52,32 @@ def test_second_derivatives_in_segments(fn: Any, a: Any, b: Any) -> None:
     assert is_in_segments(traced)
 
 
-@pytest.mark.parametrize("steps", [16, 17, 36, 37, 97])
-def test_any_number_of_steps(steps: int) -> None:
+def with_a_list(a: Any, w: Any) -> Any:
+    h, seen, n = w * 0.0, [], a.shape[0]
+    for t in range(n):
+        h = hm.sin(h * 0.9 + a[t] * w)
+        seen.append(hm.cos(h) * a[n - 1 - t])
+    return (hm.stack(seen) * a).sum() + h.sum()
+
+
+def with_a_branch(a: Any, w: Any) -> Any:
+    h, n = w * 0.0, a.shape[0]
+    for t in range(n):
+        h = hm.sin(h * 0.9 + a[t] * w) * hm.cos(a[n - 1 - t] * h)
+        if h[0] > 0.1:
+            h = hm.exp(h * 0.5) * a[t]
+    return (h * h).sum()
+
+
+@pytest.mark.parametrize("loss", [with_a_list, with_a_branch])
+@pytest.mark.parametrize("steps", [17, 36, 97])
+def test_any_number_of_steps(loss: Any, steps: int) -> None:
     """Of which some are left after the last whole segment; the number of a step counts on through all of them."""
-
-    def loss(a: Any, w: Any) -> Any:
-        h, u, seen = w * 0.0, hm.zeros((steps, 3), dtype="float64"), []
-        for t in range(steps):
-            h = hm.sin(h * 0.9 + a[t] * w)
-            u[t] = h * a[steps - 1 - t]
-            if h[0] > 0.1:
-                h = h * 0.5
-            seen.append(h * t)
-        return (u * u).sum() + (hm.stack(seen)[::3] * w).sum()
-
     a, w = hm.asarray(R.random((steps, 3))), hm.asarray(R.random(3))
     gradient = hm.trace(both(loss))
     for scale in (1.0, 0.5):
         assert_close(gradient(a * scale, w), both(loss)(a * scale, w))
+    assert is_in_segments(gradient)
 
 
 def test_memory_is_of_the_square_root_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
