@@ -70,7 +70,8 @@ BUDGETS = {
     ),
     "hybridml_compiler/passes": Budget(
         2650,
-        "products that loops over rows add up (70); stacks of slices (60); updates that change nothing (40); control flow and rolled loops",
+        "products that loops over rows add up (70); "
+        "stacks of slices (60); updates that change nothing (40); control flow and rolled loops",
     ),
     "hybridml_compiler/schedule": Budget(
         6450,

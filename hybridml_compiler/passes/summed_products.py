@@ -64,7 +64,7 @@ def one_product(node: Node, operands: Sequence[Node], read: list[int], optimized
 
 
 def _stack(loop: Loop, base: Node) -> Node | None:
-    """What a value is in each step, where that is in memory before the loop."""
+    """The values of all steps, where they are in memory before the loop; None where they are not."""
     stack = next((x for x, own in loop.xs if own is base), None)
     if stack is not None or base.op is None or base.op.name != "slice" or type(loop.length) is not int:
         return stack

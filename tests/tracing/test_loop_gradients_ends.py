@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from tests.tracing.test_loop_gradients import assert_close, both, second
+from tests.support.loop_gradients import assert_close, both, second
 
 R = np.random.default_rng(0)
 

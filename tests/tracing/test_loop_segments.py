@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from tests.tracing.test_loop_gradients import (
+from tests.support.loop_gradients import (
     FORMS,
     T,
     assert_close,
