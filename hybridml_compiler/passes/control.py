@@ -3,8 +3,8 @@
 loops over the same, where one computes all that the other does        -> one loop
 results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
-a carry that products are added to in every step                      -> one product, after the loop
 a number that steps which threads share add up                         -> a loop of its own (see sums_apart.py)
+a carry that products are added to in every step                      -> one product, after it (summed_products.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
 a branch whose predicate is known, a loop of no step                  -> its results
@@ -20,8 +20,9 @@ from ..graph.checks import alone
 from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
-from ..record import record, replace
-from .loop import Loop, Optimize, Results, substitute
+from ..record import replace
+from .loop_parts import Loop, Optimize, Results, substitute
+from .summed_products import one_product
 from .sums_apart import sums_apart
 
 
@@ -49,7 +50,7 @@ def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
             if node.op is LOOP:
                 made[key] = (
                     sums_apart(node, operands, numbers, optimized)
-                    or _one_product(node, operands, numbers, optimized)
+                    or one_product(node, operands, numbers, optimized)
                     or _simpler_loop(node, operands, numbers, optimized)
                 )
             else:
@@ -109,7 +110,10 @@ def _merge(graph: Graph, nodes: Sequence[Node]) -> Graph:
 
 def _within(node: Node, other: Node) -> list[int] | None:
     """Numbers of this loop's results among those of the other loop; None if not all are there."""
-    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse", "step")):
+    if any(
+        node.params[name] != other.params[name]
+        for name in ("length", "counted", "reverse", "step", "first", "parallel")
+    ):
         return None
     a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
     if a.count is not b.count or (a.go is None) is not (b.go is None):
@@ -140,74 +144,6 @@ def _within(node: Node, other: Node) -> list[int] | None:
     found = {y: len(b.carries) + k for k, y in reversed(list(enumerate(b.ys)))}
     places = [found.get(y) for y in values[len(pairs) :]]
     return None if None in places else [*pairs, *(k for k in places if k is not None)]
-
-
-# -- one product for all steps
-
-
-def _one_product(node: Node, operands: Sequence[Node], read: list[int], optimized: Optimize) -> Results:
-    """Products that are only added up, as gradients of weights are, as one over the rows of all steps: a step would
-    read and write the whole sum ([Note: Fusion])."""
-    loop = Loop.of(node, operands)
-    if loop.count is not None or loop.go is not None or loop.step is not None:
-        return {}
-    found = {k: product for k in range(len(loop.carries)) if (product := _added_product(loop, k)) is not None}
-    if not found:
-        return {}
-    first, kept = len(loop.carries), [k for k in range(len(loop.carries)) if k not in found]
-    starts = {k: loop.carries[k][0] for k in found}
-    given = {own: x for x, own in loop.xs}
-    rows = [row for k in found for row in found[k].rows if row not in given]
-    at = {k: position for position, k in enumerate([*kept, *range(first, first + len(loop.ys))])}
-    row_at = {row: len(at) + k for k, row in enumerate(dict.fromkeys(rows))}
-    loop.ys = [*loop.ys, *row_at]
-    loop.carries = [loop.carries[k] for k in kept]
-    nodes = loop.nodes(sorted({*(at[k] for k in read if k in at), *row_at.values()}), optimized)
-    stacks = given | {row: nodes[k] for row, k in row_at.items()}
-    sums = {k: make("add", starts[k], found[k].of([stacks[row] for row in found[k].rows])) for k in found}
-    return {k: nodes[at[k]] if k in at else sums[k] for k in read}
-
-
-@record
-class _Added:
-    """`left.T @ right` of each step, turned round after it if `turned`; `rows` are (left, right)."""
-
-    rows: tuple[Node, Node]
-    turned: bool
-
-    def of(self, stacks: Sequence[Node]) -> Node:
-        """The sum over all steps."""
-        left, right = (make("reshape", s, shape=(s.shape[0] * s.shape[1], s.shape[2])) for s in stacks)
-        whole = make("matmul", _turned(left), right)
-        return _turned(whole) if self.turned else whole
-
-
-def _turned(node: Node) -> Node:
-    return node.inputs[0] if _is_turned(node) else make("permute_dims", node, axes=(1, 0))
-
-
-def _is_turned(node: Node) -> bool:
-    return node.op is not None and node.op.name == "permute_dims" and node.params["axes"] == (1, 0)
-
-
-def _added_product(loop: Loop, k: int) -> _Added | None:
-    """The product that a step adds to carry k, if that is all that happens to it."""
-    _, own, after = loop.carries[k]
-    if after.op is None or after.op.name != "add" or after.dtype.kind != "f" or after.inputs.count(own) != 1:
-        return None
-    (value,) = (n for n in after.inputs if n is not own)
-    others = [*(end for *_, end in (*loop.carries[:k], *loop.carries[k + 1 :])), *loop.others, value]
-    reached = set(topological(others))
-    product = value.inputs[0] if _is_turned(value) else value
-    if own in reached or after in reached or product.op is None or product.op.name != "matmul":
-        return None
-    left, right = product.inputs
-    if len(left.shape) != 2 or len(right.shape) != 2:
-        return None
-    (m, n), rows = product.shape, left.shape[1]
-    if rows * (m + n) > 2 * m * n:  # kept operands would take more memory traffic than the sum
-        return None
-    return _Added((_turned(left), right), product is not value)
 
 
 # -- a loop

@@ -18,7 +18,7 @@ from ..graph.facts import is_expensive
 from ..graph.independence import dependence_of
 from ..graph.ir import Graph, Node, input_node, topological
 from ..sizes.dims import hint, steps_of
-from .loop import Loop, Optimize, Results
+from .loop_parts import Loop, Optimize, Results
 
 _STEP_BYTES = 1 << 12  # of terms that a step keeps; it would read and write more than it computes
 _BYTES = 1 << 26
@@ -53,7 +53,7 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
         return {}
     first = Loop(
         None, loop.consts, [loop.carries[k] for k in others], loop.xs, [*(loop.ys[k] for k in own_ys), *terms],
-        loop.checks, None, loop.length, loop.reverse, loop.step, True,
+        loop.checks, None, loop.length, loop.reverse, loop.step, loop.first, True,
     )  # fmt: skip
     m = len(others) + len(own_ys)
     at = {k: place for place, k in enumerate([*others, *(p["carries"] + k for k in own_ys)])}
@@ -62,7 +62,7 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     second = Loop(
         None, loop.consts, [loop.carries[k] for k in sums],
         [*loop.xs, *((found[m + k], own) for k, own in enumerate(stand.values()))], [loop.ys[k] for k in late_ys],
-        [], None, loop.length, loop.reverse, loop.step, False,
+        [], None, loop.length, loop.reverse, loop.step, loop.first, False,
     )  # fmt: skip
     second.substituted(stand)
     late = {k: place for place, k in enumerate([*sums, *(p["carries"] + k for k in late_ys)])}

@@ -387,6 +387,36 @@ def test_a_branch_has_a_history_of_what_is_around() -> None:
     np.testing.assert_allclose(np.asarray(hm.grad(hm.trace(loss))(w, a)), np.asarray(expected))
 
 
+def test_a_question_at_the_beginning_of_a_step_before_another_one() -> None:
+    """The number of the step in which the loop was left, and questions about it."""
+
+    def two(s: hm.Tensor, w: hm.Tensor) -> Any:
+        for i in range(50):  # noqa: B007
+            if s.sum() > 9:
+                break
+            s = s + hm.sin(s) * w
+            if s.min() < -5:
+                break
+        return i, s
+
+    def by_number(s: hm.Tensor, limits: hm.Tensor) -> Any:
+        for i in range(50):
+            if s.sum() > limits[i]:
+                break
+            s = s * 1.1
+            if s.min() < -5:
+                break
+        return i, s
+
+    for fn in (two, by_number):
+        both(fn, data(3), data(3) if fn is two else lambda: hm.asarray(np.linspace(9, 2, 50)))
+        for scale in (10.0, -20.0, 0.1):
+            traced = hm.trace(fn)
+            given = hm.ones(3, dtype="float64") * scale, hm.asarray(np.linspace(9, 2, 50))
+            assert fn is two or traced(*given)[0] == fn(*given)[0]
+            assert fn is by_number or traced(given[0], given[0] * 0.1)[0] == fn(given[0], given[0] * 0.1)[0]
+
+
 def test_random_numbers_until_data_says_stop() -> None:
     def walk(x: hm.Tensor) -> Any:
         n = 0

@@ -22,11 +22,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hybridml_compiler import config
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
-from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
@@ -38,21 +38,23 @@ from ...core.context import clock, grad_is_off
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
-from ..capture.loops.branches import Branch, following, merged
+from ..capture.loops.branches import Branch, following
 from ..capture.loops.loop import DataEnds, Loop, zeros
-from ..capture.loops.ways import chosen
+from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
-from ..capture.tracer import Frame, ShadowLeaf, Tracer, top_tracer
+from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of
 from .code_loops import CodeLoop, question_at
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
+from .undecided import loop_of
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
 _BRANCHES = 8  # of a step, for questions about data
 MOST_PARTS = 8  # of a loop, and steps that are by themselves
 _MISSING = object()
+_MOST_BYTES = 16 << 20  # for a gradient of a loop that data may end: zeros for steps that are not taken cost 3 ms
 _NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
 _not, _and = OPS["logical_not"], OPS["logical_and"]
 
@@ -62,6 +64,7 @@ class Exit:
     """A question that leaves the loop: where it does, and what variables and tensors are then."""
 
     leaves: ir.Node
+    asked: int  # other questions before it
     variables: Mapping[str, Any]
     states: Sequence[Tensor]
 
@@ -159,9 +162,8 @@ class Capture:
         if position in self.loop.exits:
             stays = self.loop.exits[position]
             leaves = ir.apply(_not, [node]) if stays else node
-            self.exits.append(
-                Exit(_scalar(leaves), self._as_now(self._assigned()), [snapshot(self.tracer, t) for t in self.states])
-            )
+            states = [snapshot(self.tracer, t) for t in self.states]
+            self.exits.append(Exit(_scalar(leaves), len(self.asked), self._as_now(self._assigned()), states))
             return np.asarray(stays)
         if len(self.branches) >= _BRANCHES:
             self.refuse(f"{what} is asked for")
@@ -176,7 +178,7 @@ class Capture:
         if error.asked is None:
             return None
         relation, *sizes = error.asked
-        loop = _loop_of(self.tracer.loops, error)
+        loop = loop_of(self.tracer.loops, error)
         if loop is None or loop.apart(error) or not all(type(size) is int or is_step(size) for size in sizes):
             return None  # sizes that come with the call are numbers in a loop
         a, b = (ir.apply(OPS["full"], [], {"shape": (), "value": size, "dtype": int64}) for size in sizes)
@@ -252,6 +254,7 @@ class Capture:
         if not self.branches:
             self.made, self.checks, self.histories = set(), list(region.checks), []
             self.last, self.also = self._last(), dict[ir.Node, None]()
+            self.leaving = list[Branch[Tensor]]()
             self.named = {name: self.after.get(name) for name in self._others()}
         elif self.checks != list(region.checks):
             self.refuse("a branch checks an index")
@@ -260,7 +263,11 @@ class Capture:
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
-        for exit in reversed(self.exits):
+        questions, answers, last = list[ir.Node](), list[bool](), 0
+        for exit in self.exits:
+            questions += self.asked[last : exit.asked]
+            answers += self.answers[last : exit.asked]
+            last = exit.asked
             at = self._values(exit.variables, exit.states)
             if go is not None and all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True)):
                 self.also[exit.leaves] = None
@@ -270,12 +277,15 @@ class Capture:
                 return self._count(apart)
             if apart:
                 self.refuse(f"{apart[0]} has another value where it is left")
-            values = [_chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
-            stays = ir.apply(_not, [exit.leaves])
-            go = stays if go is None else ir.apply(_and, [stays, go])
+            questions.append(exit.leaves)
+            way = Branch(tuple(questions), (*answers, True), [*at, self.tracer.wrap(ir.constant(False))])
+            if all((b.asked, b.answers) != (way.asked, way.answers) for b in self.leaving):  # before another question
+                self.leaving.append(way)
+            answers.append(False)
         if self.is_left:
-            values.append(self.tracer.wrap(go if go is not None else ir.constant(True)))
-        self.branches.append(Branch(tuple(self.asked), tuple(self.answers), values))
+            values.append(self.tracer.wrap(ir.constant(True) if go is None else go))
+        questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
+        self.branches.append(Branch(tuple(questions), tuple(answers), values))
         if self.items and (self.asked or self.is_left or type(self.length) is not int):
             self.refuse("a list grows, by how much data decides")
         return True
@@ -470,44 +480,46 @@ class Capture:
             return [], None, []
         n, go, ways = len(inputs), None, self.branches
         if self.is_left:
-            more, first, go, end = self._until(inputs, start)
-            inputs, start, ways = [*inputs, *more], [*start, *first], [end]
+            more, first, go, ways = self._until(inputs, start)
+            inputs, start = [*inputs, *more], [*start, *first]
         loop = Loop(
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
-            branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.is_left else "",
-            parallel=self.parallel,
+            branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
+            no_gradient="" if go is None or type(self.length) is int else _NO_GRADIENT, parallel=self.parallel,
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
         written = zip(self.states, self.given, ends, strict=True)
         stamp(*(t for t, given, after in written if all(end._array is not given._array for end in after)))
         results = loop.run()
-        if not self.is_left and any(t._node is not None for t in results):
+        if not loop.no_gradient and any(t._node is not None for t in results):
             try:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
+            if go is not None and loop.saves * int(loop.length or 0) > _MOST_BYTES:
+                self.refuse("its gradient would keep too much for a loop that may end early")
+            size = size_of(loop, config.field("gradient_memory") << 20)
+            results = results if size is None else run_in_segments(loop, size)
         return results[:n], results[n + 1] if self.is_left else None, results[len(inputs) :]
 
     def _until(
         self, inputs: Sequence[Tensor], start: Sequence[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor], Tensor, Branch[Tensor]]:
+    ) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
         """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
-        condition; and all that a step computes."""
+        condition; and all that a step computes, in each way that it may go."""
         own, tracer = [leaf_of(t) for t in inputs], self.tracer
         around = boundary([h for h in self.histories if is_node(h)], self.since, own)
-        if not tracer.loops and (around or (not grad_is_off() and any(t._node is not None for t in start))):
+        recorded = around or (not grad_is_off() and any(t._node is not None for t in start))
+        if not tracer.loops and type(self.length) is not int and recorded:
             self.refuse(_NO_GRADIENT)  # in another loop, that one knows whether it is differentiated
         flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
         stay = [ir.apply(_not, [leaves]) for leaves in self.also]
         go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
-        nodes = merged([Branch(b.asked, b.answers, [t._array for t in b.values]) for b in self.branches])
-        values = zip(*(b.values for b in self.branches), strict=True)
-        step = [like(ways[0], node, _history(*ways)) for node, ways in zip(nodes, values, strict=True)]
-        step.append(tracer.wrap(OPS["add"].fn(count, 1)._array))
+        counted = tracer.wrap(OPS["add"].fn(count, 1)._array)
         first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
-        return [flag, count], first, go, Branch((), (), step)
+        return [flag, count], first, go, [b.with_more([counted]) for b in (*self.branches, *self.leaving)]
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""
@@ -518,15 +530,6 @@ class Capture:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
 
 
-def _chosen(question: ir.Node, a: Tensor, b: Tensor) -> Tensor:
-    return like(b, chosen(question, a._array, b._array), _history(a, b))
-
-
-def _history(*ways: Tensor) -> Any:
-    """The history of a value that data chooses: it tells that there is one."""
-    return next((t._node for t in ways if is_node(t._node)), None)
-
-
 def _scalar(node: ir.Node) -> ir.Node:
     return node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
 
@@ -535,27 +538,3 @@ def _grads(tracer: Tracer) -> list[Any]:
     """The leaves whose gradients have been set so far, each with its gradient."""
     leaves = [i.leaf for i in tracer.inputs]
     return [x for leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed for x in (leaf, leaf._grad)]
-
-
-def refused(loops: Sequence[Capture], error: BaseException) -> StepByStep:
-    """The exception for the loop that cannot be captured by one step for all: the innermost one whose number an error
-    is about. A step at an end that is unlike the others is by itself."""
-    loop = _loop_of(loops, error) or loops[-1]
-    if isinstance(error, Undecided):
-        why = "a size or a condition on its number differs from step to step"
-        return StepByStep(loop.place, why, loop.apart(error))
-    return StepByStep(loop.place, f"{type(error).__name__}: {error}")
-
-
-def _loop_of(loops: Sequence[Capture], error: BaseException) -> Capture | None:
-    """The innermost loop whose number an error is about."""
-    names = error.steps if isinstance(error, Undecided) else ()
-    return next((loop for loop in reversed(loops) if loop.name in names), None)
-
-
-def _question_of_steps(error: Undecided) -> bool | None:
-    tracer = top_tracer()
-    return tracer.loops[-1].asked_of_steps(error) if tracer is not None and tracer.loops else None
-
-
-hooks.question_of_steps = _question_of_steps

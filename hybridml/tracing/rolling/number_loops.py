@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.record import record
+from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import is_step
 
@@ -173,7 +173,7 @@ def _sliced(
     given = tuple(_evaluator(text) for text in others)
     # It has a step: what follows it has the values of one. All that leaves it is Python's to decide.
     carried = tuple(sorted(flow.live[begin] & loop.assigned))
-    own = CodeLoop(loop.place, loop.assigned, loop.read, loop.targets, carried, loop.after, {}, loop.grown)
+    own = replace(loop, carried=carried, exits={})
     offsets = frozenset(_known(flow.offset(k)) for k in ends)
     return NumberLoop(own, _known(flow.offset(begin)), offsets, numbers, given, space["count"])
 

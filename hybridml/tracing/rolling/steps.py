@@ -72,9 +72,7 @@ def _note_order(tracer: Tracer, frame: types.FrameType) -> None:
     tracer.in_order[place] = why or f"the loop at {here} (no step of it can stand for all)"
 
 
-def _parts(
-    tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool
-) -> Iterator[Any]:
+def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool) -> Iterator[Any]:
     """The elements, by parts of the loop."""
     for first, end in parts(tracer, loop, over.length):
         if end - first < min(FEWEST_IN_PART, over.length):

@@ -45,8 +45,8 @@ from ..python_state.recorded import Recorder, recordable, recording
 from ..python_state.side_effects import SideEffects, set_back
 from ..python_state.updated_scalars import placed
 from ..rolling.capture import MOST_PARTS
-from ..rolling.capture import refused as stepwise
 from ..rolling.hooks import Rolling
+from ..rolling.undecided import refused as stepwise
 from ..run.backend import INTERPRET, Backend
 from ..run.compiled_path import (
     CompiledPath,

@@ -1,4 +1,5 @@
-"""A loop as passes change it: its operands beside the inputs of its body, over nodes of one region."""
+"""The parts of a loop, as pairs of what is outside and what stands for it in the body: passes change them, and make
+nodes of the loop again."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from ..graph.body import Body, body_of
 from ..graph.ir import Graph, Node, apply, topological, with_inputs
 from ..ops.control import LOOP
 from ..record import record
+from ..sizes.dims import Size
 
 Results = dict[int, Node]  # of a run: by number, those that are read
 Optimize = Callable[[Body], Body]
@@ -28,6 +30,7 @@ class Loop:
     length: int | None
     reverse: bool
     step: str | None
+    first: Size
     parallel: bool
 
     @staticmethod
@@ -46,7 +49,7 @@ class Loop:
             list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
             list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
             list(body.checks), go,
-            p["length"], p["reverse"], p["step"], p["parallel"],
+            p["length"], p["reverse"], p["step"], p["first"], p["parallel"],
         )  # fmt: skip
 
     def nodes(self, wanted: Iterable[int], optimized: Optimize) -> Results:
@@ -58,7 +61,7 @@ class Loop:
         params: dict[str, Any] = {
             "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
             "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
-            "reverse": self.reverse, "step": self.step, "parallel": self.parallel,
+            "reverse": self.reverse, "step": self.step, "first": self.first, "parallel": self.parallel,
         }  # fmt: skip
         operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
         operands = operands if self.count is None else [self.count, *operands]
