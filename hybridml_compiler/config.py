@@ -35,6 +35,10 @@ def _level(text: str) -> int:
     return _whole(text, 0, 5)
 
 
+def _megabytes(text: str) -> int:
+    return _whole(text, 0, 1 << 30)
+
+
 def _threads(text: str) -> int:
     return _whole(text, 1, MAX_THREADS)
 
@@ -144,6 +148,17 @@ FLAGS: tuple[Flag, ...] = (
         "later.",
     ),
     Flag(
+        "gradient_memory",
+        "HYBRIDML_GRADIENT_MEMORY",
+        256,
+        "256",
+        "a whole number of megabytes (2**20 bytes)",
+        _megabytes,
+        "What the gradient of a traced Python loop keeps of its steps, at most, as long as that can be had by running "
+        "the loop once more: of a longer loop it keeps what goes from step to step, at the start of each of about "
+        "sqrt(n) segments of the n steps.",
+    ),
+    Flag(
         "tf32",
         "HYBRIDML_TF32",
         False,
@@ -178,6 +193,7 @@ class Config:
     progress: bool = True
     traceback: str = "user"
     deterministic: bool = False
+    gradient_memory: int = 256
     tf32: bool = False
     fast_math: bool = False
 

@@ -2,14 +2,15 @@
 
 An operation with several results is several nodes that differ in `result` only; one run computes all of them.
 
-    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, result)
+    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, first, result)
         body: consts, carries, a slice of each xs along its first axis -> new carries, ys
         condition: consts, carries -> bool. The loop ends before the step where it is false
         length: steps at most; None, where there are neither xs nor ys, for as many as the condition lets run
         count: how many of `length` steps, an int64, of a loop that is `counted`
         reverse: steps take and make the slices that they are to, of `count` or `length`, from the last to the first
-        step: name of the symbol that is `LEAST` in the step of the first slices, one more in the next, and so on; the
+        step: name of the symbol that is `first` in the step of the first slices, one more in the next, and so on; the
             sizes and positions of the body may be polynomials in it, and in those of loops around this one
+        first: `LEAST`, or a size where the loop is a part of a longer one; a polynomial in the steps of loops around it
         results: the carries after the last step, then every step's ys along a new first axis, zeros for steps not run
     cond(pred, operands; true, false, result)
         true, false: operands -> results. One of them runs
@@ -27,7 +28,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import ArgumentError
-from ..sizes.dims import LEAST, steps_of
+from ..sizes.dims import LEAST, Size, steps_of
 from .op import Op
 
 
@@ -72,6 +73,7 @@ def _infer_loop(
     counted: bool,
     reverse: bool,
     step: str | None,
+    first: Size,
     result: int,
 ) -> Aval:
     if counted:
@@ -108,6 +110,7 @@ def _eager_loop(
     counted: bool,
     reverse: bool,
     step: str | None,
+    first: Size,
     result: int | None,
 ) -> Any:
     steps = length
@@ -118,7 +121,7 @@ def _eager_loop(
     done = 0
     while (steps is None or done < steps) and (condition is None or condition([*kept, *carried])[0]):
         at = steps - 1 - done if steps is not None and reverse else done
-        outputs = body([*kept, *carried, *(x[at] for x in xs)], {} if step is None else {step: LEAST + at})
+        outputs = body([*kept, *carried, *(x[at] for x in xs)], {} if step is None else {step: int(first) + at})
         carried = outputs[:carries]
         for whole, y in zip(stacked, outputs[carries:], strict=True):
             whole[at] = y
@@ -157,7 +160,7 @@ LOOP = _row(
     "loop", _infer_loop, _eager_loop,
     {
         "body": None, "condition": None, "consts": 0, "carries": 0, "length": None, "counted": False, "reverse": False,
-        "step": None, "result": 0,
+        "step": None, "first": LEAST, "result": 0,
     },
 )  # fmt: skip
 COND = _row("cond", _infer_cond, _eager_cond, {"true": None, "false": None, "result": 0})

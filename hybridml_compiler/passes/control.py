@@ -3,7 +3,7 @@
 loops over the same, where one computes all that the other does        -> one loop
 results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
-a carry that products are added to in every step                      -> one product, after the loop
+a carry that products are added to in every step                      -> one product, after it (summed_products.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
 a branch whose predicate is known, a loop of no step                  -> its results
@@ -11,91 +11,17 @@ a branch whose predicate is known, a loop of no step                  -> its res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..graph.body import Body, body_of, family
+from ..graph.body import body_of, family
 from ..graph.checks import alone
 from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
-from ..record import record, replace
-
-Results = dict[int, Node]  # of a run: by number, those that are read
-Optimize = Callable[[Body], Body]
-
-
-@record(frozen=False)
-class Loop:
-    """A loop over nodes of one region: pairs of an operand and the input that it is bound to."""
-
-    count: Node | None
-    consts: list[tuple[Node, Node]]
-    carries: list[tuple[Node, Node, Node]]  # start, input, and the value for the next step
-    xs: list[tuple[Node, Node]]
-    ys: list[Node]
-    checks: list[Node]
-    go: Node | None  # the condition
-    length: int | None
-    reverse: bool
-    step: str | None
-
-    @staticmethod
-    def of(node: Node, operands: Sequence[Node]) -> Loop:
-        """The loop that a node is a result of, with other operands."""
-        p = node.params
-        body: Graph = p["body"].graph
-        count, rest = (operands[0], operands[1:]) if p["counted"] else (None, operands)
-        n, m = p["consts"], p["consts"] + p["carries"]
-        go = None
-        if p["condition"] is not None:
-            own: Graph = p["condition"].graph
-            (go,) = substitute(own.outputs, dict(zip(own.inputs, body.inputs, strict=False)))
-        return Loop(
-            count, list(zip(rest[:n], body.inputs, strict=False)),
-            list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
-            list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
-            list(body.checks), go,
-            p["length"], p["reverse"], p["step"],
-        )  # fmt: skip
-
-    def nodes(self, wanted: Iterable[int], optimized: Optimize) -> Results:
-        """Its results as nodes of the graph."""
-        kept = [*(c for _, c in self.consts), *(c for _, c, _ in self.carries)]
-        outputs = (*(c for *_, c in self.carries), *self.ys)
-        body = Graph((*kept, *(x for _, x in self.xs)), outputs, "body", tuple(self.checks))
-        condition = None if self.go is None else optimized(body_of(Graph(tuple(kept), (self.go,), "condition")))
-        params: dict[str, Any] = {
-            "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
-            "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
-            "reverse": self.reverse, "step": self.step,
-        }  # fmt: skip
-        operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
-        operands = operands if self.count is None else [self.count, *operands]
-        return {k: apply(LOOP, operands, {**params, "result": k}) for k in wanted}
-
-    def substituted(self, becomes: Mapping[Node, Node]) -> None:
-        """Nodes of the body put in place of others."""
-        n, m = len(self.carries), len(self.carries) + len(self.ys)
-        roots = substitute([*(c for *_, c in self.carries), *self.others], becomes)
-        self.carries = [(start, c, after) for (start, c, _), after in zip(self.carries, roots, strict=False)]
-        self.ys, self.checks = roots[n:m], roots[m : m + len(self.checks)]
-        self.go = None if self.go is None else roots[-1]
-
-    @property
-    def others(self) -> list[Node]:
-        """The values that the body computes other than its carries."""
-        return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
-
-
-def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[Node]:
-    """`outputs` with nodes put in place of others."""
-    final = dict(becomes)
-    for node in topological(outputs, becomes):
-        if node not in final:
-            operands = tuple([final[n] for n in node.inputs])
-            final[node] = node if operands == node.inputs else with_inputs(node, operands)
-    return [final[node] for node in outputs]
+from ..record import replace
+from .loop_parts import Loop, Optimize, Results, substitute
+from .summed_products import one_product
 
 
 def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
@@ -120,7 +46,7 @@ def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
         if key not in made:
             numbers = sorted(read[key])
             if node.op is LOOP:
-                made[key] = _one_product(node, operands, numbers, optimized) or _simpler_loop(
+                made[key] = one_product(node, operands, numbers, optimized) or _simpler_loop(
                     node, operands, numbers, optimized
                 )
             else:
@@ -180,7 +106,7 @@ def _merge(graph: Graph, nodes: Sequence[Node]) -> Graph:
 
 def _within(node: Node, other: Node) -> list[int] | None:
     """Numbers of this loop's results among those of the other loop; None if not all are there."""
-    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse", "step")):
+    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse", "step", "first")):
         return None
     a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
     if a.count is not b.count or (a.go is None) is not (b.go is None):
@@ -211,74 +137,6 @@ def _within(node: Node, other: Node) -> list[int] | None:
     found = {y: len(b.carries) + k for k, y in reversed(list(enumerate(b.ys)))}
     places = [found.get(y) for y in values[len(pairs) :]]
     return None if None in places else [*pairs, *(k for k in places if k is not None)]
-
-
-# -- one product for all steps
-
-
-def _one_product(node: Node, operands: Sequence[Node], read: list[int], optimized: Optimize) -> Results:
-    """Products that are only added up, as gradients of weights are, as one over the rows of all steps: a step would
-    read and write the whole sum ([Note: Fusion])."""
-    loop = Loop.of(node, operands)
-    if loop.count is not None or loop.go is not None or loop.step is not None:
-        return {}
-    found = {k: product for k in range(len(loop.carries)) if (product := _added_product(loop, k)) is not None}
-    if not found:
-        return {}
-    first, kept = len(loop.carries), [k for k in range(len(loop.carries)) if k not in found]
-    starts = {k: loop.carries[k][0] for k in found}
-    given = {own: x for x, own in loop.xs}
-    rows = [row for k in found for row in found[k].rows if row not in given]
-    at = {k: position for position, k in enumerate([*kept, *range(first, first + len(loop.ys))])}
-    row_at = {row: len(at) + k for k, row in enumerate(dict.fromkeys(rows))}
-    loop.ys = [*loop.ys, *row_at]
-    loop.carries = [loop.carries[k] for k in kept]
-    nodes = loop.nodes(sorted({*(at[k] for k in read if k in at), *row_at.values()}), optimized)
-    stacks = given | {row: nodes[k] for row, k in row_at.items()}
-    sums = {k: make("add", starts[k], found[k].of([stacks[row] for row in found[k].rows])) for k in found}
-    return {k: nodes[at[k]] if k in at else sums[k] for k in read}
-
-
-@record
-class _Added:
-    """`left.T @ right` of each step, turned round after it if `turned`; `rows` are (left, right)."""
-
-    rows: tuple[Node, Node]
-    turned: bool
-
-    def of(self, stacks: Sequence[Node]) -> Node:
-        """The sum over all steps."""
-        left, right = (make("reshape", s, shape=(s.shape[0] * s.shape[1], s.shape[2])) for s in stacks)
-        whole = make("matmul", _turned(left), right)
-        return _turned(whole) if self.turned else whole
-
-
-def _turned(node: Node) -> Node:
-    return node.inputs[0] if _is_turned(node) else make("permute_dims", node, axes=(1, 0))
-
-
-def _is_turned(node: Node) -> bool:
-    return node.op is not None and node.op.name == "permute_dims" and node.params["axes"] == (1, 0)
-
-
-def _added_product(loop: Loop, k: int) -> _Added | None:
-    """The product that a step adds to carry k, if that is all that happens to it."""
-    _, own, after = loop.carries[k]
-    if after.op is None or after.op.name != "add" or after.dtype.kind != "f" or after.inputs.count(own) != 1:
-        return None
-    (value,) = (n for n in after.inputs if n is not own)
-    others = [*(end for *_, end in (*loop.carries[:k], *loop.carries[k + 1 :])), *loop.others, value]
-    reached = set(topological(others))
-    product = value.inputs[0] if _is_turned(value) else value
-    if own in reached or after in reached or product.op is None or product.op.name != "matmul":
-        return None
-    left, right = product.inputs
-    if len(left.shape) != 2 or len(right.shape) != 2:
-        return None
-    (m, n), rows = product.shape, left.shape[1]
-    if rows * (m + n) > 2 * m * n:  # kept operands would take more memory traffic than the sum
-        return None
-    return _Added((_turned(left), right), product is not value)
 
 
 # -- a loop

@@ -87,12 +87,13 @@ class Loop(Control):
     counted: bool
     reverse: bool
     step: str | None  # the symbol of the number of the step
+    first: Size  # of these numbers
     slots: int = 1  # that threads share: each takes all steps, in its part of every array (see batch_split.py)
 
     @property
     def symbols(self) -> list[str]:
         """Symbols in its sizes, where those come with the call or a step of a loop around it."""
-        own = map(str, symbols_of(0 if self.length is None else self.length, *self.carries, *self.xs, *self.ys))
+        own = map(str, symbols_of(self.first, 0 if self.length is None else self.length, *self.carries, *self.xs, *self.ys))
         return sorted({*own, *self.around})
 
     @property
@@ -185,7 +186,7 @@ def control_of(results: list[Node], planned: Planned) -> Control:
         None if p["condition"] is None else planned(p["condition"].graph),
         p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
         tuple(y.aval.nbytes for y in ys), kept, in_place, wanted, p["length"], p["counted"], p["reverse"], p["step"],
-        plan.slots,
+        p["first"], plan.slots,
     )  # fmt: skip
 
 

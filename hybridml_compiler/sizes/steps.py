@@ -63,7 +63,7 @@ def without_steps(size: Size) -> Size | None:
     which that is."""
     while type(size) is Dim and (found := [atom for m, _ in size.terms for atom in m if _most(atom) is not None]):
         atom = max(found, key=_depth)  # inner ones first: ends of others do not depend on them
-        factor, rest = _linear(size, atom)
+        factor, rest = linear(size, atom)
         if factor is None:
             return None
         low, high = bounds(factor), bounds(-factor)
@@ -87,8 +87,8 @@ def _depth(atom: Atom) -> float:
     return number_in(atom.name) if isinstance(atom, Symbol) else math.inf
 
 
-def _linear(size: Dim, atom: Atom) -> tuple[Size | None, Size]:
-    """(a, b) of the size as `a * atom + b`; a is None where it is no such form."""
+def linear(size: Dim, atom: Atom) -> tuple[Size | None, Size]:
+    """The pair (a, b) of the size as `a * atom + b`; a is None where it is no such form."""
     factor: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, c in size.terms:

@@ -111,6 +111,59 @@ def test_products_that_are_added_up_are_one(turned: bool) -> None:
     np.testing.assert_allclose(hm.trace(program)(xs)[0].numpy(), expected[0].numpy(), rtol=1e-9)
 
 
+def rows_on_the_left(h: Any, x: Any, w: Any, u: Any) -> Any:
+    return hm.tanh(x @ w + h @ u)
+
+
+def columns_on_the_right(h: Any, x: Any, w: Any, u: Any) -> Any:
+    return hm.tanh(w @ x + u @ h)
+
+
+def a_weight_twice(h: Any, x: Any, w: Any, u: Any) -> Any:
+    return hm.tanh(x @ w + hm.sin(h) @ u + (h * 0.5) @ u)
+
+
+@pytest.mark.parametrize("step", [rows_on_the_left, columns_on_the_right, a_weight_twice])
+@pytest.mark.parametrize("rows", [(), (1,), (3,)])
+def test_products_that_loops_over_rows_add_up_are_one(step: Callable[..., Any], rows: tuple[int, ...]) -> None:
+    rows = () if step is columns_on_the_right else rows
+    r = np.random.default_rng(0)
+    xs, w, u = (hm.tensor(r.standard_normal(shape) / 4) for shape in ((22, *rows, 9), (9, 9), (9, 9)))
+
+    def loss(xs: Any, w: Any, u: Any) -> Any:
+        h = hm.zeros((*rows, 9), dtype="float64")
+        for t in range(2, 20):
+            h = step(h, xs[t + 1], w, u)
+        return (h * h).sum()
+
+    gradient = hm.grad(loss, argnums=(1, 2))
+    traced = hm.trace(gradient, backend="interpret")
+    expected = gradient(xs, w, u)
+    for style in (traced, hm.trace(gradient)):
+        for found, eager in zip(style(xs, w, u), expected, strict=True):
+            np.testing.assert_allclose(found.numpy(), eager.numpy(), rtol=1e-11, atol=1e-13)
+    graph = parse_graph(traced.ir)
+    after = run_passes(graph)[0]
+    agree(graph, after)
+    assert (9, 9) in {n.shape for n in loops(graph)} - {n.shape for n in loops(after)}
+
+
+def test_products_that_are_also_read_stay() -> None:
+    def sums(xs: Any) -> Any:
+        total, seen = hm.zeros((4, 4), dtype="float64"), hm.zeros((), dtype="float64")
+        for t in range(20):
+            total = total + hm.outer(xs[t], xs[t])
+            seen = seen + total[1, 2]  # a sum so far
+        return total, seen
+
+    xs = hm.tensor(np.random.default_rng(0).standard_normal((20, 4)))
+    traced = hm.trace(sums)
+    for found, eager in zip(traced(xs), sums(xs), strict=True):
+        np.testing.assert_allclose(found.numpy(), eager.numpy(), rtol=1e-12)
+    after = run_passes(parse_graph(traced.ir))[0]
+    assert (4, 4) in {n.shape for n in loops(after)}
+
+
 def test_a_predicate_that_is_known() -> None:
     graph = parse_graph("""
 graph yes(%0: f32[3]) {

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hybridml_compiler import config
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
@@ -39,6 +40,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following, merged
 from ..capture.loops.loop import DataEnds, Loop, zeros
+from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.loops.ways import chosen
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
@@ -88,6 +90,7 @@ class Capture:
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
+        self.gone_back = True  # its steps can be: no value is another one where a question leaves than after the step
 
     def refuse(self, why: str) -> NoReturn:
         raise StepByStep(self.place, why)
@@ -210,6 +213,7 @@ class Capture:
         if not self.branches:
             self.made, self.checks, self.histories = set(), list(region.checks), []
             self.last, self.also = self._last(), dict[ir.Node, None]()
+            self.gone_back = type(self.length) is int
             self.named = {name: self.after.get(name) for name in self._others()}
         elif self.checks != list(region.checks):
             self.refuse("a branch checks an index")
@@ -228,6 +232,8 @@ class Capture:
                 return self._count(apart)
             if apart:
                 self.refuse(f"{apart[0]} has another value where it is left")
+            apart_in_history = [a for a, b in zip(at, values, strict=True) if a._array is not b._array]
+            self.gone_back = self.gone_back and not any(map(_history, apart_in_history))
             values = [_chosen(exit.leaves, a, b) for a, b in zip(at, values, strict=True)]
             stays = ir.apply(_not, [exit.leaves])
             go = stays if go is None else ir.apply(_and, [stays, go])
@@ -426,43 +432,52 @@ class Capture:
             return [], None, []
         n, go, ways = len(inputs), None, self.branches
         if self.loop.exits:
-            more, first, go, end = self._until(inputs, start)
-            inputs, start, ways = [*inputs, *more], [*start, *first], [end]
+            more, first, go, ways = self._until(inputs, start)
+            inputs, start = [*inputs, *more], [*start, *first]
         loop = Loop(
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
-            branches=[b.with_more(self.items) for b in ways], no_gradient=_NO_GRADIENT if self.loop.exits else "",
+            branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
+            no_gradient="" if go is None or self.gone_back else _NO_GRADIENT,
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
         written = zip(self.states, self.given, ends, strict=True)
         stamp(*(t for t, given, after in written if all(end._array is not given._array for end in after)))
         results = loop.run()
-        if not self.loop.exits and any(t._node is not None for t in results):
+        if not loop.no_gradient and any(t._node is not None for t in results):
             try:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
+            most = config.field("gradient_memory") << 20
+            if go is not None and loop.saves * int(loop.length or 0) > most:
+                self.refuse(_NO_GRADIENT)
+            size = size_of(loop, most)
+            results = results if size is None else run_in_segments(loop, size)
         return results[:n], results[n + 1] if self.loop.exits else None, results[len(inputs) :]
 
     def _until(
         self, inputs: Sequence[Tensor], start: Sequence[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor], Tensor, Branch[Tensor]]:
+    ) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
         """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
-        condition; and all that a step computes."""
+        condition; and all that a step computes, in one way where it is not gone back."""
         own, tracer = [leaf_of(t) for t in inputs], self.tracer
         around = boundary([h for h in self.histories if is_node(h)], self.since, own)
-        if not tracer.loops and (around or (not grad_is_off() and any(t._node is not None for t in start))):
+        recorded = around or (not grad_is_off() and any(t._node is not None for t in start))
+        if not tracer.loops and not self.gone_back and recorded:
             self.refuse(_NO_GRADIENT)  # in another loop, that one knows whether it is differentiated
         flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
         stay = [ir.apply(_not, [leaves]) for leaves in self.also]
         go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
+        counted = tracer.wrap(OPS["add"].fn(count, 1)._array)
+        first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
+        if self.gone_back:
+            return [flag, count], first, go, [b.with_more([counted]) for b in self.branches]
         nodes = merged([Branch(b.asked, b.answers, [t._array for t in b.values]) for b in self.branches])
         values = zip(*(b.values for b in self.branches), strict=True)
         step = [like(ways[0], node, _history(*ways)) for node, ways in zip(nodes, values, strict=True)]
-        step.append(tracer.wrap(OPS["add"].fn(count, 1)._array))
-        first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
-        return [flag, count], first, go, Branch((), (), step)
+        return [flag, count], first, go, [Branch((), (), [*step, counted])]
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""

@@ -26,7 +26,8 @@ from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record, replace
-from hybridml_compiler.sizes.dims import Size
+from hybridml_compiler.sizes.dims import LEAST, Size
+from hybridml_compiler.sizes.steps import most_in
 
 from ....core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ....core.context import at_place, enable_grad, grad_is_off
@@ -70,6 +71,7 @@ class Loop:
     go: Tensor | None = None
     steps: int | None = None
     step: str | None = None  # the symbol of the number of a step
+    first: Size = LEAST  # of these numbers
     again: bool = False  # the gradient computes a step again from its carries, and saves nothing else
     saved: list[ir.Node] = field(default_factory=list)
     stacks: list[Tensor] = field(default_factory=list)
@@ -78,8 +80,10 @@ class Loop:
     restored: Sequence[Restored] = ()
     no_gradient: str = ""  # why it has none
     adds_up: bool = False  # it is a gradient: carries are sums, to which parts of arrays are added in place
+    read: Sequence[int] = ()  # the slices that the body reads, by number: those of `saved` come last
     results: list[Tensor] = field(default_factory=list)
     gradients: dict[tuple[int, ...], Gradient] = field(default_factory=dict)  # by the results that have a cotangent
+    saves: int = 0  # bytes of each step, for the gradient
 
     def run(self) -> list[Tensor]:
         """Emits the loop, and returns its results: last carries, stacked ys."""
@@ -122,13 +126,14 @@ class Loop:
         roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
         read = set(ir.topological(roots))
         slices = [*(t._array for t in self.slices), *stand]
-        used = [k for k, node in enumerate(slices) if node in read]
+        used = self.read = [k for k, node in enumerate(slices) if node in read]
         params: dict[str, Any] = {
             "body": body_of(
                 ir.Graph((*closed.given, *carries, *(slices[k] for k in used)), roots[:n], checks=roots[n:m])
             ),
             "condition": None, "consts": len(closed.taken), "carries": len(carries), "length": self.length,
             "counted": self.count is not None, "reverse": self.reverse, "step": self.step,
+            "first": self.first,
         }  # fmt: skip
         if self.go is not None:
             params["condition"] = body_of(ir.Graph((*closed.given, *carries), (closed.outputs[-1],)))
@@ -249,7 +254,7 @@ class Gradient:
         backward = Loop(
             tracer, f"the gradient of {loop.what}", loop.since, loop.made,
             inputs, [*loop.carries, *loop.slices, *self.given.values()], [], [], [*init, *map(zeros, self.sums)], [],
-            loop.length, not loop.reverse, step=loop.step, again=loop.again, branches=self.branches, adds_up=True,
+            loop.length, not loop.reverse, step=loop.step, first=loop.first, again=loop.again, branches=self.branches, adds_up=True,
         )  # fmt: skip
         cotangents = [t._array for t in (*inputs, *self.given.values())]
         saved = Saved([], []) if loop.again else worth_saving(loop.as_step(), backward.outputs(), cotangents)
@@ -272,6 +277,9 @@ class Gradient:
         backward.saved, backward.stacks = [*loop.saved, *saved.nodes], [*loop.stacks, *stacks[n:]]
         backward.restored = saved.restored
         found = backward.run()
+        stacked = [*loop.carries, *loop.slices, *self.given.values(), *backward.saved]
+        own = [stacked[k] for k in backward.read if k < n or k >= len(backward.slices) + len(loop.saved)]
+        loop.saves = sum(most_in(t.shape) * t.dtype.itemsize for t in own)
         for r, start in zip(saved.restored, found[m:], strict=False):
             tracer.undone.append((loop.results[r.carry]._array, start._array))
         return [*found[:m], *found[m + len(held) :]]

@@ -12,7 +12,7 @@ from typing import Any
 from ....loops.ir import KernelSpec
 from ....schedule.control import Choice, Control, Loop
 from ....schedule.launch import Copy, Plan
-from ....sizes.dims import LEAST, Size, hint, is_dim
+from ....sizes.dims import Size, hint, is_dim
 from ....sizes.values import number_of
 from ..runtime.thread_block import POLL_NS
 from ..spec import CpuSpec
@@ -188,7 +188,7 @@ def _emit_loop(
     slot: Any,
 ) -> None:
     count, rest = (given[0], given[1:]) if loop.counted else (None, given)
-    for size in (*loop.carries, *loop.xs, *loop.ys):
+    for size in (loop.first, *loop.carries, *loop.xs, *loop.ys):
         sizes.value(size)  # here, and not first in a branch
     n, m = loop.consts, loop.consts + len(loop.carries)
     consts, starts, xs = rest[:n], rest[n:m], rest[m : m + len(loop.xs)]
@@ -259,7 +259,7 @@ def _emit_loop(
         b.position_at_end(go)
     at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
     if loop.step is not None:
-        _set(b, steps, loop.step, b.add(at, i64(LEAST)))
+        _set(b, steps, loop.step, b.add(at, sizes.value(loop.first)))
     for k, pointer in enumerate(now):
         body.put(n + k, pointer)
     for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
