@@ -93,7 +93,9 @@ class Loop(Control):
     @property
     def symbols(self) -> list[str]:
         """Symbols in its sizes, where those come with the call or a step of a loop around it."""
-        own = map(str, symbols_of(self.first, 0 if self.length is None else self.length, *self.carries, *self.xs, *self.ys))
+        own = map(
+            str, symbols_of(self.first, 0 if self.length is None else self.length, *self.carries, *self.xs, *self.ys)
+        )
         return sorted({*own, *self.around})
 
     @property
