@@ -1,5 +1,5 @@
-"""Products of a row, or of a matrix, of each step by one matrix as one product before the loop: it reads the matrix once
-for many rows, where each step would read all of it.
+"""Products of a row, or of some, of each step by one matrix as one product before the loop: it reads the matrix once for
+many rows, where each step would read all of it.
 
     for i: y[i] = x[i] @ w                     ->      p = x @ w;  for i: y[i] = p[i]
     for i: c[i, i:] = x[:, i] @ x[:, i:]       ->      p = x.T @ x;  for i: c[i, i:] = p[i, i:]
@@ -58,13 +58,14 @@ def products_before(loop: Loop) -> dict[Node, Node]:
 
 
 def _before(loop: Loop, node: Node) -> Node | None:
-    left, right = node.inputs
+    steps, (left, right) = loop.length, node.inputs
+    assert type(steps) is int
     for a, b, turned in ((left, right, False), (right, left, True)):
         rows, matrix = _rows(loop, a, turned), _matrix(loop, b, turned)
         if rows is None or matrix is None:
             continue
         inner, columns = matrix.whole.shape
-        steps, read = loop.length, hint(matrix.stop - matrix.start)
+        read = hint(matrix.stop - matrix.start)
         if rows.inner != inner or inner * columns < LEAST_ELEMENTS or read < LEAST_PART * columns:
             continue
         array, at = rows.stack.array, rows.stack.at
@@ -74,9 +75,8 @@ def _before(loop: Loop, node: Node) -> Node | None:
         product = make("reshape", whole, shape=(steps, rows.rows, columns))
         own = input_node(product.aval if at is not None else Aval(product.shape[1:], product.dtype))
         (loop.xs if at is None else loop.consts).append((product, own))
-        starts, stops = ((0, matrix.start), (rows.rows, matrix.stop))
-        if at is not None:
-            starts, stops = (at, *starts), (at + 1, *stops)
+        lead = () if at is None else ((at, at + 1),)
+        starts, stops = zip(*lead, (0, rows.rows), (matrix.start, matrix.stop), strict=True)
         part = make("slice", own, starts=starts, stops=stops, steps=(1,) * len(starts))
         part = make("reshape", part, shape=(rows.rows, matrix.stop - matrix.start))
         return make("reshape", make("permute_dims", part, axes=(1, 0)) if turned else part, shape=node.shape)

@@ -109,7 +109,7 @@ class Stack:
 
 
 def stack_of(loop: Loop, base: Node) -> Stack | None:
-    """The stack of what the loop takes slices of, or of parts of an array of which step t reads `x[t]`, or `x[:, -t]`."""
+    """The stack of what the loop takes slices of, or of parts of an array of which step t reads `x[t]` or `x[:, -t]`."""
     array = next((x for x, own in loop.xs if own is base), None)
     if array is not None:
         return Stack(array, None)
