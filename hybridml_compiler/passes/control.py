@@ -5,6 +5,7 @@ results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
 a number that steps which threads share add up                         -> a loop of its own (see sums_apart.py)
 a carry that products are added to in every step                      -> one product, after it (summed_products.py)
+a product by a matrix that no step changes                             -> one product, before it (common_products.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
 a branch whose predicate is known, a loop of no step                  -> its results
@@ -21,6 +22,7 @@ from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
 from ..record import replace
+from .common_products import products_before
 from .loop_parts import Loop, Optimize, Results, substitute
 from .summed_products import one_product
 from .sums_apart import sums_apart
@@ -156,6 +158,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
         zeros = [(y.dtype, (0, *y.shape)) for y in loop.ys]
         made = [*starts, *(make("full", shape=shape, value=0, dtype=dtype) for dtype, shape in zeros)]
         return {k: made[k] for k in read}
+    loop.substituted(products_before(loop))
     numbers = [k for k in read if k < len(loop.carries)]
     results: Results = {}
     known: dict[Node, Node] = {}

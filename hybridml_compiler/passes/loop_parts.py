@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..graph.body import Body, body_of
+from ..graph.body import Body, body_of, steps_in
 from ..graph.ir import Graph, Node, apply, topological, with_inputs
+from ..graph.rewrite import make
 from ..ops.control import LOOP
 from ..record import record
-from ..sizes.dims import Size
+from ..sizes.dims import Size, is_symbolic, steps_of
+from ..sizes.steps import linear
+from .patterns import is_op
 
 Results = dict[int, Node]  # of a run: by number, those that are read
 Optimize = Callable[[Body], Body]
@@ -89,3 +92,58 @@ def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[No
             operands = tuple([final[n] for n in node.inputs])
             final[node] = node if operands == node.inputs else with_inputs(node, operands)
     return [final[node] for node in outputs]
+
+
+@record
+class Stack:
+    """What a value is in each step, along the first axis of an array that is in memory before the loop.
+
+    `at` is its place in a step; None where the loop takes slices of the array in their order.
+    """
+
+    array: Node
+    at: Size | None
+
+    @property
+    def in_order(self) -> bool:
+        return self.at is None or all(c == 1 for m, c in self.at.terms if m)
+
+
+def stack_of(loop: Loop, base: Node) -> Stack | None:
+    """The stack of what a loop takes slices of, or of parts of an array of which step t reads `x[t]` or `x[:, -t]`."""
+    array = next((x for x, own in loop.xs if own is base), None)
+    if array is not None:
+        return Stack(array, None)
+    if not is_op(base, "slice") or type(loop.length) is not int:
+        return None
+    array = outside(loop, base.inputs[0])
+    starts, stops, steps = (base.params[name] for name in ("starts", "stops", "steps"))
+    moving = [(k, s) for k, start in enumerate(starts) for s in steps_of(start, stops[k]) if s.name == loop.step]
+    if array is None or len({k for k, _ in moving}) != 1 or any(n != 1 for n in steps) or is_symbolic(base.shape):
+        return None
+    axis, symbol = moving[0]
+    factor, rest = linear(starts[axis], symbol)
+    if base.shape[axis] != 1 or factor not in (1, -1) or type(loop.first) is not int:
+        return None
+    low = rest + (loop.first if factor == 1 else 1 - loop.first - loop.length)
+    starts, stops = ([*of[:axis], n, *of[axis + 1 :]] for of, n in ((starts, low), (stops, low + loop.length)))
+    stack = make("slice", array, starts=starts, stops=stops, steps=steps)
+    others = [k for k in range(len(starts)) if k != axis]
+    stack = make("permute_dims", stack, axes=(axis, *others)) if axis else stack
+    return Stack(stack, base.params["starts"][axis] - low)
+
+
+def outside(loop: Loop, node: Node) -> Node | None:
+    """The value before the loop of one that no step changes: what the loop is given, or a view of it."""
+    given = {own: start for start, own in loop.consts}
+    inside = [n for n in topological([node]) if n not in given]
+    if any(n.kind != "movement" or n.op is None or loop.step in steps_in(n) for n in inside):
+        return None
+    return substitute([node], given)[0]
+
+
+def base_of(node: Node) -> Node:
+    """The value that a node has the elements of, in the same order."""
+    while is_op(node, "reshape"):
+        node = node.inputs[0]
+    return node

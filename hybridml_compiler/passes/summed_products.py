@@ -16,8 +16,7 @@ from ..graph.ir import Node, topological
 from ..graph.rewrite import make
 from ..record import record
 from ..sizes.dims import steps_of
-from ..sizes.steps import linear
-from .loop_parts import Loop, Optimize, Results
+from .loop_parts import Loop, Optimize, Results, base_of, stack_of
 
 
 @record
@@ -49,7 +48,7 @@ def one_product(node: Node, operands: Sequence[Node], read: list[int], optimized
     first, kept = len(loop.carries), [k for k in range(len(loop.carries)) if k not in found]
     starts = {k: loop.carries[k][0] for k in found}
     bases = dict.fromkeys(base for products in found.values() for p in products for base in p.bases)
-    stacks = {base: stack for base in bases if (stack := _stack(loop, base)) is not None}
+    stacks = {base: stack.array for base in bases if (stack := stack_of(loop, base)) is not None and stack.in_order}
     at = {k: position for position, k in enumerate([*kept, *range(first, first + len(loop.ys))])}
     given_out = {base: len(at) + k for k, base in enumerate(base for base in bases if base not in stacks)}
     loop.ys = [*loop.ys, *given_out]
@@ -61,23 +60,6 @@ def one_product(node: Node, operands: Sequence[Node], read: list[int], optimized
         for product in products:
             sums[k] = make("add", sums[k], product.of([stacks[base] for base in product.bases]))
     return {k: nodes[at[k]] if k in at else sums[k] for k in read}
-
-
-def _stack(loop: Loop, base: Node) -> Node | None:
-    """The values of all steps, where they are in memory before the loop; None where they are not."""
-    stack = next((x for x, own in loop.xs if own is base), None)
-    if stack is not None or base.op is None or base.op.name != "slice" or type(loop.length) is not int:
-        return stack
-    array = next((x for x, own in loop.consts if own is base.inputs[0]), None)
-    starts, stops, steps = (base.params[name] for name in ("starts", "stops", "steps"))
-    symbol = next((s for s in steps_of(starts[0]) if s.name == loop.step), None)
-    if array is None or symbol is None or any(n != 1 for n in steps) or base.shape[0] != 1:
-        return None
-    factor, rest = linear(starts[0], symbol)
-    low = rest + loop.first
-    if factor != 1 or type(low) is not int or steps_of(*starts[1:], *stops[1:]):
-        return None
-    return make("slice", array, starts=(low, *starts[1:]), stops=(low + loop.length, *stops[1:]), steps=steps)
 
 
 def _turned(node: Node) -> Node:
@@ -126,11 +108,4 @@ def _product(value: Node) -> _Product | None:
             return None
     if steps_of(rows) or rows * (m + n) > 2 * m * n:  # stacks would take more memory traffic than the sum
         return None
-    return _Product((_base(left), _base(right)), rows, (m, n), product is not value)
-
-
-def _base(node: Node) -> Node:
-    """The value that a node has the elements of, in the same order."""
-    while node.op is not None and node.op.name == "reshape":
-        node = node.inputs[0]
-    return node
+    return _Product((base_of(left), base_of(right)), rows, (m, n), product is not value)
