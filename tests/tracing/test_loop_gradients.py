@@ -157,6 +157,20 @@ def test_updates_without_history_and_values_without_gradients() -> None:
     assert_close(hm.trace(both(f))(x, w), both(f)(x, w))
 
 
+def test_numpy_arrays_of_the_program_have_no_history_in_loops_either() -> None:
+    def loss(x: hm.Tensor) -> hm.Tensor:
+        out = np.zeros(40)
+        for i in range(40):
+            out[i] = x[i] * 2.0
+        return (hm.asarray(out) * x).sum()
+
+    x = hm.asarray(np.arange(40.0))
+    expected = np.asarray(hm.grad(loss)(x))
+    np.testing.assert_array_equal(expected, 2.0 * np.arange(40.0))
+    np.testing.assert_array_equal(np.asarray(hm.trace(hm.grad(loss))(x)), expected)
+    np.testing.assert_array_equal(np.asarray(hm.grad(hm.trace(loss))(x)), expected)
+
+
 def _differentiable(source: str) -> str:
     """A program that reads copies: eager code refuses gradients that need what is overwritten."""
     lines = []

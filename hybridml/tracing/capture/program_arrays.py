@@ -200,7 +200,7 @@ class ProgramArray(ProgramValue):
     def _set_in_step(self, key: Any, value: Any) -> None:
         whole = self._of_steps()
         if self.dtype.kind == "f" and not is_dim(value):
-            whole[key] = value
+            whole[key] = value.detach() if issubclass(type(value), Tensor) else value  # as a NumPy array has it
             return
         stored = value_to_store(self._memory.tracer, value, self.dtype)
         if stored is None:
