@@ -157,6 +157,14 @@ def measure(program: Program, candidates: Sequence[str], options: argparse.Names
     }
 
 
+def without_places(text: str, options: argparse.Namespace) -> str:
+    """The text without the paths of this machine, which commands and errors name."""
+    places = {options.json.parent: "PATH", options.npbench: "NPBENCH", Path(__file__).parents[1]: "."}
+    for place, name in places.items():
+        text = text if place is None else text.replace(str(place), name)
+    return text
+
+
 # ---- what it says
 
 Found = Mapping[str, Mapping[str, Any]]  # candidate -> what was measured
@@ -260,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         facts["summary"] = summary(facts["programs"])
         print(f"{program.name}: " + ", ".join(f"{who} {cell(of)}" for who, of in found.items()), flush=True)
         if options.json:  # a long run that is stopped has left what it measured
-            options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+            options.json.write_text(without_places(json.dumps(facts, indent=1), options) + "\n", encoding="utf-8")
     print("\n".join(report(facts["programs"])))
     return 0
 

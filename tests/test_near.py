@@ -21,7 +21,7 @@ def graph() -> nx.DiGraph:
         ("hybridml/nn/linear.py", {"test_docstrings.py", "test_docs.py::test_docstring_examples[hybridml.nn.linear]"}),
         ("hybridml_compiler/ops/elementwise.py", {"ops", "tracing/test_trace_rows.py"}),  # which name no module of rows
         ("hybridml/fft.py", {"test_fft.py"}),  # a room of one file
-        ("hybridml/control_flow/loops.py", {"control_flow", "linalg", "random"}),  # one that a few others import
+        ("hybridml/control_flow/branches.py", {"control_flow", "linalg", "random"}),  # one that a few others import
         ("hybridml_compiler/ops/gone.py", {"ops"}),  # a module that was deleted
         ("hybridml_compiler/schedule/text.py", {"schedule", "targets"}),
         ("tests/support/markup.py", {"display/test_display.py", "inspect/test_reports.py"}),

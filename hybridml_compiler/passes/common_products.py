@@ -27,7 +27,7 @@ LEAST_PART = 0.4
 
 @record
 class _Rows:
-    """What is one operand of a product in each step: a part of the stack, of `rows` rows and `inner` columns."""
+    """The operand of a product that each step has its own part of: `rows` rows and `inner` columns of the stack."""
 
     stack: Stack
     rows: int

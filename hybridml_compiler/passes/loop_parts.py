@@ -96,7 +96,7 @@ def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[No
 
 @record
 class Stack:
-    """What a value is in each step, along the first axis of an array that is in memory before the loop.
+    """The values of all steps, along the first axis of an array that is in memory before the loop.
 
     `at` is its place in a step; None where the loop takes slices of the array in their order.
     """

@@ -358,8 +358,7 @@ def test_a_step_that_calls_python_is_on_one_thread() -> None:
 def test_a_loop_of_which_no_step_stands_for_all_is_told() -> None:
     def odd(x: Any) -> Any:
         for i in hm.prange(30):
-            if i % 2 == 0:
-                x[i] = 1.0
+            x[i] = {0: 1.0, 1: 2.0}[i % 2]
         return x
 
     both(odd, data(30, 7))
