@@ -34,7 +34,7 @@ HONEST = {
         "hybridml_compiler/graph/facts.py",
         "indices.op.name == 'index'",
     ): "the row that checks indices, and does nothing else",
-    ("hybridml_compiler/graph/independence.py", "node.op.name == 'slice'"): "the row that reads the window of an update",
+    ("hybridml_compiler/graph/independence.py", "node.op.name == 'slice'"): "the row that reads a window",
     ("hybridml/core/dispatch.py", "op is _pow"): "a fixed power is not lifted: each is a program of its own",
     ("hybridml/core/dispatch.py", "op is _astype"): "promotion is done by casts, so a cast is not promoted",
     (
