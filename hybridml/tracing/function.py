@@ -193,7 +193,8 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                     with entry.patience.eager_call():
                         return self._fn(*args, **kwargs)
                 on = entry, known, grown
-                return self._new(args, kwargs, given, structure, leaves, objects, on)
+                with entry.growth.of_a_way():
+                    return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most and not (self._silent and is_deterministic()):
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
@@ -489,6 +490,10 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
             self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
+            return False
+        if entry.growth.is_too_much and not (self._strict or is_deterministic()):
+            why = f"goes another way in most calls ({ask.what} at {ask.where}), and half of the time goes to compiling them"
+            self._report_eager(f"{why}: calls that go new ways run eagerly for as long as they have taken")
             return False
         if self._programs() < self._most:
             self._note(f"{ask.what} at {ask.where} is another than before")

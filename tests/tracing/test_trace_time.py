@@ -265,3 +265,35 @@ def test_parts_are_elements_in_a_row(starts: Any, stops: Any, steps: Any, shape:
         array = np.arange(60.0).reshape(5, 3, 4)
         np.testing.assert_array_equal(found.of(array), interpret(ir.Graph((x,), (node,)), [array])[0])
         assert np.shares_memory(found.of(array), array)
+
+
+def test_new_ways_take_no_more_than_half_of_the_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = tracer.Tracer.emit
+
+    def slow(*args: Any) -> Any:
+        clock.now += 0.05
+        return usual(*args)
+
+    def ways(x: hm.Tensor) -> hm.Tensor:
+        y = x * 1.0
+        for k in range(6):
+            y = y * 2.0 if x[k] > 0 else y + 1.0
+        return y
+
+    def given(k: int) -> hm.Tensor:
+        return hm.asarray(np.where(k >> np.arange(6) & 1, 1.0, -1.0))
+
+    monkeypatch.setattr(tracer.Tracer, "emit", slow)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 2.0)
+    traced = hm.trace(ways)
+    with pytest.warns(TraceWarning, match="goes another way in most calls .*x\\[k\\] > 0") as found:
+        for k in range(40):
+            np.testing.assert_array_equal(traced(given(k)).numpy(), ways(given(k)).numpy())
+    before = clock.now
+    assert len(found) == 1
+    for k in (3, 41):
+        np.testing.assert_array_equal(traced(given(k)).numpy(), ways(given(k)).numpy())
+    assert clock.now == before  # known ways are compiled, others run eagerly
+    clock.now += 60.0
+    traced(given(41))
+    assert clock.now > before + 60.0  # which is a further way of the program, now that there is time

@@ -2,7 +2,8 @@
 by what they have cost.
 
 A trace that takes too long is given up, and tried again for longer when eager calls have taken twice as long as that
-may take: so traces never take longer than the calls do, and 4 seconds. A program of which it is not plain that it is
+may take: so traces never take longer than the calls do, and 4 seconds. New ways through a program, of other answers to
+what Python asks, take half of the time and 4 seconds at most. A program of which it is not plain that it is
 faster is measured in its first calls, which are eager and compiled in turns.
 """
 
@@ -22,6 +23,7 @@ MOST_SECONDS = 4.0  # of a trace with loops step by step or questions, before Py
 MANY_SEGMENTS = 16  # of a program: Python runs between them
 _FLOOR = 1e-3  # seconds: the program of a shorter call is not compared
 _SLOWER = 1.5  # times as long as eagerly is too slow
+_WAYS = 16  # through one program, before their time is looked at
 _TURNS = 4  # of each kind, of which the shortest counts
 _BEFORE = 4  # compiled calls before the first eager one: they compile bit by bit (see run/native_call.py)
 _IN_A_ROW = 64  # calls: then one goes the long way, as what the function reads may have changed
@@ -50,6 +52,28 @@ class Patience:
     def is_due(self) -> bool:
         """Whether a trace that was given up may be tried again: eager calls have taken twice as long as that may."""
         return self.tries > 0 and self.spent >= 2 * self.seconds
+
+
+class Growth:
+    """The time that new ways through a program take to compile, beside all that has passed since the first of them."""
+
+    def __init__(self) -> None:
+        self.begin: float | None = None
+        self.seconds, self.ways = 0.0, 0
+
+    @contextmanager
+    def of_a_way(self) -> Iterator[None]:
+        start = time_limit.clock()
+        self.begin = start if self.begin is None else self.begin
+        yield
+        self.seconds, self.ways = self.seconds + time_limit.clock() - start, self.ways + 1
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether most calls are new ways: sorts and searches of new data go another one in each call."""
+        if self.begin is None or self.ways < _WAYS or self.seconds < MOST_SECONDS:
+            return False
+        return self.seconds > (time_limit.clock() - self.begin) / 2
 
 
 class Trial:
