@@ -193,3 +193,23 @@ def test_one_container_in_two_places() -> None:
     for _ in range(20):
         assert traced(one, one).tolist() == [3.0]
     assert traced(other, one).tolist() == [4.0]
+
+
+class Meters(float):
+    """A float with an operator of its own."""
+
+    def __mul__(self, other: Any) -> Any:
+        return other * 100.0
+
+    __rmul__ = __mul__
+
+
+def test_a_float_of_another_class_stays_one() -> None:
+    def scale(x: hm.Tensor, by: float, also: float = 2.0) -> tuple[hm.Tensor, str]:
+        return x * by * also + (1.0 if isinstance(by, Meters) else 2.0), type(by).__name__
+
+    traced, x, own = hm.trace(scale), hm.ones(3), Meters(2.0)
+    for by in (own, 2.0, own, own, own, np.float64(3.0), Meters(4.0), 4.0, own):
+        for more in ({}, {"also": 3.0}, {"also": by}):
+            (found, name), (expected, its) = traced(x, by, **more), scale(x, by, **more)
+            assert (found.tolist(), name) == (expected.tolist(), its)
