@@ -102,7 +102,7 @@ def kind_of_key(key: Any) -> Any:
         return kind, frozenset((item, kind_of_key(item)) for item in key)
     if dataclasses.is_dataclass(kind):
         return kind, *(kind_of_key(getattr(key, field.name, None)) for field in dataclasses.fields(kind))
-    return (kind, repr(key)) if issubclass(kind, Number) and kind not in (int, bool) else kind
+    return (kind, repr(key)) if kind not in (int, bool) and issubclass(kind, Number) else kind
 
 
 def is_same_key(key: Any, other: Any) -> bool:
