@@ -119,6 +119,18 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
+@pytest.fixture
+def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Eager code whose programs do not depend on how many of other shapes there are."""
+    import hybridml as hm
+    from hybridml_compiler import config
+
+    monkeypatch.setattr(config, "_changed", {})
+    hm.use_deterministic()
+    yield
+    hm.use_deterministic(False)
+
+
 @pytest.fixture(params=["llvm", "interpret"])
 def backend(request: pytest.FixtureRequest) -> str:
     return request.param

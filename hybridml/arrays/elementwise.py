@@ -291,7 +291,7 @@ def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
     >>> (hm.nextafter(hm.tensor(1.0), 2.0) - 1.0).item() == hm.finfo(hm.float32).eps
     True
     """
-    wanted = result_type(x, y)
+    wanted = result_type(*(v if _is_number(v) else _tensor(v) for v in (x, y)))
     if dtypes.is_narrow(wanted):
         return _nextafter_narrow(_tensor(x).astype(dtypes.float32), _tensor(y).astype(dtypes.float32), wanted)
     found: Tensor = ops.nextafter(x, y)

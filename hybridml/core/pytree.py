@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
+from numbers import Number
 from typing import Any, NamedTuple
 
 from hybridml_compiler.errors import ArgumentError
@@ -21,6 +22,7 @@ class Structure(NamedTuple):
     keys: tuple[Any, ...]
     children: tuple[Any, ...]
     factory: Any = None  # of a class of dicts: the default_factory, and the names of its attributes
+    kinds: Any = None  # of a dict's keys in a call, where one is no str (see `kind_of_key`)
 
 
 class Again:
@@ -57,7 +59,7 @@ def flatten(tree: Any, leaves: list[Any], met: Met | None = None) -> Structure:
     """Appends the leaves of `tree` to `leaves`, left to right; the result says how to put them back.
 
     With `met` a container that is there twice is taken apart once, and is one again when it is put back; without, there
-    will be two.
+    will be two. Keys that are equal are the same ones without `met`; with it they must be of one kind, too.
     """
     kind = type(tree)
     found = _kinds.get(kind)
@@ -70,15 +72,42 @@ def flatten(tree: Any, leaves: list[Any], met: Met | None = None) -> Structure:
             return Structure(Again, (number,), ())
         met[id(tree)] = len(met)
     if kind is tuple or kind is list or isinstance(tree, tuple):
-        return _structure((kind, (), tuple([flatten(child, leaves, met) for child in tree]), None))
+        return _structure((kind, (), tuple([flatten(child, leaves, met) for child in tree]), None, None))
     if kind is dict:
-        return _structure((kind, tuple(tree), tuple([flatten(child, leaves, met) for child in tree.values()]), None))
+        children = tuple([flatten(child, leaves, met) for child in tree.values()])
+        return _structure((kind, tuple(tree), children, None, None if met is None else _kinds_of_keys(tree)))
     if isinstance(tree, dict):
         children = tuple([flatten(child, leaves, met) for child in (*tree.values(), *_attributes(tree).values())])
         factory = tree.default_factory if isinstance(tree, defaultdict) else None
-        return Structure(kind, tuple(tree), children, (factory, *_attributes(tree)))
+        kinds = None if met is None else _kinds_of_keys(tree)
+        return Structure(kind, tuple(tree), children, (factory, *_attributes(tree)), kinds)
     names = _names(tree)
-    return _structure((kind, names, tuple([flatten(getattr(tree, n), leaves, met) for n in names]), None))
+    return _structure((kind, names, tuple([flatten(getattr(tree, n), leaves, met) for n in names]), None, None))
+
+
+def _kinds_of_keys(tree: dict[Any, Any]) -> tuple[Any, ...] | None:
+    for key in tree:
+        if type(key) is not str:
+            return tuple(map(kind_of_key, tree))
+    return None
+
+
+def kind_of_key(key: Any) -> Any:
+    """What tells a key from others that it is equal to: its class, and those of its parts; of a number also its text,
+    as 0.0 == -0.0."""
+    kind = type(key)
+    if issubclass(kind, tuple):
+        return kind, *map(kind_of_key, key)
+    if issubclass(kind, frozenset):
+        return kind, frozenset((item, kind_of_key(item)) for item in key)
+    if dataclasses.is_dataclass(kind):
+        return kind, *(kind_of_key(getattr(key, field.name, None)) for field in dataclasses.fields(kind))
+    return (kind, repr(key)) if kind not in (int, bool) and issubclass(kind, Number) else kind
+
+
+def is_same_key(key: Any, other: Any) -> bool:
+    """Whether a program made with one key is that of the other."""
+    return type(key) is type(other) and key == other and kind_of_key(key) == kind_of_key(other)
 
 
 def _names(tree: Any) -> tuple[str, ...]:

@@ -175,6 +175,16 @@ def test_the_neighbour_of_one(dtype: Any) -> None:
     assert found.dtype is dtype and found.item() == 1 + hm.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_the_neighbour_towards_an_array_of_numpy(dtype: str) -> None:
+    x, y = np.array([1.0, 2.0], np.float32), np.array([2.0, 1.0], dtype)
+    expected = np.nextafter(x, y)
+    for run in (hm.nextafter, np.nextafter, hm.trace(hm.nextafter)):
+        for found in (run(hm.asarray(x), y), run(hm.asarray(x), hm.asarray(y))):
+            assert isinstance(found, hm.Tensor)
+            assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+
+
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "minimum", "pow", "remainder"])
 def test_numbers_take_the_dtype(xp: Any, name: str) -> None:
     function = getattr(xp, name)

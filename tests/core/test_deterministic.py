@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,17 +10,8 @@ import pytest
 import hybridml as hm
 from hybridml.core.library import compiled
 from hybridml.tracing import library_function
-from hybridml_compiler import config
 from hybridml_compiler.eager import large
 from hybridml_compiler.targets.cpu.eager import products
-
-
-@pytest.fixture
-def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(config, "_changed", {})
-    hm.use_deterministic()
-    yield
-    hm.use_deterministic(False)
 
 
 def bits(fn: Callable[..., hm.Tensor], *args: hm.Tensor) -> bytes:

@@ -3,7 +3,11 @@ keywords and containers. All do what eager code does, whatever the calls before 
 
 from __future__ import annotations
 
+import dataclasses
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -193,3 +197,51 @@ def test_one_container_in_two_places() -> None:
     for _ in range(20):
         assert traced(one, one).tolist() == [3.0]
     assert traced(other, one).tolist() == [4.0]
+
+
+class Meters(float):
+    """A float with an operator of its own."""
+
+    def __mul__(self, other: Any) -> Any:
+        return other * 100.0
+
+    __rmul__ = __mul__
+
+
+def test_a_float_of_another_class_stays_one() -> None:
+    def scale(x: hm.Tensor, by: float, also: float = 2.0) -> tuple[hm.Tensor, str]:
+        return x * by * also + (1.0 if isinstance(by, Meters) else 2.0), type(by).__name__
+
+    traced, x, own = hm.trace(scale), hm.ones(3), Meters(2.0)
+    for by in (own, 2.0, own, own, own, np.float64(3.0), Meters(4.0), 4.0, own):
+        for more in ({}, {"also": 3.0}, {"also": by}):
+            (found, name), (expected, its) = traced(x, by, **more), scale(x, by, **more)
+            assert (found.tolist(), name) == (expected.tolist(), its)
+
+
+class Text(str):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    part: Any
+
+
+SAME_KEYS: tuple[tuple[Any, ...], ...] = (
+    (1, 1.0, True, np.int64(1), np.float64(1.0), Fraction(1), Decimal("1.0"), Decimal("1.00"), 1 + 0j),
+    (0, 0.0, -0.0, False), (0j, -0j), ((1, 2), (True, 2), (1, 2.0)), (((0.0,),), ((-0.0,),)), ("a", Text("a")),
+    (frozenset((1, 2)), frozenset((1.0, 2))), (Key(1), Key(True)), (Key((0.0,)), Key((-0.0,))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("keys", SAME_KEYS, ids=str)
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+def test_keys_that_are_equal_are_not_the_same(keys: tuple[Any, ...], kind: Any) -> None:
+    def shown(given: Any, *more: Any) -> tuple[Any, str]:
+        return given["x"] * 2.0, repr([*given, *more]) + str(list(map(type, given)))
+
+    traced, x = hm.trace(shown), hm.ones(3)
+    for key in [key for key in keys for _ in range(4)] + [*keys, *keys]:
+        found, name = traced(kind({"x": x, key: x}))
+        assert found.tolist() == [2.0] * 3 and name == shown({"x": x, key: x})[1]

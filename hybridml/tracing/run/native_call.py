@@ -456,7 +456,7 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
     for k, leaf in enumerate(leaves):
         if k in taken and not (type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)):
             return False
-        if k not in taken and issubclass(type(leaf), (Tensor, np.ndarray, float)):
+        if k not in taken and (type(leaf) is float or issubclass(type(leaf), (Tensor, np.ndarray))):
             return False  # the second of two equal arguments
     return True
 

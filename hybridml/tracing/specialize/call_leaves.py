@@ -42,7 +42,7 @@ def taking_calls(call: Callable[..., Any], structure: pytree.Structure, leaves: 
     if not kwargs.keys and all(child.kind is None for child in args.children):
         return with_places(call, leaves)
     names: list[str] = []
-    known: dict[str, Any] = {"call": call, "MISS": MISS}
+    known: dict[str, Any] = {"call": call, "MISS": MISS, "same": pytree.is_same_key}
     lines = _parts(args, "args", names, known) + _parts(kwargs, "names", names, known)
     if None in lines:
         return None
@@ -66,12 +66,14 @@ def _parts(s: pytree.Structure, name: str, names: list[str], known: dict[str, An
         return [None]
     own = [f"{name}_{k}" for k in range(len(s.children))]
     known[name] = None
-    known[f"kind_{name}"], known[f"keys_{name}"] = s.kind, s.keys
-    different = f"type({name}) is not kind_{name} or len({name}) != {len(own)}"
-    if s.kind is dict:
-        different += f" or (*{name},) != keys_{name}"
+    known[f"kind_{name}"] = s.kind
+    lines: list[str | None] = [f"if type({name}) is not kind_{name} or len({name}) != {len(own)}: return MISS"]
+    if s.kind is dict and own:
+        known |= {f"key_{part}": key for part, key in zip(own, s.keys, strict=True)}
+        lines.append(f"{', '.join(own)}, = {name}")  # its keys: those of str are mostly one object
+        kept = " and ".join(f"({part} is key_{part} or same({part}, key_{part}))" for part in own)
+        lines.append(f"if not ({kept}): return MISS")
     values = f"{name}.values()" if s.kind is dict else name
-    lines: list[str | None] = [f"if {different}: return MISS"]
     lines += [f"{', '.join(own)}, = {values}"] if own else []
     for child, part in zip(s.children, own, strict=True):
         lines += _parts(child, part, names, known)

@@ -534,7 +534,7 @@ def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:
 
 
 def _is_data(leaf: Any) -> bool:
-    return issubclass(type(leaf), (Tensor, _ndarray, float))
+    return type(leaf) is float or issubclass(type(leaf), (Tensor, _ndarray))
 
 
 def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
@@ -543,6 +543,6 @@ def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
         return tracer.argument(k, leaf, leaf, label)
     if issubclass(kind, _ndarray):
         return ArrayProxy(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
-    if issubclass(kind, float):
-        return tracer.lift_float("argument", k, float(leaf), label)
+    if kind is float:  # one of another class has methods of its own
+        return tracer.lift_float("argument", k, leaf, label)
     return leaf

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
+from ..llvm.native import KINDS, NULL, Literal, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, WRITEABLE, layout
 from ..structs import WORD
-from .numbers import number_tensor
 from .objects import (
     FALSE,
     RAISED,
@@ -212,7 +211,7 @@ def loop_of_two(
 def of_numbers(c: NativeBuilder, loop: Any, *inputs: Record) -> Any:
     """The tensor of a loop on operands without axes; 0 where there is none."""
     its = loop.struct(LOOP)
-    found = number_tensor(c, its["descr"])
+    found = wrap(c, new_array(c, its["descr"], Literal(KINDS["i64"], "0"), NULL))
     fails(c, found != 0)
     count = len(inputs) + 1
     pointers, lengths, steps = c.local("ptr", count), c.local("i64"), c.local("i64", count)

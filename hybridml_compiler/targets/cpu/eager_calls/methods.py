@@ -18,7 +18,7 @@ from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, builtin, descriptor
-from .tables import DOUBLE, INTEGER, KEPT, LOOP, OTHER, ROW, SINGLE
+from .tables import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
@@ -82,7 +82,6 @@ def native_methods(
         **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
         **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
-        "hml_numbers": table([0] * (len(_DTYPES) * (KEPT + 1))),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         "hml_call": ctypes.addressof(_CALL),
         "hml_out": ctypes.addressof(_OUT),

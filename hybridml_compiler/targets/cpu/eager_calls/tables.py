@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..structs import words
 
 AXES = 16  # at most, of a result
-KEPT = 4  # tensors of one number of each dtype that are taken again
 MOST = 8192  # elements of a result; from here on a call in Python costs nothing beside the work
 
 # Elements of numbers: where they are, and in what steps. Steps of axes that are looked at once are those of an array.
