@@ -256,10 +256,13 @@ class Capture:
             self.last, self.also = self._last(), dict[ir.Node, None]()
             self.leaving = list[Branch[Tensor]]()
             self.named = {name: self.after.get(name) for name in self._others()}
+            self.appended = [grown.items for grown in self.grown]
         elif self.checks != list(region.checks):
             self.refuse("a branch checks an index")
         elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
+        elif not all(grown.has_same(items) for grown, items in zip(self.grown, self.appended, strict=True)):
+            self.refuse("a list gets other items in each branch")
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
@@ -286,7 +289,8 @@ class Capture:
             values.append(self.tracer.wrap(ir.constant(True) if go is None else go))
         questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
         self.branches.append(Branch(tuple(questions), tuple(answers), values))
-        if self.items and (self.asked or self.is_left or type(self.length) is not int):
+        varies = self.is_left or type(self.length) is not int
+        if (self.items and (self.asked or varies)) or (varies and any(grown.items for grown in self.grown)):
             self.refuse("a list grows, by how much data decides")
         return True
 
