@@ -10,7 +10,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.tracing.specialize.errors import TraceWarning
-from tests.support.loops import both, is_loop
+from tests.support.loops import both, data, is_loop
 
 
 def x() -> hm.Tensor:
@@ -113,6 +113,16 @@ def an_item_and_its_view(x: hm.Tensor) -> Any:
     return out[1]
 
 
+def a_view_that_a_while_updates(x: hm.Tensor, start: hm.Tensor) -> Any:
+    y = hm.zeros(len(start) - 1, dtype="float64")
+    for i in range(len(start) - 1):
+        k = start[i]
+        while k < start[i + 1]:
+            y[i] += x[k]
+            k += 1
+    return y
+
+
 PROGRAMS = [
     the_number_alone, a_name_of_what_is_updated, a_name_of_an_argument, the_last_view, two_names, a_view_of_a_result,
     the_last_row, no_step, a_view_of_the_step_before, an_element_that_is_overwritten, one_item_twice,
@@ -123,6 +133,11 @@ PROGRAMS = [
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
 def test_variables_that_share_memory(fn: Callable[..., Any]) -> None:
     both(fn, x)
+
+
+def test_a_view_that_a_while_updates() -> None:
+    starts = [0, 2, 5, 9, 14, 14, 14, 18, 23, 24, 25, 30, 32, 33, 37, 38, 40, 43, 46, 46, 46]
+    assert is_loop(both(a_view_that_a_while_updates, data(60), lambda: hm.asarray(list(starts))))
 
 
 def test_a_name_of_a_captured_tensor() -> None:
