@@ -118,7 +118,7 @@ def a_view_that_a_while_updates(x: hm.Tensor, start: hm.Tensor) -> Any:
     for i in range(len(start) - 1):
         k = start[i]
         while k < start[i + 1]:
-            y[i] += x[k]
+            y[i] += x[k] * x[k]
             k += 1
     return y
 
@@ -137,7 +137,7 @@ def test_variables_that_share_memory(fn: Callable[..., Any]) -> None:
 
 def test_a_view_that_a_while_updates() -> None:
     starts = [0, 2, 5, 9, 14, 14, 14, 18, 23, 24, 25, 30, 32, 33, 37, 38, 40, 43, 46, 46, 46]
-    assert is_loop(both(a_view_that_a_while_updates, data(60), lambda: hm.asarray(list(starts))))
+    both(a_view_that_a_while_updates, data(60), lambda: hm.asarray(list(starts)), calls=1)
 
 
 def test_a_name_of_a_captured_tensor() -> None:

@@ -320,6 +320,8 @@ class Capture:
     def _check_memory(self, shared: Mapping[str, Any]) -> None:
         """Refuses variables that show what a step updates: each of them would be an array of its own."""
         states = {memory_of(t) for t in self.states}
+        if self.is_left and len(states) < len(self.states):
+            self.refuse("data ends it, and a step updates an array by a view that was there before")
         for name, memory in shared.items():
             if memory in states:
                 self.refuse(f"{name} is a view of a tensor that a step updates")
