@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import hybridml as hm
+from hybridml.tracing.specialize import eager_calls
 from hybridml.tracing.specialize.errors import TraceWarning
-from tests.support.loops import both, is_loop
+from tests.support.loops import both, data, is_loop
 
 
 def x() -> hm.Tensor:
@@ -113,16 +114,63 @@ def an_item_and_its_view(x: hm.Tensor) -> Any:
     return out[1]
 
 
+def a_view_that_a_while_updates(x: hm.Tensor, start: hm.Tensor) -> Any:
+    y = hm.zeros(len(start) - 1, dtype="float64")
+    for i in range(len(start) - 1):
+        k = start[i]
+        while k < start[i + 1]:
+            y[i] += x[k] * x[k]
+            k += 1
+    return y
+
+
+def a_row_is_chosen(x: hm.Tensor) -> Any:
+    rows = x.reshape((16, 1))
+    m = rows[0]
+    for i in range(1, 16):
+        if rows[i, 0] > 7.5 and rows[i, 0] < 9.5:
+            m = rows[i]
+    m += 100
+    return m * 1
+
+
+def names_are_swapped(x: hm.Tensor) -> Any:
+    y = x * 2
+    z = y
+    for _ in range(17):
+        x, y = y, x
+    x[0] = 5.0
+    return x * 1, y * 1, z * 1
+
+
+def one_of_two(x: hm.Tensor) -> Any:
+    y = x * 2
+    b = x
+    for i in range(20):
+        if i % 3 == 1:
+            b = y
+        elif i % 5 == 2:
+            b = x
+    b[0] = 9.0
+    return b * 1, y * 1
+
+
 PROGRAMS = [
     the_number_alone, a_name_of_what_is_updated, a_name_of_an_argument, the_last_view, two_names, a_view_of_a_result,
     the_last_row, no_step, a_view_of_the_step_before, an_element_that_is_overwritten, one_item_twice,
-    an_item_and_its_view,
+    an_item_and_its_view, a_row_is_chosen, names_are_swapped, one_of_two,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
 def test_variables_that_share_memory(fn: Callable[..., Any]) -> None:
     both(fn, x)
+
+
+def test_a_view_that_a_while_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 0.2)  # of a trace step by step
+    starts = [0, 2, 5, 9, 14, 14, 14, 18, 23, 24, 25, 30, 32, 33, 37, 38, 40, 43, 46, 46, 46]
+    both(a_view_that_a_while_updates, data(46), lambda: hm.asarray(list(starts)), calls=1)
 
 
 def test_a_name_of_a_captured_tensor() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -236,9 +237,88 @@ def until(x: hm.Tensor) -> Any:
     return out
 
 
+def numbers_in_turn(x: hm.Tensor) -> Any:
+    evens, rest = [], []
+    for k in range(20):
+        if k % 2 == 0:
+            evens.append(k)
+        else:
+            rest.append("rest")
+    return evens, rest
+
+
+def data_decides_numbers(x: hm.Tensor) -> Any:
+    bits, found, first, rest = [], [], [], []
+    for k in range(20):
+        bits.append(1 if x[k] > 0.5 else 0)
+        if x[k] > 0.5:
+            first.append(k)
+        else:
+            rest.append(None)
+        if x[k] < 0.3:
+            continue
+        found.append(k)
+    return bits, found, first, rest
+
+
+def data_decides_an_update(x: hm.Tensor) -> Any:
+    y, out = hm.zeros(20, dtype="float64"), []
+    for k in range(20):
+        if x[k] > 0.5:
+            y[k] = x[k]
+            out.append(k)
+    return y, out
+
+
+def while_numbers_are_left(x: hm.Tensor) -> Any:
+    out, k = [], 0
+    while k < 20:
+        if x[k] > 0.5:
+            out.append(k)
+        k += 1
+    return out
+
+
+def while_data_goes_on(x: hm.Tensor) -> Any:
+    out, k = [], 0
+    while x[k] < 0.9:
+        out.append(k)
+        k += 1
+    return out
+
+
+def by_its_method(x: hm.Tensor) -> Any:
+    out = []
+    add = out.append
+    for k in range(20):
+        add(k)
+        x[k] = k
+    return out
+
+
+def by_its_method_partly(x: hm.Tensor) -> Any:
+    out = []
+    add = partial(out.insert, 0)
+    for k in range(20):
+        add(k)
+    return out
+
+
+class Items(list[int]):
+    pass
+
+
+def in_a_list_of_another_class(x: hm.Tensor) -> Any:
+    out = Items()
+    for k in range(20):
+        out.append(k)
+    return list(out)
+
+
 LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_read, known_by_another_name,
     read_by_way_of_a_container, read_by_a_function, read_by_a_default, data_decides,
-         until]  # fmt: skip
+    until, numbers_in_turn, data_decides_numbers, data_decides_an_update, while_numbers_are_left, while_data_goes_on,
+    by_its_method, by_its_method_partly, in_a_list_of_another_class]  # fmt: skip
 
 
 @pytest.mark.parametrize("fn", LISTS, ids=lambda f: f.__name__)

@@ -177,7 +177,8 @@ class Tracer:
         self.seconds = 0.0  # which they have until then
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
-        self.marked: list[tuple[Tensor, Any]] = []  # results of loops, and places of these (see rolling/capture.py)
+        # Results of loops and what they may be in the memory of, and places of these (see rolling/capture.py).
+        self.marked: list[tuple[list[ReferenceType[Tensor]], Any]] = []
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []
         self.rolled = False
@@ -297,8 +298,10 @@ class Tracer:
     def will_write(self, t: Tensor) -> None:
         """Tells a region that `t` will get another value, so that the present one can be put back. What loops have left
         in memory of its own, which Python shares, is not written to."""
-        for marked, place in self.marked:
-            if marked is t or (type(t._version) is list and marked._version is t._version):
+        for group, place in self.marked:
+            alive = [x for r in group if (x := r()) is not None]
+            shown = [x is t or (type(t._version) is list and x._version is t._version) for x in alive]
+            if any(shown) and not all(shown):
                 raise StepByStep(place, "a variable is updated after it that may be in the memory of another one")
         if self.frames:
             self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))

@@ -19,6 +19,7 @@ import types
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, NoReturn
+from weakref import ref
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class Capture:
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
-        self.outside_of: dict[str, Tensor] = {}
+        self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
@@ -137,6 +138,7 @@ class Capture:
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
+        self.origins = {}
         self.since = clock()
         self.given = [self.input(t) for t in self.states]
         for carry in self.carries.values():
@@ -256,10 +258,13 @@ class Capture:
             self.last, self.also = self._last(), dict[ir.Node, None]()
             self.leaving = list[Branch[Tensor]]()
             self.named = {name: self.after.get(name) for name in self._others()}
+            self.appended = [grown.items for grown in self.grown]
         elif self.checks != list(region.checks):
             self.refuse("a branch checks an index")
         elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
+        elif not all(grown.has_same(items) for grown, items in zip(self.grown, self.appended, strict=True)):
+            self.refuse("a list gets other items in each branch")
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
@@ -286,7 +291,8 @@ class Capture:
             values.append(self.tracer.wrap(ir.constant(True) if go is None else go))
         questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
         self.branches.append(Branch(tuple(questions), tuple(answers), values))
-        if self.items and (self.asked or self.is_left or type(self.length) is not int):
+        varies = self.is_left or type(self.length) is not int
+        if (self.items and (self.asked or varies)) or (varies and any(grown.items for grown in self.grown)):
             self.refuse("a list grows, by how much data decides")
         return True
 
@@ -303,19 +309,17 @@ class Capture:
         values = {name: t for name, t in values.items() if t is not self.before.get(name)}
         values = {name: self.tracer.lift(t) for name, t in values.items()}
         of = {name: memory_of(t) for name, t in values.items()}
-        given = [c.given for c in self.carries.values() if c.given is not None] + self.given
-        roots = {name: root_of(t) for name, t in values.items()}
-        self.outside_of = {  # variables that are views of what was there before the step
-            name: root
-            for name, root in roots.items()
-            if not self.region.has_made(root) and all(root is not t for t in given)
-        }
+        ends = [variables, *(exit.variables for exit in self.exits)]
+        for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
+            self.origins.setdefault(name, []).append(root_of(self.tracer.lift(t)))
         self.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
         return of
 
     def _check_memory(self, shared: Mapping[str, Any]) -> None:
         """Refuses variables that show what a step updates: each of them would be an array of its own."""
         states = {memory_of(t) for t in self.states}
+        if self.is_left and self.tracer.loops and len(states) < len(self.states):
+            self.refuse("data ends it, and a step updates a view of an array that the loop around it updates")
         for name, memory in shared.items():
             if memory in states:
                 self.refuse(f"{name} is a view of a tensor that a step updates")
@@ -454,13 +458,27 @@ class Capture:
         tracer.rolled = True
 
     def _mark(self, variables: Mapping[str, Any]) -> None:
-        """Marks variables that may be in one memory in Python: where one is written to later, there is another trace,
-        with this loop step by step."""
-        for name, t in variables.items():
-            start = self.carries[name].start if name in self.carries and not self.has_steps() else None
-            others = [x for x in (self.outside_of.get(name), start) if issubclass(type(x), Tensor)]
-            if issubclass(type(t), Tensor) and (others or name in self.twice):
-                self.tracer.marked += [(x, self.place) for x in (t, *others)]
+        """Marks variables that may be in one memory in Python, with each other or with what is there before: where one
+        is written to later, there is another trace, with this loop step by step."""
+        owners = {id(c.given): name for name, c in self.carries.items() if c.given is not None}
+        groups: list[tuple[set[str], list[Tensor]]] = []  # names, and what was there before
+        for name, roots in self.origins.items():
+            for root in {id(t): t for t in roots}.values():
+                owner, before = owners.get(id(root)), list[Tensor]()
+                if owner is not None:
+                    before = [self.carries[owner].start]
+                elif root._array not in self.made:
+                    before = [root]
+                same = {n for n, others in self.origins.items() if any(t is root for t in others)}
+                groups = _joined(groups, ({name, *same} | ({owner} if owner is not None else set()), before))
+        if not self.has_steps():
+            for name in self.carries.keys() & variables.keys():
+                groups = _joined(groups, ({name}, [self.carries[name].start]))
+        for names, before in groups:
+            found = [variables[name] for name in sorted(names) if name in variables]
+            found = [t for t in (*found, *map(root_of, before)) if issubclass(type(t), Tensor)]
+            if len({id(t) for t in found}) > 1:
+                self.tracer.marked.append(([ref(t) for t in found], self.place))
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""
@@ -528,6 +546,20 @@ class Capture:
         self.frame.f_locals.update(values)
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
+
+
+def _joined(
+    groups: Sequence[tuple[set[str], list[Tensor]]], new: tuple[set[str], list[Tensor]]
+) -> list[tuple[set[str], list[Tensor]]]:
+    """Groups and one more, which those are joined to that have a name of it."""
+    names, before = new
+    apart = []
+    for group in groups:
+        if group[0] & names:
+            names, before = names | group[0], [*before, *group[1]]
+        else:
+            apart.append(group)
+    return [*apart, (names, before)]
 
 
 def _scalar(node: ir.Node) -> ir.Node:

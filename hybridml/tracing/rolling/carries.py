@@ -98,7 +98,7 @@ def are_one(a: Any, b: Any) -> bool:
         return a._array is b._array
     if type(a) is ScalarProxy:
         return a._tensor._array is b._tensor._array
-    return same(a, b) if is_dim(a) else type(a) in CONSTANTS and bool(a == b)
+    return same(a, b) if is_dim(a) else type(a) in CONSTANTS and repr(a) == repr(b)
 
 
 def memory_of(t: Tensor) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ _MOST = 10_000  # objects, with what is in them
 _EMPTY = types.CellType()
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 _FIXED = frozenset((
-    *CONSTANTS, range, slice, type, type(Ellipsis), types.ModuleType, types.BuiltinFunctionType, np.ufunc,
+    *CONSTANTS, range, slice, type, type(Ellipsis), types.ModuleType, np.ufunc,
     *(type(np.dtype(name)) for name in "?bhilqBHILQefdgFDGOSUVMm"),
 ))  # fmt: skip
 
@@ -64,4 +65,12 @@ def _parts(item: Any, kind: type) -> list[Any] | None:
         return [*cells, *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
     if kind is types.MethodType:
         return [item.__self__, item.__func__]
-    return list(vars(item).values()) if hasattr(item, "__dict__") and kind.__module__ != "builtins" else None
+    if kind is types.BuiltinFunctionType:  # `items.append` holds the list
+        return [item.__self__]
+    if kind is partial:
+        return [item.func, *item.args, *item.keywords.values()]
+    if not hasattr(item, "__dict__") or kind.__module__ == "builtins":
+        return None
+    of = next((base for base in (list, tuple, set, frozenset, dict) if issubclass(kind, base)), None)
+    inherited = [] if of is None else _parts(of(item), of) or []
+    return [*inherited, *vars(item).values()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
@@ -11,7 +11,7 @@ from hybridml_compiler.sizes.steps import replaced
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..capture.tracer import Frame, Tracer
-from .carries import root_of
+from .carries import are_one, root_of
 from .held import CONSTANTS
 
 
@@ -25,6 +25,10 @@ class Grown:
     def take_back(self) -> None:
         self.items = self.target[self.length :]
         del self.target[self.length :]
+
+    def has_same(self, items: Sequence[Any]) -> bool:
+        """Whether the last step has appended these items: they are the same function of its number."""
+        return len(items) == len(self.items) and all(map(are_one, items, self.items))
 
     def values(self, region: Frame) -> list[Tensor] | None:
         """The tensors that a step appends; None where an item may be changed later, or is of no kind that we know."""

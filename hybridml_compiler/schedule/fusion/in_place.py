@@ -201,13 +201,16 @@ def _is_read_late(
     chosen: Collection[Node],
     needs: Callable[[Node, Node], bool],
 ) -> bool:
-    """Whether what may be computed together with a reader of the old array needs the update."""
+    """Whether what may be computed together with a reader of the old array needs the update, or is an operand of the
+    loop that updates: its steps would find it overwritten."""
 
     def inlined_in(node: Node) -> list[Node]:
         return [user for user in readers[node] if user not in chosen and user.kind not in OWN_LOOP]
 
     together = reachable([reader], inlined_in)
-    return any(needs(user, update) for node in together for user in readers[node] if user is not update)
+    later = {user for node in together for user in readers[node]} - {update}
+    run = family(update) if update.op is LOOP else None
+    return any(needs(user, update) or (user.op is LOOP and family(user) == run) for user in later)
 
 
 def _with_store(update: Node) -> tuple[Node, Node]:
