@@ -38,7 +38,7 @@ class Hooks:
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
     # A size -> the same where steps of loops are at the end at which it is least, or None; ("==" or "<", two sizes) or
-    # ("number", a size): what is not decided by their form. sizes/steps.py.
+    # ("number" or "divisor", a size): what is not decided by their form. sizes/steps.py.
     without_steps: Callable[[Any], Any]
     undecided: Callable[[str, Any, Any], bool]
     # A comparison of sizes by a user's line (sizes/steps.py: Undecided) whose answer is another one in other steps of a

@@ -1,4 +1,5 @@
-"""Updates that change nothing: `x[i] += v` writes twice in Python, `t = x[i]; t += v` in place, and then `x[i] = t`.
+"""Updates that change nothing: `x[i] += v` writes twice in Python, `t = x[i]; t += v` in place, and then `x[i] = t`;
+`x[:0] = v` writes no element.
 
 Nothing is read past an update here, although a slice of an updated array may be what was written, or what was there
 before: with a reader of its own the old array could not be updated in place.
@@ -23,6 +24,17 @@ def _nothing_new(node: Node) -> Node | None:
     return base if own or again else None
 
 
+def _no_elements(node: Node) -> Node | None:
+    return node.inputs[0] if any(map(same, node.params["starts"], node.params["stops"])) else None
+
+
+def _empty_samples() -> list[Node]:
+    x, v = sample("f4", 5, 6), sample("f4", 0, 6)
+    window = {"starts": (2, 0), "stops": (2, 6), "steps": (1, 1)}
+    back = {"starts": (1, 0), "stops": (4, 6), "steps": (-1, 1)}
+    return [make("slice_update", x, v, **w) for w in (window, back)]
+
+
 def _samples() -> list[Node]:
     x, v = sample("f4", 5, 6), sample("f4", 2, 6)
     window = {"starts": (1, 0), "stops": (3, 6), "steps": (1, 1)}
@@ -32,4 +44,5 @@ def _samples() -> list[Node]:
 
 UPDATE_RULES = (
     Rule("update(x, what is there) -> x", ("slice_update",), _nothing_new, _samples, ("slice", "slice_update")),
+    Rule("update(x, no elements) -> x", ("slice_update",), _no_elements, _empty_samples),
 )  # fmt: skip

@@ -187,9 +187,14 @@ class _Planner:
 
     def _tasks(self, group: Group) -> list[Task]:
         """Works of a group, each with the nodes whose memory it is given."""
+        copies = [  # of arrays that updates need copies of: also of those that no element is updated of
+            self._task(Copy(update.aval.nbytes), (update.inputs[0], update), group)
+            for update in (self.updates.get(root) for root in group.roots)
+            if update is not None and update not in self.memory
+        ]
         runs = group.kind in ("control", "opaque") and any(map(fails, group.roots))  # for its errors
         if not runs and all(node.aval.size == 0 for node in group.roots):
-            return []
+            return copies
         if group.kind == "control" and self.target.runs_control:
             return [self._control(group)]
         if group.kind == "opaque" and (passes := self._transforms(group)) is not None:
@@ -212,11 +217,6 @@ class _Planner:
             group,
             lambda: lower_group(group, self.in_memory, self.memory, self.target),
         )
-        copies = [
-            self._task(Copy(update.aval.nbytes), (update.inputs[0], update), group)
-            for update in (self.updates.get(root) for root in group.roots)
-            if update is not None and update not in self.memory
-        ]
         return [*copies, *(self._task(kernel, operands, group) for kernel, operands in kernels)]
 
     def _transforms(self, group: Group) -> list[Task] | None:

@@ -145,6 +145,8 @@ class Dim:
     def __pow__(self, power: Any) -> Any:
         if type(power) is int and 0 <= power <= 8:
             return reduce(operator.mul, [self] * power, 1)
+        if steps_of(self) and not at_most(1, self):
+            hooks.undecided("divisor", self, None)  # an error of 0, and complex numbers of those below
         return _real(self) ** power
 
     def __floordiv__(self, other: Any) -> Size:
@@ -211,12 +213,12 @@ class Dim:
         return _plain(
             other,
             NotImplemented,
-            lambda n: _real(self) / (_real(n) if type(n) is Dim else n),
+            lambda n: _real(self) / (_real_divisor(n) if type(n) is Dim else n),
             (int, float),
         )
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _plain(other, NotImplemented, lambda n: n / _real(self), (int, float))
+        return _plain(other, NotImplemented, lambda n: n / _real_divisor(self), (int, float))
 
     def __format__(self, spec: str) -> str:
         return format(number(self), spec) if spec or _asked_by_user(self) else self.text
@@ -256,6 +258,14 @@ hooks.size_as_float = _as_float
 
 def _real(size: Dim) -> Any:
     return hooks.size_as_float(size)
+
+
+def _real_divisor(size: Dim) -> Any:
+    if provable("==", size, 0) is False:
+        return _real(size)
+    if steps_of(size):
+        hooks.undecided("divisor", size, None)
+    return 0 if size == 0 else _real(size)  # Python divides by 0, which raises its error
 
 
 def symbol(name: str, size: int, most: Size | None = None) -> Dim:
@@ -315,6 +325,12 @@ def _divided(over: Size, by: Size) -> tuple[Size, Size]:
         if by < 0:
             quotient, opposite = _divided(-over, -by)
             return quotient, -opposite
+    elif steps_of(by):
+        if at_most(by, -1):
+            quotient, opposite = _divided(-over, -by)
+            return quotient, -opposite
+        if not at_most(1, by):
+            hooks.undecided("divisor", by, None)
     elif collector.get() is not None and not at_most(1, by) and by < 1:
         return divmod(number(over), number(by))
     exact = _exact(over, by)

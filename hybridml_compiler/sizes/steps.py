@@ -188,6 +188,10 @@ def undecided(relation: str, a: Size, b: Size) -> bool:
     if relation == "number":
         raise Undecided(f"the number {a}", a)
     inside = _asked_inside()
+    if relation == "divisor":
+        if inside:
+            return False  # nothing is to be done in steps where it is 0
+        raise Undecided(f"the sign of the divisor {a}", a, asked=("==", a, 0))
     if relation == "==" and not (same(a, 0) or same(b, 0)) and inside:
         return False
     error = Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))

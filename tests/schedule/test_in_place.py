@@ -184,3 +184,20 @@ def of_an_argument(a: hm.Tensor, b: hm.Tensor) -> Any:
 def test_many_updates_of_an_array_write_it_once(fn: Callable[..., Any]) -> None:
     whole = [kernel for kernel in check(fn) if kernel.bytes >= N * M * 8]
     assert len(whole) <= 2  # the array of the first update, and what `a + 1` gives
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_an_update_of_no_elements_leaves_an_array_to_the_loop_after_it(n: int) -> None:
+    def before(a: hm.Tensor, b: hm.Tensor) -> Any:
+        a[:n] = 0.0
+        for i in range(20):
+            a[i] += 1.0
+        return (a,)
+
+    def in_steps(a: hm.Tensor, b: hm.Tensor) -> Any:
+        for i in range(20):
+            a[i - n : i + n] += 1.0
+        return (a,)
+
+    check(before)
+    check(in_steps)

@@ -461,3 +461,36 @@ def flags(x: hm.Tensor) -> Any:
 @pytest.mark.parametrize("fn", [first_and_last, left_at_a_step, every_fifth_in_a_list, flags], ids=lambda f: f.__name__)
 def test_other_conditions_on_the_number_do_what_python_does(fn: Callable[..., Any]) -> None:
     both(fn, data(N))
+
+
+# -- divisors that are negative or 0 in some steps
+
+_DIVIDED = ["7 // (i - 30)", "7 % (i - 30)", "7 // -i", "1.0 / (i - 10)", "7 // (10 - i)", "7 // (2 * i - 11)"]
+_DIVIDED += ["(i - 10) ** -1", "i / (d - i)", "1.0 / (i - 9.5 - 0.5)", "x[i].item() / (i - d)"]
+
+
+@pytest.mark.parametrize("loop", ["range(20)", "hm.prange(20)", "range(-20, 0)"])
+@pytest.mark.parametrize("value", _DIVIDED)
+def test_divisors_are_pythons_in_each_step(loop: str, value: str) -> None:
+    space: dict[str, Any] = {"hm": hm}
+    exec(f"def f(x, d):\n    for i in {loop}:\n        x[i] = {value}\n    return x", space)
+    traced = hm.trace(space["f"])
+
+    def outcome(fn: Callable[..., Any], d: int) -> Any:
+        try:
+            return fn(hm.ones(20, dtype="float64"), d)
+        except ZeroDivisionError:
+            return "divided by zero"
+
+    for d in (30, 41, 7):
+        assert_same(outcome(space["f"], d), outcome(traced, d))
+
+
+def decaying(x: hm.Tensor) -> Any:
+    for i in range(20):
+        x = x * (1.0 / (1.0 + 0.5 * i)) + 7 // (i - 30)
+    return x
+
+
+def test_divisors_that_are_never_zero_leave_one_step_for_all() -> None:
+    assert is_loop(both(decaying, data(N)))

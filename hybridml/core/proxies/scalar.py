@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import is_dim
 
 from ..context import current_interpreter
 from ..tensor import Tensor, leaked, wrap
@@ -176,12 +177,12 @@ def _raised(method: str, op: Op) -> Method:
 
 
 def _are_pythons(*values: Any) -> bool:
-    return all(type(v) in _KINDS or (type(v) is ScalarProxy and not v._tensor.is_double) for v in values)
+    return all(type(v) in _KINDS or is_dim(v) or (type(v) is ScalarProxy and not v._tensor.is_double) for v in values)
 
 
 def _is_zero(y: Any) -> bool:
     if type(y) is not ScalarProxy:
-        return bool(y == 0)
+        return bool(y == 0)  # of a step's number it may not be known
     interp = current_interpreter()
     return interp is not None and not interp.read(y._tensor, "nonzero", "a division")
 
