@@ -492,7 +492,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
             return False
         if entry.growth.is_too_much and not (self._strict or is_deterministic()):
-            why = f"goes another way in most calls ({ask.what} at {ask.where}), and half of the time goes to compiling them"
+            why = f"goes another way in most calls ({ask.what} at {ask.where}), and half of the time to compiling them"
             self._report_eager(f"{why}: calls that go new ways run eagerly for as long as they have taken")
             return False
         if self._programs() < self._most:

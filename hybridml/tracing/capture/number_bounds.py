@@ -35,7 +35,7 @@ def _bounds(node: ir.Node) -> Bounds | None:
         return None if low is None or high is None else (float(low), float(-high))
     operands = [_bounds(n) for n in node.inputs]
     match node.op.name, operands:
-        case ("astype" | "reshape"), [tuple() as a] if node.dtype.kind == "f":
+        case (("astype" | "reshape"), [tuple() as a]) if node.dtype.kind == "f":
             return a
         case "negative", [(low, high)]:
             return -high, -low
