@@ -18,6 +18,7 @@ wanted: `hint(n)` is the size at hand, and under `structural()` sizes are equal 
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -249,11 +250,7 @@ def _asked_by_user(size: Dim) -> bool:
     return not is_internal(sys._getframe(2).f_code.co_filename)
 
 
-def _as_float(size: Dim) -> Any:
-    return float(number(size))
-
-
-hooks.size_as_float = _as_float
+hooks.size_as_float = lambda size: float(number(size))
 
 
 def _real(size: Dim) -> Any:
@@ -261,9 +258,7 @@ def _real(size: Dim) -> Any:
 
 
 def _real_divisor(size: Dim) -> Any:
-    if provable("==", size, 0) is False:
-        return _real(size)
-    if steps_of(size):
+    if provable("==", size, 0) is None and steps_of(size):
         hooks.undecided("divisor", size, None)
     return 0 if size == 0 else _real(size)  # Python divides by 0, which raises its error
 
@@ -283,7 +278,7 @@ def _make(terms: Mapping[Monomial, int]) -> Size:
         return kept[()]
     dim = Dim()
     dim.terms = tuple(sorted(kept.items(), key=_term_order))
-    dim.hint = sum(c * _product(a.hint for a in m) for m, c in dim.terms)
+    dim.hint = sum(c * math.prod(a.hint for a in m) for m, c in dim.terms)
     dim._hash = hash(("dim", *((m, c, c < 0) if c != -1 else (m,) for m, c in dim.terms)))  # -1 and -2 have one hash
     return dim
 
@@ -302,10 +297,6 @@ def _sum(a: dict[Monomial, int], b: Mapping[Monomial, int]) -> Size:
     return _make(a)
 
 
-def _product(numbers: Iterable[int]) -> int:
-    return reduce(operator.mul, numbers, 1)
-
-
 def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[type, ...] = (int,)) -> Any:
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
     if type(other) is Dim or type(other) in kinds:
@@ -319,13 +310,9 @@ def _divided(over: Size, by: Size) -> tuple[Size, Size]:
     """Quotient and remainder, rounded down; terms that are multiples of `by` divide out."""
     if type(over) is not Dim and type(by) is not Dim:
         return over // by, over % by
-    if type(by) is not Dim:
-        if by == 0:
-            raise ZeroDivisionError("a size divided by 0")
-        if by < 0:
-            quotient, opposite = _divided(-over, -by)
-            return quotient, -opposite
-    elif steps_of(by):
+    if type(by) is not Dim and by == 0:
+        raise ZeroDivisionError("a size divided by 0")
+    if type(by) is not Dim or steps_of(by):
         if at_most(by, -1):
             quotient, opposite = _divided(-over, -by)
             return quotient, -opposite
@@ -533,12 +520,7 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
         return hooks.undecided(relation, a, b)
     answer = (hint(a) == hint(b)) if relation == "==" else hint(a) < hint(b)
     opposite: Any = {"==": "!=", "<": ">="}[relation]
-    guards = collector.get()
-    if guards is None:
-        raise TraceError(
-            f"the size {a if type(a) is Dim else b} of a traced tensor is compared after its trace, where it has no "
-            "value; read the shape of a tensor that the traced function returns"
-        )
+    guards = _guards(a if type(a) is Dim else b, "compared")
     left, right = (a, b) if type(a) is Dim else (b, a)
     if relation == "<" and left is not a:  # 4 < n: n >= 5
         guards.add(left, ">=" if answer else "<", right + 1)
@@ -547,18 +529,21 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
     return answer
 
 
+def _guards(size: Size, how: str) -> Collector:
+    guards = collector.get()
+    if guards is None:
+        what = f"the size {size} of a traced tensor is {how} after its trace, where it has no value"
+        raise TraceError(f"{what}; read the shape of a tensor that the traced function returns")
+    return guards
+
+
 def number(size: Size, asked: bool = True) -> int:
     """The size as an int, which the program then is for."""
     if type(size) is not Dim:
         return operator.index(size)
     if steps_of(size):
         hooks.undecided("number", size, None)
-    guards = collector.get()
-    if guards is None:
-        raise TraceError(
-            f"the size {size} of a traced tensor is used after its trace, where it has no value; read the shape of a "
-            "tensor that the traced function returns"
-        )
+    guards = _guards(size, "used")
     if provable("==", size, size.hint) is not True:
         guards.add(size, "==", size.hint, asked)
     return size.hint

@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from hybridml_compiler.graph import ir
-from hybridml_compiler.sizes.dims import bounds, is_dim, steps_of
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import bounds, is_dim, number, steps_of, symbol, symbols_of
+from hybridml_compiler.sizes.steps import replaced
 from hybridml_compiler.walk import reachable
 
+from ...core.tensor import Tensor
+
 Bounds = tuple[float, float]
+_not_equal = OPS["not_equal"]
+
+
+def of_steps(size: Any) -> Any:
+    """The size in a loop's body, where it depends on steps alone: sizes of the call are numbers."""
+    for of_call in (s for s in symbols_of(size) if s.most is None):
+        size = replaced(size, of_call.name, number(symbol(of_call.name, of_call.hint)))
+    return size
+
+
+def is_divisor(tracer: Any, t: Tensor, ends: Sequence[ir.Node], what: str) -> bool:
+    """Whether a number that is computed from these inputs may be divided by. Of an input that is a guard, of anything
+    else a question."""
+    node = t._array
+    in_steps = bool(tracer.loops) and is_of_steps(node)
+    inputs = all(map(tracer.has_input, ends))
+    if (in_steps and may_be_zero(node)) or (tracer.loops and not inputs):
+        tracer.loops[-1].refuse("a number of Python's divides, which may be zero in some step")
+    if in_steps or tracer.ask is None or tracer.strict or not ends or not inputs:
+        return True  # sizes are positive; in the body of a control operation there are no Python numbers
+    if not node.is_input:
+        return bool(tracer._value(_not_equal.fn(t, 0)._array, what))
+    tracer.not_zero.add(node)
+    return bool(tracer.input_of(node).real != 0)
 
 
 def is_of_steps(node: ir.Node) -> bool:

@@ -30,8 +30,6 @@ from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
-from hybridml_compiler.sizes.dims import number, symbol, symbols_of
-from hybridml_compiler.sizes.steps import replaced
 from hybridml_compiler.targets.device import out_of_reach
 from hybridml_compiler.time_limit import TimeIsUp
 
@@ -46,13 +44,12 @@ from ..specialize.errors import StepByStep, TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .memory_order import Order, memory_order
-from .number_bounds import is_of_steps, may_be_zero
+from .number_bounds import is_divisor, of_steps
 from .returned import is_returned
 from .selection import Selection, selected
 from .traced_tensor import Traced, Weak, is_number
 
 _ndarray = np.ndarray
-_MAY_BE_ZERO = "a number of Python's divides, which may be zero in some step"
 _astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OPS["python_power"]
 
 
@@ -241,14 +238,8 @@ class Tracer:
 
     def size(self, size: Any) -> Traced:
         """A size that comes with the call, as a Python float."""
-        params = {"shape": (), "value": self._of_steps(size), "dtype": dtypes.float64}
+        params = {"shape": (), "value": of_steps(size) if self.loops else size, "dtype": dtypes.float64}
         return self.wrap(ir.apply(_full, [], params, user_location()), True)
-
-    def _of_steps(self, size: Any) -> Any:
-        """A size that depends on steps alone: in a loop those of the call are numbers."""
-        for of_call in (s for s in symbols_of(size) if self.loops and s.most is None):
-            size = replaced(size, of_call.name, number(symbol(of_call.name, of_call.hint)))
-        return size
 
     def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Traced, ...]:
         """Tensors over the nodes of the operation, one per result."""
@@ -259,7 +250,7 @@ class Tracer:
     def emit(self, op: Op, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Traced:
         """A tensor over the node `op(tensors; params)`."""
         if op is _full and self.loops:
-            params = {**params, "value": self._of_steps(params["value"])}
+            params = {**params, "value": of_steps(params["value"])}
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
         self.operations += 1
@@ -398,24 +389,6 @@ class Tracer:
         """Specializes the program on the inputs that this value is computed from."""
         self.looked_at.update(inputs_of(node))
 
-    def _is_divisor(self, t: Tensor, what: str) -> bool:
-        """Whether a number may be divided by this one. Of an input that is a guard, of anything else a question."""
-        node = t._array
-        ends = inputs_of(node)
-        if self.loops and ends and not all(map(self.has_input, ends)):
-            self.loops[-1].refuse(_MAY_BE_ZERO)
-        if self.loops and is_of_steps(node):
-            if may_be_zero(node):
-                self.loops[-1].refuse(_MAY_BE_ZERO)
-            return True
-        if self.ask is None or self.strict or not ends or not all(map(self.has_input, ends)):
-            return True  # sizes are positive; in the body of a control operation there are no Python numbers
-        if not node.is_input:
-            return bool(self._value(OPS["not_equal"].fn(t, 0)._array, what))
-        self.not_zero.add(node)
-        source = self.input_of(node)
-        return bool(source.real != 0)
-
     def _input(self, key: Any, aval: Aval, name: str) -> ir.Node:
         node = self.nodes.get(key)
         if node is None or node.aval != aval:
@@ -493,7 +466,7 @@ class Tracer:
         if how in ("array", "text"):
             return self._value(node, what)
         if how == "nonzero":
-            return self._is_divisor(t, what)
+            return is_divisor(self, t, inputs_of(node), what)
         if how == "item" and dtypes.is_float(t.dtype) and inputs_of(node):
             return ScalarProxy(self._float64(t))
         if how == "float" and inputs_of(node) and t.dtype.kind in "fiu" and is_returned(self.root):

@@ -19,7 +19,6 @@ import types
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, NoReturn
-from weakref import ref
 
 import numpy as np
 
@@ -45,6 +44,7 @@ from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
+from .aliases import mark
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of
 from .code_loops import CodeLoop, question_at
 from .held import CONSTANTS, are_same, held
@@ -449,36 +449,13 @@ class Capture:
         # Views of arrays of the step must not live on in variables that nobody reads any more.
         unread = self.after.keys() - {*self.loop.after}
         self.assign({name: self.before.get(name) for name in unread} | last)
-        self._mark(last)
+        mark(self, last)
         of_lists = iter(stacked)
         for grown in self.grown:
             grown.extend(tracer, of_lists, self.length or 0, self.name)
             grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
         self._forget()
         tracer.rolled = True
-
-    def _mark(self, variables: Mapping[str, Any]) -> None:
-        """Marks variables that may be in one memory in Python, with each other or with what is there before: where one
-        is written to later, there is another trace, with this loop step by step."""
-        owners = {id(c.given): name for name, c in self.carries.items() if c.given is not None}
-        groups: list[tuple[set[str], list[Tensor]]] = []  # names, and what was there before
-        for name, roots in self.origins.items():
-            for root in {id(t): t for t in roots}.values():
-                owner, before = owners.get(id(root)), list[Tensor]()
-                if owner is not None:
-                    before = [self.carries[owner].start]
-                elif root._array not in self.made:
-                    before = [root]
-                same = {n for n, others in self.origins.items() if any(t is root for t in others)}
-                groups = _joined(groups, ({name, *same} | ({owner} if owner is not None else set()), before))
-        if not self.has_steps():
-            for name in self.carries.keys() & variables.keys():
-                groups = _joined(groups, ({name}, [self.carries[name].start]))
-        for names, before in groups:
-            found = [variables[name] for name in sorted(names) if name in variables]
-            found = [t for t in (*found, *map(root_of, before)) if issubclass(type(t), Tensor)]
-            if len({id(t) for t in found}) > 1:
-                self.tracer.marked.append(([ref(t) for t in found], self.place))
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""
@@ -546,20 +523,6 @@ class Capture:
         self.frame.f_locals.update(values)
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
-
-
-def _joined(
-    groups: Sequence[tuple[set[str], list[Tensor]]], new: tuple[set[str], list[Tensor]]
-) -> list[tuple[set[str], list[Tensor]]]:
-    """Groups and one more, which those are joined to that have a name of it."""
-    names, before = new
-    apart = []
-    for group in groups:
-        if group[0] & names:
-            names, before = names | group[0], [*before, *group[1]]
-        else:
-            apart.append(group)
-    return [*apart, (names, before)]
 
 
 def _scalar(node: ir.Node) -> ir.Node:
