@@ -93,7 +93,7 @@ def _kinds_of_keys(tree: dict[Any, Any]) -> tuple[Any, ...] | None:
 
 
 def kind_of_key(key: Any) -> Any:
-    """What tells a key from others that it is equal to: its class, and those of its parts; of a number also its text,
+    """The classes of a key and of its parts, which tell it from others that it is equal to; of a number also its text,
     as 0.0 == -0.0."""
     kind = type(key)
     if issubclass(kind, tuple):

@@ -9,6 +9,7 @@ text_flow.py      where such a text goes: whether it is only kept, printed or re
 memory.py         memory of NumPy arrays that a function makes: NumPy's numbers, or a tensor
 program_arrays.py  stand-ins of these arrays and of their elements
 numpy_rules.py    NumPy's functions of them
+number_bounds.py  bounds of numbers that steps of loops compute: what may be divided by
 created_arrays.py  NumPy's creation functions
 python_math.py    functions of Python's `math`, of numbers that come with the call
 signals.py        signal handlers that run in the middle of a capture
