@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
 from hybridml.tracing.specialize import eager_calls
 from hybridml.tracing.specialize.errors import TraceWarning
-from tests.support.loops import both, data, is_loop
+from tests.support.loops import both, is_loop
 
 
 def x() -> hm.Tensor:
@@ -169,8 +170,11 @@ def test_variables_that_share_memory(fn: Callable[..., Any]) -> None:
 
 def test_a_view_that_a_while_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_calls, "MOST_SECONDS", 0.2)  # of a trace step by step
-    starts = [0, 2, 5, 9, 14, 14, 14, 18, 23, 24, 25, 30, 32, 33, 37, 38, 40, 43, 46, 46, 46]
-    both(a_view_that_a_while_updates, data(46), lambda: hm.asarray(list(starts)), calls=1)
+    r = np.random.default_rng(1)
+    matrix = (r.random((20, 20)) < 0.1) * r.random((20, 20))
+    starts = np.concatenate([[0], np.cumsum((matrix != 0).sum(1))])
+    entries = matrix[matrix != 0]
+    both(a_view_that_a_while_updates, lambda: hm.asarray(entries.copy()), lambda: hm.asarray(starts.copy()), calls=1)
 
 
 def test_a_name_of_a_captured_tensor() -> None:
