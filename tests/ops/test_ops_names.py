@@ -20,6 +20,7 @@ ABOUT_AN_OP = {
     "hybridml_compiler/schedule/checks.py": "finds the `index` nodes that graph/checks.py makes",
     "hybridml_compiler/schedule/lowering/concat.py": "the kernel of concatenations",
     "hybridml_compiler/loops/*.py": "the operations of the loop IR are no rows but strings",
+    "hybridml/tracing/capture/number_bounds.py": "the arithmetic of Python's numbers, by its bounds",
     "hybridml/tracing/run/random_draws.py": "reads back the additions that capture makes to count draws",
 }
 
@@ -48,6 +49,7 @@ HONEST = {
     ("hybridml/core/precision/autocast.py", "op.name in WIDE"): "PyTorch's lists of rows and of library functions",
     ("hybridml/core/batching/rules.py", "_RULES.get(op)"): "rows whose batches are not those of their kind",
     ("hybridml/core/forward/rules.py", "_RULES.get(op)"): "rows whose tangents are not those of their kind",
+    ("hybridml/tracing/capture/tracer.py", "op is _full"): "the row by which a size becomes a number of the program",
     ("hybridml/tracing/capture/tracer.py", "op is _pow"): "a fixed power is a literal of the program",
     ("hybridml/tracing/capture/tracer.py", "op is _python_power"): "Python's own power gives a Python number",
     ("hybridml/tracing/capture/tracer.py", "op is not _astype"): "a cast is how a Python number becomes a tensor",
