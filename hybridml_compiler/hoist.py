@@ -7,17 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .graph import ir
 from .graph.body import steps_in
-from .graph.facts import is_expensive, may_fail
+from .graph.facts import dependent, is_expensive, may_fail
 from .sizes.guards import structural
-
-
-def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]:
-    """The nodes of a graph that vary with one of `on`."""
-    found = set(on)
-    for node in ir.topological(outputs):
-        if any(n in found for n in node.inputs):
-            found.add(node)
-    return found
 
 
 def varying(

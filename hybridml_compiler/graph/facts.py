@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from .. import dtypes
 from ..ops.elementwise import after, astype
 from ..sizes.dims import at_most
 from .body import Body, bodies_of
-from .ir import Node
+from .ir import Node, topological
 
 EXPENSIVE = 0.1  # ns per element: from a division upwards
 STEPS = 16  # that a loop of an element is taken to have
@@ -100,3 +101,12 @@ def stored(node: Node) -> Node:
     while (below := moved(node, casts=True)) is not None:
         node = below
     return node
+
+
+def dependent(outputs: Sequence[Node], on: Iterable[Node]) -> set[Node]:
+    """The nodes of a graph that vary with one of `on`."""
+    found = set(on)
+    for node in topological(outputs):
+        if any(n in found for n in node.inputs):
+            found.add(node)
+    return found

@@ -12,9 +12,9 @@ far, or what the last step has computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from ..graph.facts import is_expensive
+from ..graph.facts import dependent, is_expensive
 from ..graph.independence import dependence_of
 from ..graph.ir import Graph, Node, input_node, topological
 from ..sizes.dims import hint, steps_of
@@ -36,7 +36,7 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     if not sums:
         return {}
     loop = Loop.of(node, operands)
-    later = _dependent([*(after for *_, after in loop.carries), *loop.others], [loop.carries[k][1] for k in sums])
+    later = dependent([*(after for *_, after in loop.carries), *loop.others], [loop.carries[k][1] for k in sums])
     others = [k for k in range(p["carries"]) if k not in sums]
     if any(loop.carries[k][2] in later for k in others) or not later.isdisjoint(loop.checks):
         return {}
@@ -68,15 +68,6 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     late = {k: place for place, k in enumerate([*sums, *(p["carries"] + k for k in late_ys)])}
     after = second.nodes(sorted(late[k] for k in read if k in late), optimized)
     return {k: found[at[k]] if k in at else after[late[k]] for k in read}
-
-
-def _dependent(outputs: Sequence[Node], on: Iterable[Node]) -> set[Node]:
-    """The nodes that are computed from any of these, and themselves."""
-    found = set(on)
-    for node in topological(outputs):
-        if not found.isdisjoint(node.inputs):
-            found.add(node)
-    return found
 
 
 def _terms(ends: Sequence[Node], later: set[Node], given: set[Node]) -> Iterator[Node]:

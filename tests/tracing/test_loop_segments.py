@@ -72,7 +72,7 @@ def with_a_branch(a: Any, w: Any) -> Any:
 @pytest.mark.parametrize("loss", [with_a_list, with_a_branch])
 @pytest.mark.parametrize("steps", [17, 36, 97])
 def test_any_number_of_steps(loss: Any, steps: int) -> None:
-    """Of which some are left after the last whole segment; the number of a step counts on through all of them."""
+    """A loop of which some steps are left after the last whole segment: their numbers count on through all of them."""
     a, w = hm.asarray(R.random((steps, 3))), hm.asarray(R.random(3))
     gradient = hm.trace(both(loss))
     for scale in (1.0, 0.5):

@@ -32,7 +32,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def shared(traced: Any) -> list[bool]:
-    """Of each loop over `prange` in the optimized program, whether threads share its steps."""
+    """Whether threads share the steps, for each loop over `prange` in the optimized program."""
     pending: list[Graph] = [run_passes(traced._last.shown().program.graph)[0]]
     found: dict[Any, bool] = {}
     while pending:

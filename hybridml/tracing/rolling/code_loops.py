@@ -128,8 +128,7 @@ class Flow:
 
     def offset(self, k: int) -> int | None:
         """The offset of an instruction; None where it is the second one there."""
-        own = next(offset for offset, n in self.at.items() if n == k) if k in self.at.values() else None
-        return own
+        return next((offset for offset, n in self.at.items() if n == k), None)
 
     def jump(self, k: int) -> int:
         """The number of the instruction that a jump goes to."""

@@ -18,9 +18,10 @@ from itertools import pairwise
 
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import steps_in
+from hybridml_compiler.graph.facts import dependent
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.graph.updates import is_update, versions
-from hybridml_compiler.hoist import dependent, is_dear
+from hybridml_compiler.hoist import is_dear
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, same, steps_of

@@ -4,8 +4,8 @@
     where(c, loop(x) of body f, loop(x) of body g) ->  loop(c, x) of the body where(c, f, g), which is joined in turn
 
 Else each way would be computed as a whole, loops in it too, and whole arrays chosen that differ in an element. It is
-done where that is no more to compute: choosing takes as long as computing a second time. It is the anti-unification of
-terms (Plotkin, "A note on inductive generalization", 1970).
+done where that is no more to compute: an element that is chosen counts as one that is computed a second time. It is the
+anti-unification of terms (Plotkin, "A note on inductive generalization", 1970).
 """
 
 from __future__ import annotations
