@@ -318,8 +318,6 @@ class Capture:
     def _check_memory(self, shared: Mapping[str, Any]) -> None:
         """Refuses variables that show what a step updates: each of them would be an array of its own."""
         states = {memory_of(t) for t in self.states}
-        if self.is_left and self.tracer.loops and len(states) < len(self.states):
-            self.refuse("data ends it, and a step updates a view of an array that the loop around it updates")
         for name, memory in shared.items():
             if memory in states:
                 self.refuse(f"{name} is a view of a tensor that a step updates")

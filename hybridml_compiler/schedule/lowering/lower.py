@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 
 from ...graph import facts
 from ...graph.facts import reduced_axes
@@ -13,7 +14,7 @@ from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, se
 from ...loops.scalar import COMBINE
 from ...record import replace
 from ...sizes.dims import is_dim, same
-from ...walk import reachable
+from ...walk import postorder, reachable
 from .. import cost
 from ..fusion.group import Group, form_of
 from ..fusion.in_place import STORE, window_of
@@ -62,8 +63,13 @@ class GroupLowering(Expressions):
         shape, axes = self.group.space or (self.group.shape, ())
         nodes = self.group.roots
         if len(nodes) == 1 and not axes and nodes[0].kind != "reduction" and nodes[0].op is not STORE:
-            source = in_shape_of_source(nodes[0], lambda n: n.op is None or (n is not nodes[0] and self.in_memory(n)))
+            given = partial(_is_given, nodes[0], self.in_memory)
+            source = in_shape_of_source(nodes[0], given)
             if source is not nodes[0]:
+                # A node that is made here may be one of the graph, which is in memory by now or only later.
+                own = set(postorder(nodes, lambda n: () if given(n) else n.inputs))
+                in_memory = self.in_memory
+                self.in_memory = lambda n: n in own and in_memory(n)
                 return self._reshaped(nodes[0], source, schedule)
         index, vars_ = self.row_index()
         full = [n for n in nodes if axes and not reduced_axes(n) and n.shape == shape]
@@ -279,6 +285,10 @@ class GroupLowering(Expressions):
 def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
     """Whether the expression of `node` reaches `wanted` without passing another root."""
     return any(n is wanted for n in reachable(node.inputs, lambda n: () if n in roots else n.inputs))
+
+
+def _is_given(root: Node, in_memory: Callable[[Node], bool], node: Node) -> bool:
+    return node.op is None or (node is not root and in_memory(node))
 
 
 def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
