@@ -52,9 +52,7 @@ class LoweringMemo:
         number: dict[Node, int | _Temporary] = {node: k for k, node in enumerate(nodes)}
         for _, operands in made:
             for node in operands:
-                of_graph = node.op is not None and self.in_memory(
-                    node
-                )  # memory of no graph is an input of no operation
+                of_graph = node.op is not None and self.in_memory(node)
                 assert node in number or not of_graph, f"{node} is an operand, and not of the group"
                 number.setdefault(node, _Temporary(len(number), node.aval))
         self.kept.groups[key] = [(kernel, [number[node] for node in operands]) for kernel, operands in made], places
