@@ -492,6 +492,8 @@ def test_forward_mode_and_vmap() -> None:
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.filterwarnings("ignore::hybridml.tracing.specialize.errors.TraceWarning")  # some loops are unrolled
+@pytest.mark.filterwarnings("ignore::hybridml_compiler.errors.CompileWarning")
 @given(seed=st.integers(0, 1 << 30))
 @examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_programs(seed: int) -> None:
