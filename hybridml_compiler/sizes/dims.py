@@ -22,15 +22,15 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
-from functools import reduce
-from typing import Any, Literal, Protocol, TypeAlias
+from functools import lru_cache, reduce
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..errors import TraceError, is_internal
 from ..hooks import hooks
 from ..record import record
+from .collector import Collector, collector, structurally
 
 Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
@@ -432,6 +432,19 @@ def bounds(size: Size) -> int | None:
     With every atom written as its least value and a rest (n = 2 + n'), a polynomial without a negative coefficient
     before a rest is least where the rests are 0. Steps of loops are at one of their ends, inner ones first.
     """
+    if type(size) is not Dim:
+        return operator.index(size)
+    known = collector.get()
+    return _bounds_of_form(size.terms) if known is None or not known.found else _bounds(size)
+
+
+@lru_cache(1 << 12)
+def _bounds_of_form(terms: tuple[tuple[Monomial, int], ...]) -> int | None:
+    """The bound that no guard has a part in: triangular loops ask for each of two dozen a hundred times."""
+    return _bounds(_make(dict(terms)))
+
+
+def _bounds(size: Size) -> int | None:
     size = hooks.without_steps(size)
     if type(size) is not Dim:
         return None if size is None else operator.index(size)
@@ -495,18 +508,6 @@ def at_most(a: Size, b: Size) -> bool:
 
 
 # ---------------------------------------------------------------- decisions
-
-
-class Collector(Protocol):
-    """The collector of guards; see guards.py."""
-
-    def least_of(self, size: Dim) -> int | None: ...
-    def equality(self, difference: Dim) -> bool | None: ...
-    def add(self, left: Size, relation: Any, right: Size, asked: bool = False) -> None: ...
-
-
-collector: ContextVar[Collector | None] = ContextVar("hybridml_guards", default=None)
-structurally: ContextVar[bool] = ContextVar("hybridml_structural", default=False)
 
 
 def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from ..errors import user_location
 from ..record import record
-from .dims import LEAST, Dim, Size, Symbol, bounds, collector, number, steps_of, structurally, symbols_of
+from .collector import collector, structurally
+from .dims import LEAST, Dim, Size, Symbol, bounds, number, steps_of, symbols_of
 
 
 @record

@@ -12,11 +12,12 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -252,7 +253,7 @@ def forks(round: int) -> None:
             shared(hm.ones((k + 2, step % 9 + 2)))
             (w * hm.rand((5,))).sum().backward()
 
-    with ThreadPoolExecutor(3) as pool:
+    with tempfile.TemporaryFile("w+") as said, ThreadPoolExecutor(3) as pool:
         working = [pool.submit(compile_on, k) for k in range(3)]
         try:
             for k in range(4):
@@ -261,20 +262,27 @@ def forks(round: int) -> None:
                     warnings.simplefilter("ignore", DeprecationWarning)
                     pid = os.fork()
                 if not pid:
-                    _child(shared, fresh(-1000 * round - k))
+                    _child(shared, fresh(-1000 * round - k), said)
                 children.append(pid)
             for pid in children:
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                assert code == 0, f"a forked child ended with {code}"
+                assert code == 0, f"a forked child ended with {code}: {_head(said)}"
         finally:
             over.set()
         for work in working:
             work.result()
 
 
-def _child(shared: Callable[..., Any], new: Callable[..., Any]) -> None:
+def _head(said: IO[str]) -> str:
+    """What it said last, cut so that a log shows it all: a hang begins with the innermost frames, an error ends so."""
+    said.seek(0)
+    text = said.read()
+    return text if len(text) < 4000 else f"{text[:2000]}\n...\n{text[-2000:]}"
+
+
+def _child(shared: Callable[..., Any], new: Callable[..., Any], said: IO[str]) -> None:
     """What a forked child does; it is killed where it hangs."""
-    faulthandler.dump_traceback_later(30, exit=True)
+    faulthandler.dump_traceback_later(30, exit=True, file=said)
     try:
         x = hm.ones((7, 5))
         w = hm.ones((5,), requires_grad=True)
@@ -285,7 +293,8 @@ def _child(shared: Callable[..., Any], new: Callable[..., Any]) -> None:
         (w * 2.0).sum().backward()
         assert w.grad is not None and w.grad.tolist() == [2.0] * 5
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc(file=said)
+        said.flush()
         os._exit(1)
     os._exit(0)
 

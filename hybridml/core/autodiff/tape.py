@@ -29,7 +29,7 @@ import numpy as np
 from hybridml_compiler.eager.large import materialized
 from hybridml_compiler.errors import DeviceError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import collector
+from hybridml_compiler.sizes.collector import collector
 
 from ..context import _no_grad, at_default_place, at_place, clock, current_interpreter, grad_is_off, homes, switches
 from ..shared import accumulating
