@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import importlib.util
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -52,6 +54,14 @@ def environment(threads: int, cache: str) -> dict[str, str]:
     }
 
 
+@cache
+def compile_packages(root: Path) -> None:
+    """Bytecode of our packages in a tree, which peers have since they were installed: a first call is not to compile
+    what it imports, as it does where Python is told to write none."""
+    for package in ("hybridml", "hybridml_compiler"):
+        compileall.compile_dir(root / package, quiet=1)
+
+
 class Process:
     """A worker: a line of JSON out, a line of JSON back, for which the parent waits `patience` seconds at most."""
 
@@ -65,6 +75,7 @@ class Process:
         patience: float = PATIENCE,
     ) -> None:
         self.name, self.patience = name, patience
+        compile_packages(root)
         self.process = subprocess.Popen(
             [interpreter(name), "-m", f"{__package__}.{module}", name, str(threads)],
             stdin=subprocess.PIPE,

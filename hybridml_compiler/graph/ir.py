@@ -26,8 +26,10 @@ from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..record import record
+from ..sizes.collector import collector
 from ..sizes.dims import Dim, Symbol, symbols_of
 from ..sizes.guards import known, structural
+from ..sizes.steps import is_of_steps
 from ..sizes.values import has_dims
 from ..walk import postorder
 from ..weak import WeakValues
@@ -185,7 +187,8 @@ def _text(params: Mapping[str, Any]) -> str:
 
 _SAYS_WHERE = ("transfer", "control")  # kinds whose rows infer the device of a result
 _Inferred = tuple[dict[str, Any], str, Aval]
-PLAIN: set[type] = {bool, int, float, str, type(None), tuple}  # and dtypes, and bodies: their repr says all of them
+_TOLD_BY_TEXT: frozenset[type] = frozenset({bool, int, float, str, type(None)})
+PLAIN: set[type] = {*_TOLD_BY_TEXT, tuple}  # and dtypes, and bodies: their repr says all of them
 _known: dict[Any, _Inferred] = {}
 _types: dict[Aval, Aval] = {}  # of results: equal ones are one object
 # What `canonical_params` found last: the node that a trace makes of it next need not find it again (5 us of 40).
@@ -212,28 +215,62 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     out = placed(op, avals, op.infer_from(avals, canonical))
     out = _types.setdefault(out, out)
     made = canonical, _text(canonical), out
-    if plain:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-            _types.clear()
-        _known[given] = made
+    return _remembered(given, made) if plain else made
+
+
+def _remembered(given: Any, made: _Inferred) -> _Inferred:
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+        _types.clear()
+    _known[given] = made
     return made
 
 
 def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
     """`_inferred` where sizes come with the call: the decisions of the row are guards of the program
     (sizes/dims.py)."""
+    given = _steps_given(op, avals, params)
+    found = None if given is None else _known.get(given)
+    if found is not None:
+        return found
     with structural(False):
         canonical = op.canonical_params(avals, params)
         out = op.infer_from(avals, canonical)
         shape = tuple([known(n) for n in out.shape])
     # The symbol n of another trace is another one, whose size at hand is another.
     hints = sorted(f"{s}={s.hint}<={s.most}" for s in symbols_of(*canonical.values()))
-    return (
-        canonical,
-        " ".join([_text(canonical), *hints]),
-        placed(op, avals, Aval(shape, out.dtype, out.weak, out.device)),
-    )
+    out = placed(op, avals, Aval(shape, out.dtype, out.weak, out.device))
+    made = canonical, " ".join([_text(canonical), *hints]), out
+    return made if given is None else _remembered(given, made)
+
+
+def _steps_given(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> Any:
+    """A key of the row, its operands and parameters, where their sizes are numbers or those of steps of loops, and no
+    guard says more: their form decides all then. Else None. A loop that is captured asks for each a dozen times."""
+    guards = collector.get()
+    if (guards is not None and guards.found) or op.version:
+        return None  # a row of a user's may ask questions of its own
+    try:
+        operands = tuple([(_form(a.shape), a.dtype, a.weak, a.device) for a in avals])
+        return op.key, operands, _form(tuple(params)), _form(tuple(params.values())), dtypes.default_float()
+    except _NotFormal:
+        return None
+
+
+class _NotFormal(Exception):
+    """A value of which equal ones are not known to be the same."""
+
+
+def _form(value: Any) -> Any:
+    if type(value) is Dim:
+        if not is_of_steps(value):
+            raise _NotFormal
+        return value.terms
+    if type(value) is tuple or type(value) is list:
+        return tuple(map(_form, value))
+    if type(value) not in _TOLD_BY_TEXT and not isinstance(value, np.dtype):
+        raise _NotFormal
+    return repr(value)
 
 
 @record(eq=False)

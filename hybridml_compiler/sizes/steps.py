@@ -159,6 +159,12 @@ def is_step(size: Any) -> bool:
     return type(size) is Dim and all(s.most is not None for s in symbols_of(size))
 
 
+def is_of_steps(size: Dim) -> bool:
+    """Whether nothing in a size comes with the call, the numbers of steps included."""
+    ends = [s.most for s in symbols_of(size)]
+    return all(most is not None and (type(most) is not Dim or is_of_steps(most)) for most in ends)
+
+
 def most_of(size: Size) -> Size:
     """A number that a size of steps of loops is never above; itself, if it has none."""
     if not steps_of(size):
