@@ -159,3 +159,8 @@ def pagerank(links, damping, tolerance):
         return new, jnp.abs(new - rank).sum()
 
     return lax.while_loop(lambda state: state[1] > tolerance, step, (jnp.full(n, 1.0 / n, links.dtype), 1.0))[0]
+
+
+@jax.jit
+def row_sums(matrix):
+    return jnp.sum(matrix, axis=1)

@@ -67,3 +67,12 @@ def lattice_boltzmann(f, wall, steps, rate):
                 for k in range(9):
                     f[k, i, j] = moved[BACK[k] if wall[i, j] else k, i, j]
     return u, v
+
+
+@nb.njit
+def row_sums(matrix):
+    sums = np.zeros(matrix.shape[0])
+    for i in range(matrix.shape[0]):
+        for x in matrix[i]:
+            sums[i] += x
+    return sums

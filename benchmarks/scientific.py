@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .array_programs import PROGRAMS
+from .array_programs import FLOOR, PROGRAMS
 from .array_worker import Source, module_of
 from .compare import circumstances
 from .markup import digits, duration, table
@@ -52,9 +52,9 @@ class Program:
     tolerance: float = 0.0  # of this program, where it is larger than that of the dtype
 
 
-def own_programs() -> Iterator[Program]:
+def own_programs(programs: Mapping[Callable[..., Any], Any] = PROGRAMS) -> Iterator[Program]:
     numpy, numba, jax = (Path(__file__).parent / f"array_programs{of}.py" for of in ("", "_numba", "_jax"))
-    for function, (inputs, presets) in PROGRAMS.items():
+    for function, (inputs, presets) in programs.items():
         name = function.__name__
         files = dict.fromkeys(("numpy", *OURS, "numba n", "numba np"), numpy)
         written = {"numba loops": numba, "jax": jax}
@@ -186,8 +186,10 @@ def cell(facts: Mapping[str, Any]) -> str:
     return next(word for start, word in FAILURES.items() if facts["note"].startswith(start)) if facts else "-"
 
 
-def summary(programs: Mapping[str, Found]) -> dict[str, Any]:
-    """Geometric means over the programs that both candidates of a ratio run rightly; first calls, memory, failures."""
+def summary(programs: Mapping[str, Found], floor: Found | None = None) -> dict[str, Any]:
+    """Geometric means over the programs that both candidates of a ratio run rightly; first calls; memory above
+    what each candidate takes for next to no data (`floor`); failures."""
+    least = columns(floor or {})
     at = {name: columns(found) for name, found in programs.items()}
     said: dict[str, Any] = {"speed": {}, "first_call": {}, "memory": {}, "failed": {}}
     for ours in OURS:
@@ -206,15 +208,16 @@ def summary(programs: Mapping[str, Found]) -> dict[str, Any]:
         if calls:
             longest = max(calls, key=calls.__getitem__)
             facts = {"mean": geometric_mean(calls.values()), "longest": longest, "longest_seconds": calls[longest]}
-            grown = {name: of_all[name]["memory"] - at[name]["numpy"].get("memory", 0) for name in calls}
+            alone = least[column].get("memory", 0) - least["numpy"].get("memory", 0)
+            grown = {name: of_all[name]["memory"] - alone - at[name]["numpy"].get("memory", 0) for name in calls}
             most = max(grown, key=grown.__getitem__)
             said["first_call"][column] = facts
             said["memory"][column] = {"above_numpy": sum(b > NOISE for b in grown.values())}
-            said["memory"][column] |= {"most": most, "most_bytes": grown[most]}
+            said["memory"][column] |= {"most": most, "most_bytes": grown[most], "floor_bytes": alone}
     return said
 
 
-def report(programs: Mapping[str, Found]) -> Iterator[str]:
+def report(programs: Mapping[str, Found], floor: Found | None = None) -> Iterator[str]:
     rows = []
     for name, found in programs.items():
         at = columns(found)
@@ -226,7 +229,7 @@ def report(programs: Mapping[str, Found]) -> Iterator[str]:
         for who, facts in found.items():
             for text in [*[facts["note"]] * bool(facts["note"]), *facts["warnings"] * (who in OURS)]:
                 yield f"- {name}, {who}: {text}"
-    said = summary(programs)
+    said = summary(programs, floor)
     yield from table(
         ["speed", "geometric mean", "programs", "slower", "worst"],
         [
@@ -239,8 +242,17 @@ def report(programs: Mapping[str, Found]) -> Iterator[str]:
         memory = said["memory"][who]
         rows.append([who, f"{said['failed'][who]}", duration(of["mean"])])
         rows[-1] += [f"{duration(of['longest_seconds'])} {of['longest']}", f"{memory['above_numpy']}"]
-        rows[-1] += [f"{memory['most_bytes'] / 2**20:.0f} MiB {memory['most']}"]
-    heads = ["first call", "not timed", "geometric mean", "longest", "with more memory than NumPy", "most"]
+        rows[-1] += [f"{memory[of] / 2**20:.0f} MiB" for of in ("most_bytes", "floor_bytes")]
+        rows[-1][-2] += f" {memory['most']}"
+    heads = [
+        "first call",
+        "not timed",
+        "geometric mean",
+        "longest",
+        "with more memory than NumPy",
+        "most",
+        "of no data",
+    ]
     yield from table(heads, rows)
 
 
@@ -260,16 +272,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = options.candidates.split(",")
     facts = circumstances("benchmarks.scientific", given, options.threads)
     facts |= {name: getattr(options, name) for name in ("preset", "dtype", "timeout")} | {"programs": {}}
-    for program in [*own_programs(), *(polybench(options.npbench) if options.npbench else ())]:
-        if options.programs and not set(program.name.split()) & set(options.programs):
+    floor = list(own_programs(FLOOR))
+    for program in [*floor, *own_programs(), *(polybench(options.npbench) if options.npbench else ())]:
+        if options.programs and program not in floor and not set(program.name.split()) & set(options.programs):
             continue
         mine = [who for who in program.files if who in asked or who.partition(" ")[0] in asked]
-        facts["programs"][program.name] = found = measure(program, mine, options)
-        facts["summary"] = summary(facts["programs"])
+        found = measure(program, mine, options)
+        if program in floor:
+            facts["floor"] = found
+        else:
+            facts["programs"][program.name] = found
+        facts["summary"] = summary(facts["programs"], facts["floor"])
         print(f"{program.name}: " + ", ".join(f"{who} {cell(of)}" for who, of in found.items()), flush=True)
         if options.json:  # a long run that is stopped has left what it measured
             options.json.write_text(without_places(json.dumps(facts, indent=1), options) + "\n", encoding="utf-8")
-    print("\n".join(report(facts["programs"])))
+    print("\n".join(report(facts["programs"], facts["floor"])))
     return 0
 
 

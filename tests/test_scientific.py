@@ -41,12 +41,12 @@ def test_failures_are_told_and_not_counted() -> None:
         "one": {"numpy": good, "hybridml traced": fast, "numba n": wrong, "numba np": fast, "jax": wrong},
         "two": {"numpy": good, "hybridml traced": {"note": "no answer in 60 s", "warnings": []}},
     }
-    lines = list(scientific.report(programs))
+    lines = list(scientific.report(programs, {"numpy": good, "hybridml traced": good | {"memory": 6 << 20}}))
     assert "| one | 2.00 ms | - | - | 1.00 ms | - | 1.00 ms | differs | 10.0 ms | - |" in lines
     assert "| two | 2.00 ms | - | - | time-out | - | - | - | - | - |" in lines
     assert "- one, numba n: differs by 1" in lines and "- two, hybridml traced: no answer in 60 s" in lines
     assert "| numpy / hybridml traced | 2.00 | 1 | 0 | 2 one |" in lines
-    assert "| hybridml traced | 1 | 10.0 ms | 10.0 ms one | 1 | 4 MiB one |" in lines
+    assert "| hybridml traced | 1 | 10.0 ms | 10.0 ms one | 1 | 3 MiB one | 1 MiB |" in lines
 
 
 def test_a_result_that_is_wrong_or_late_is_not_timed(tmp_path: Path) -> None:
