@@ -208,4 +208,6 @@ def row_sums(matrix):
     return np.sum(matrix, axis=1)
 
 
-FLOOR = {row_sums: (lambda rng, n: {"matrix": rng.random((n, n))}, {size: {"n": 8} for size in ("S", "M", "L", "paper")})}
+FLOOR: dict[Callable[..., Any], tuple[Inputs, dict[str, dict[str, Any]]]] = {
+    row_sums: (lambda rng, n: {"matrix": rng.random((n, n))}, {size: {"n": 8} for size in ("S", "M", "L", "paper")}),
+}
