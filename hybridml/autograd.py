@@ -46,6 +46,7 @@ from .core.context import (
     switches,
 )
 from .core.device_tensor import transfer
+from .core.eager import active_interpreter
 from .core.nested import Nested
 from .core.shared import accumulating
 from .core.spellings import advise
@@ -324,6 +325,9 @@ def detach(self: Tensor) -> Tensor:
     out = like(t, t._array.detached() if isinstance(t._array, Nested) else t._array)
     if type(t._array) is not ndarray:
         aliasing.link(t, out, (aliasing.DETACHED, {}))
+        note = getattr(active_interpreter(t), "note", None)
+        if note is not None:  # a region of a trace is to know that it has made it
+            note(out)
         return out
     if type(t._version) is int:
         t._version = [t._version]

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
 _KEYS = {
-    "__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__array_ufunc__": "array_ufunc",
+    "__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__int__": "int",
+    "__index__": "index", "__array_ufunc__": "array_ufunc",
     "__array_function__": "array_function",
 }  # fmt: skip
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))

@@ -249,6 +249,39 @@ KEYS: tuple[Any, ...] = (
     (None, 1), (slice(None), None), (1, None, ...), (..., None), (1, 2, 3), (..., ...), (1, 5), np.int64(1), "no", 1.5,
     slice(1.5), slice(None, None, 0), (), [0, 1], (slice(None), [0, 1]), (None,) * 20,
 )  # fmt: skip
+_INTS = [hm.tensor(k) for k in (0, 2, -1, -3, 4, 99)]
+CHOSEN: tuple[Any, ...] = (  # by tensors: these copy
+    *_INTS, *((0, k) for k in _INTS), *((k, slice(1, None)) for k in _INTS), *((slice(None), k) for k in _INTS),
+    (_INTS[1], _INTS[2]), (None, _INTS[1]), (..., _INTS[1]), (_INTS[0], None, _INTS[2]), (_INTS[1], 1, 2),
+    hm.tensor(True), hm.tensor(1, dtype=hm.int32), hm.tensor(1, dtype=hm.uint8),
+    hm.tensor([1]), hm.tensor([[0]]), hm.tensor(1.0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "?", "i1", "c16"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_tensors_choose_elements(shape: str, dtype: str) -> None:
+    x = _tensor(dtype, shape)
+    for key in CHOSEN:
+        assert _outcome(Tensor.__getitem__, x, key) == _outcome(native_methods.fallbacks["__getitem__"], x, key), key
+        mine, theirs = (hm.asarray(x._array.copy()) for _ in range(2))
+        one = hm.asarray(np.ones((), x.dtype))
+        ways = Tensor.__setitem__, native_methods.fallbacks["__setitem__"]
+        outcomes = [_outcome(way, to, key, one) for way, to in zip(ways, (mine, theirs), strict=True)]
+        assert outcomes[0] == outcomes[1] and mine._array.tobytes() == theirs._array.tobytes(), key
+    y = x[_INTS[0]] if x.ndim else x[...]
+    before = y.tolist()
+    if x.ndim:
+        x[0] = 1
+        assert y.tolist() == before
+
+
+@pytest.mark.parametrize("method", ["__int__", "__index__"])
+def test_ints_of_tensors(method: str) -> None:
+    values = [(0, "i8"), (-3, "i8"), (2**63 - 1, "i8"), (7, "u8"), (1, "?"), (2.5, "f8"), ([3], "i8"), ([1, 2], "i8")]
+    for value, dtype in values:
+        t = hm.tensor(value, dtype=dtype)
+        assert _outcome(getattr(Tensor, method), t) == _outcome(native_methods.fallbacks[method], t), (value, dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -280,6 +313,7 @@ def test_assignments_to_keys(shape: str) -> None:
 
 def test_common_statements_run_without_the_python_methods() -> None:
     a, x = hm.asarray(np.arange(20.0).reshape(4, 5) + 1), hm.asarray(np.arange(5.0))
+    count = hm.arange(3)
     with alone():
         a[0, 0] = np.sqrt(a[0, 0])
         a[1, 2] -= a[1, :3] @ a[:3, 1]
@@ -288,6 +322,9 @@ def test_common_statements_run_without_the_python_methods() -> None:
         a[:, 1] *= a[:, 2] * 2.0
         x[1:-1] = 0.25 * (x[:-2] + 2 * x[1:-1] + x[2:])
         assert max(a[0, 0], a[1, 1]) > 0.0 and float(x[0]) == 0.25 * 0.0
+        x[count[1]] += a[count[0], count[2]]
+        a[count[1]] = a[count[2]]
+        assert range(count[1]) == range(int(count[1]))
         assert [float(v) for v in x] == x.tolist()
         np.maximum(x, np.float64(1.0) * x)
 

@@ -1,9 +1,14 @@
-"""Bounds of the numbers that steps of loops compute from their own: `1.0 / (i + 1.0)` divides by no zero."""
+"""Bounds of numbers, by the rows that compute them: `1.0 / (i + 1.0)` in a loop divides by no zero, and the largest of
+`x % 10` is below 10, which Python need not ask."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
@@ -47,27 +52,72 @@ def is_of_steps(node: ir.Node) -> bool:
 
 def may_be_zero(node: ir.Node) -> bool:
     """Whether a number may be zero in some step, as far as its form tells."""
-    found = _bounds(node)
+    found = _bounds(node, {})
     return found is None or found[0] <= 0 <= found[1]
+
+
+def answer_of(node: ir.Node) -> bool | None:
+    """The answer to a comparison of integers, where it is the same whatever data there is."""
+    holds = _COMPARED.get(node.op.name) if node.op is not None else None
+    if holds is None or any(n.dtype.kind not in "iu" for n in node.inputs):
+        return None
+    known: dict[ir.Node, Bounds | None] = {}
+    a, b = (_bounds(n, known) or (-math.inf, math.inf) for n in node.inputs)
+    answers = {holds(x, y) for x in a for y in b}
+    return answers.pop() if len(answers) == 1 else None
+
+
+_COMPARED: dict[str, Callable[[float, float], bool]] = {
+    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+}  # fmt: skip
+_FAR = 32  # rows from an answer to what it is computed from
+# Rows whose elements are among those of their operand.
+_SOME = frozenset(("max", "min", "reshape", "slice", "permute_dims", "broadcast_to", "flip"))
 
 
 def _is_full(node: ir.Node) -> bool:
     return node.op is not None and node.op.name == "full"
 
 
-def _bounds(node: ir.Node) -> Bounds | None:
-    if node.value is not None and node.value.size == 1 and node.dtype.kind in "fiu":
-        return (float(node.value.item()),) * 2
+def _bounds(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int = 0) -> Bounds | None:
+    """Bounds of each element; None where nothing near tells any."""
+    if node not in known:
+        found = _by_row(node, known, depth) if depth < _FAR else None
+        if found is not None and node.dtype.kind in "iu":
+            least, most = np.iinfo(node.dtype).min, np.iinfo(node.dtype).max
+            found = found if least <= found[0] and found[1] <= most else None  # else it wraps
+        known[node] = found
+    return known[node]
+
+
+def _by_row(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int) -> Bounds | None:
+    if node.value is not None and node.value.size and node.dtype.kind in "fiu":
+        low, high = float(node.value.min()), float(node.value.max())
+        return None if math.isnan(low) else (low, high)
     if node.op is None:
         return None
     if _is_full(node):
         value = node.params["value"]
         low, high = (bounds(value), bounds(-value)) if is_dim(value) else (value, -value)
         return None if low is None or high is None else (float(low), float(-high))
-    operands = [_bounds(n) for n in node.inputs]
+    if node.op.name in ("argmax", "argmin"):
+        x, axis = node.inputs[0], node.params["axis"]
+        size = x.aval.size if axis is None else x.shape[axis]
+        return (0.0, size - 1.0) if type(size) is int and size > 0 else None
+    operands = [_bounds(n, known, depth + 1) for n in node.inputs]
     match node.op.name, operands:
-        case (("astype" | "reshape"), [tuple() as a]) if node.dtype.kind == "f":
+        case "astype", [tuple() as a] if node.dtype.kind == "f" or node.inputs[0].dtype.kind in "iu":
             return a
+        case "remainder", [_, (low, high)] if low > 0 and node.dtype.kind in "iu":
+            return 0.0, high - 1
+        case name, [tuple() as a] if name in _SOME:
+            return a
+        case "where", [_, (a, b), (c, d)]:
+            return min(a, c), max(b, d)
+        case "minimum", [(a, b), (c, d)]:
+            return min(a, c), min(b, d)
+        case "maximum", [(a, b), (c, d)]:
+            return max(a, c), max(b, d)
         case "negative", [(low, high)]:
             return -high, -low
         case "add", [(a, b), (c, d)]:  # rounding keeps order

@@ -118,7 +118,7 @@ _EACH = frozenset(("operator", "reflected", "update", "unary", "square", "matmul
 _CALL, _OUT = map(ctypes.create_string_buffer, (b"__call__", b"out"))
 _FLAGS = {
     "setitem": METH_FASTCALL, "array_function": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS,
-    "bool": METH_NOARGS, "float": METH_NOARGS, "unary": METH_NOARGS,
+    "bool": METH_NOARGS, "float": METH_NOARGS, "int": METH_NOARGS, "index": METH_NOARGS, "unary": METH_NOARGS,
 }  # fmt: skip
 
 
@@ -166,7 +166,7 @@ _CONSTANTS: dict[str, object] = {
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
     "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
     "hml_dict": dict, "hml_np_dot": np.dot,
-    "hml_bool_dtype": dtypes.bool_,
+    "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
 }  # fmt: skip
 
 

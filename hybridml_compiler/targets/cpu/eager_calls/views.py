@@ -1,14 +1,14 @@
 """`x[key]` and `x[key] = value` for integers, slices, None and `...`: the place is worked out without NumPy.
 
-A view is an array over the same memory, and what `aliasing.link` notes about it. An assignment writes to the place,
-which needs no array.
+A view is an array over the same memory, and what `aliasing.link` notes about it. What a tensor chooses is copied. An
+assignment writes to the place, which needs no array.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
+from ..llvm.native import KINDS, NULL, Native, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
 from .elementwise import is_apart, loop_of, meets, unary
@@ -40,6 +40,8 @@ from .objects import (
 )
 from .tables import AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW
 
+VIEW, CHOSEN = 1, 2  # a place that is told by numbers, and one that tensors tell
+_KINDS = ((8, "i64"), (4, "i32"), (1, "i8"))  # words that elements of so many bytes are moved in
 _EVERY = 64  # views of one memory, after which those that are gone are looked for
 
 
@@ -49,7 +51,8 @@ def _is_none(c: NativeBuilder, value: Any) -> Any:
 
 @native("i64", OPERAND, "ptr", OPERAND)
 def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
-    """Whether the key is a place of the operand, which `into` then is. Its dims and strides are room for `AXES`."""
+    """`VIEW` or `CHOSEN` where the key is a place of the operand, which `into` then is, or 0. Its dims and strides are
+    room for `AXES`."""
     alone, items, n = c.local("ptr"), c.variable(key), c.variable(1)
     alone.store(key)
     items.value = alone
@@ -58,19 +61,28 @@ def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
     fails(c, n.value + x["nd"] <= AXES)
     dims, strides = into["dims"], into["strides"]
     axis, nd, data, dots = c.variable(0), c.variable(0), c.variable(x["data"]), c.variable(0)
+    how, i = c.variable(VIEW), c.variable(0)
     bounds = [c.local("i64") for _ in range(3)]
     with c.each(n.value) as k:
         part = items.value.item(k, "ptr")
         kind, done = kind_of(part), c.label("done")
-        with c.if_then(kind == c.symbol("hml_int_class")):
+        is_int, is_tensor = kind == c.symbol("hml_int_class"), kind == c.symbol("hml_tensor")
+        with c.if_then(is_int):
+            i.value = c.extern("i64", "PyLong_AsLongLong", part)
+            with c.if_then(i.value == -1):
+                no_error(c)
+        with c.if_then(is_tensor):
+            array = plain_array(c, part)
+            fails(c, array != 0)
+            its = array_of(array)
+            fails(c, (its["nd"] == i32(0)) & (its["descr"] == c.symbol("hml_int64")))
+            i.value, how.value = its["data"].load(), CHOSEN
+        with c.if_then(is_int | is_tensor):
             fails(c, axis.value < x["nd"])  # a number has no dims to read
             size, step = x["dims"].item(axis.value), x["strides"].item(axis.value)
-            i = c.extern("i64", "PyLong_AsLongLong", part)
-            with c.if_then(i == -1):
-                no_error(c)
-            i = c.select(c.icmp_signed("<", i, 0), i + size, i)
-            fails(c, i < size)  # neither is one below zero
-            data.value = data.value + i * step
+            place = c.select(c.icmp_signed("<", i.value, 0), i.value + size, i.value)
+            fails(c, place < size)  # neither is one below zero
+            data.value = data.value + place * step
             axis.value += 1
             c.jump(done)
         with c.if_then(kind == c.symbol("hml_slice")):
@@ -115,7 +127,7 @@ def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
         (dims + (nd.value + j) * WORD).store(x["dims"].item(axis.value + j))
         (strides + (nd.value + j) * WORD).store(x["strides"].item(axis.value + j))
     into["data"], into["nd"], into["descr"], into["owner"] = data.value, nd.value + rest, x["descr"], x["owner"]
-    c.ret(1)
+    c.ret(how.value)
 
 
 def _place_room(c: NativeBuilder) -> Record:
@@ -124,14 +136,41 @@ def _place_room(c: NativeBuilder) -> Record:
     return place
 
 
+@native("ptr", OPERAND)
+def copied(c: NativeBuilder, place: Record) -> None:
+    """A tensor of one element or one axis as it is now; 0 where this is not for native code. More axes are in an order
+    of NumPy's choice."""
+    fails(c, place["nd"] <= 1)
+    dtype, copy = dtype_row(c, place["descr"]), loop_of(c, c.symbol("hml_row_setitem").struct(ROW), place["descr"])
+    fails(c, (dtype != 0) & ((place["nd"] == 0) | (copy != 0)))
+    made, to = new_array(c, place["descr"], place["nd"], place["dims"]), operand_room(c)
+    with c.if_then(made == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+    of_array(c, made, to)
+    with c.if_then(place["nd"] == 0):
+        for size, kind in _KINDS:
+            with c.if_then(dtype.struct(DTYPE)["nbytes"] == size):
+                to["data"].store(place["data"].load(kind))
+                c.ret(wrap(c, made))
+    with c.if_then(place["nd"] == 1):
+        with c.if_then(unary(c, copy.struct(LOOP), place, to) != 0):
+            c.ret(wrap(c, made))
+    c.extern("void", "Py_DecRef", made)
+    c.ret(0)
+
+
 @native("ptr", "ptr", "ptr")
-def view(c: NativeBuilder, parent: Any, key: Any) -> None:
-    """The view of a tensor without history; 0 where this is not for native code, or code in Python has raised."""
+def chosen(c: NativeBuilder, parent: Any, key: Any) -> None:
+    """`x[key]` of a tensor without history; 0 where this is not for native code, or code in Python has raised."""
     x, place, array = operand_room(c), _place_room(c), plain_array(c, parent)
     fails(c, array != 0)
     fails(c, ~has_history(c, parent))
     of_array(c, array, x)
-    fails(c, place_of(c, x, key, place) != 0)
+    how = place_of(c, x, key, place)
+    fails(c, how != 0)
+    with c.if_then(how == CHOSEN):
+        c.ret(copied(c, place))
     flags = array_of(array)["flags"] & i32(WRITEABLE)
     seen = new_array(c, place["descr"], place["nd"], place["dims"], place["strides"], place["data"], flags)
     with c.if_then(seen == 0, likely=False):
@@ -213,7 +252,7 @@ def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: A
     fails(c, is_apart(c, place) != 0)
     with c.if_then(place["nd"] == 0):
         nbytes = loop.struct(LOOP)["nbytes"]
-        for size, kind in ((8, "i64"), (4, "i32"), (1, "i8")):
+        for size, kind in _KINDS:
             with c.if_then(nbytes == size):
                 place["data"].store(y["data"].load(kind))
                 c.ret(WRITTEN)
@@ -241,7 +280,7 @@ def hml_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
     """`Tensor.__getitem__`"""
     row, slow = c.symbol("hml_row_getitem").struct(ROW), c.label("slow")
     is_eager(c, slow)
-    found = view(c, self, key)
+    found = chosen(c, self, key)
     with c.if_then(found != 0, likely=True):
         c.ret(found)
     c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
@@ -285,6 +324,21 @@ def hml_float(c: NativeBuilder, self: Any, _: Any) -> None:
     c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
     c.place(slow)
     instead(c, row, self)
+
+
+def _int(name: str) -> Native:
+    def method(c: NativeBuilder, self: Any, _: Any) -> None:
+        row, slow = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow")
+        data, dtype = _value(c, self, slow)
+        c.unless(dtype["descr"] == c.symbol("hml_int64"), slow)
+        c.ret(c.extern("ptr", "PyLong_FromLongLong", data.load()))
+        c.place(slow)
+        instead(c, row, self)
+
+    return native("ptr", "ptr", "ptr", name=f"hml_{name}")(method)
+
+
+hml_int, hml_index = _int("int"), _int("index")  # of an int64
 
 
 @native("ptr", "ptr", "ptr")
