@@ -176,6 +176,35 @@ def test_a_view_that_a_while_updates() -> None:
     assert is_loop(both(a_view_that_a_while_updates, *given))
 
 
+def reflected(a: hm.Tensor) -> Any:
+    """Householder's matrices: updates of views of an array that the program makes."""
+    q = np.eye(20)
+    for k in range(19):
+        v = a[k:, k].copy()
+        v[0] += 2.0
+        a[k:, k:] -= 0.1 * np.outer(v, v @ a[k:, k:])
+        q[:, k:] -= 0.1 * np.outer(q[:, k:] @ v, v)
+        q[:, k] *= 2.0
+    return q
+
+
+def test_views_of_an_array_that_the_program_makes_are_updated() -> None:
+    matrix = np.random.default_rng(1).random((20, 20))
+    traced, given = hm.trace(reflected), [hm.asarray(matrix.copy()) for _ in range(2)]
+    np.testing.assert_allclose(np.asarray(traced(given[0])), np.asarray(reflected(given[1])), 1e-12)
+    assert is_loop(traced)
+
+
+def test_a_detached_view_that_a_step_updates() -> None:
+    def fn(x: hm.Tensor) -> Any:
+        for i in range(16):
+            view = x[i].detach()
+            view += i
+        return x.sum()
+
+    assert is_loop(both(fn, x))
+
+
 def test_a_name_of_a_captured_tensor() -> None:
     w = hm.ones(2)
 
