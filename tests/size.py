@@ -128,8 +128,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        68900,
-        "updated arguments, native functions (270); "
+        69100,
+        "bounds of numbers, tensors as keys (140); updated arguments, native functions (270); "
         "gradients of loops in segments, and of loops that data leaves (300); "
         "the time of first calls (250); "
         "native methods beside the Python ones, and their errors (400); "
@@ -148,8 +148,8 @@ BUDGETS = {
     ),
     "hybridml_examples": Budget(1000, "programs of the documentation"),
     "benchmarks": Budget(
-        7200,
-        "the check of a GPU by parts, in three precisions, with compilers beside it (180); "
+        7240,
+        "what compilers take for no data (40); the check of a GPU by parts, in three precisions, with compilers beside it (180); "
         "loops and arrays: ten programs in NumPy (200 lines), for Numba and JAX (230), their worker and report (440); "
         "transforms beside two libraries, memory predicted and taken (530); "
         "a check of everything on a GPU (two streams at once, memory shared with PyTorch, measurements that fail: 60); "

@@ -151,9 +151,9 @@ def highest(dtype: np.dtype) -> Any:
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None) -> Tensor:
     """Counts of 0, 1, ... among the integers x, or the sums of their `weights`, in (flattened) x's order.
 
-    There are as many as the largest plus 1, which a traced program asks for as a value where it is more than
-    `minlength`, or as that; with `length`, as in JAX, exactly as many, and greater integers are left out. Source: NumPy. OutOfBoundsError
-    for a negative integer, DTypeError for other dtypes.
+    There are as many as the largest plus 1, which a traced program asks for as a value, or `minlength` if that is
+    more, for which it asks whether it is; with `length`, as in JAX, exactly as many, and greater integers are left out.
+    Source: NumPy. OutOfBoundsError for a negative integer, DTypeError for other dtypes.
 
     >>> import hybridml as hm
     >>> hm.bincount(hm.tensor([0, 2, 2])).tolist()

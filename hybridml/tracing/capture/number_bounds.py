@@ -62,7 +62,7 @@ def answer_of(node: ir.Node) -> bool | None:
     if holds is None or any(n.dtype.kind not in "iu" for n in node.inputs):
         return None
     known: dict[ir.Node, Bounds | None] = {}
-    a, b = (_bounds(n, known) or (-math.inf, math.inf) for n in node.inputs)
+    a, b = (_bounds(n, known) or () for n in node.inputs)
     answers = {holds(x, y) for x in a for y in b}
     return answers.pop() if len(answers) == 1 else None
 
@@ -83,33 +83,34 @@ def _bounds(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int = 0) 
     """Bounds of each element; None where nothing near tells any."""
     if node not in known:
         found = _by_row(node, known, depth) if depth < _FAR else None
-        if found is not None and node.dtype.kind in "iu":
-            least, most = np.iinfo(node.dtype).min, np.iinfo(node.dtype).max
-            found = found if least <= found[0] and found[1] <= most else None  # else it wraps
+        if node.dtype.kind in "iu":
+            least, most = int(np.iinfo(node.dtype).min), int(np.iinfo(node.dtype).max)
+            if found is None or found[0] < least or most < found[1]:  # it may wrap
+                found = least, most
         known[node] = found
     return known[node]
 
 
 def _by_row(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int) -> Bounds | None:
     if node.value is not None and node.value.size and node.dtype.kind in "fiu":
-        low, high = float(node.value.min()), float(node.value.max())
+        low, high = node.value.min().item(), node.value.max().item()
         return None if math.isnan(low) else (low, high)
     if node.op is None:
         return None
     if _is_full(node):
         value = node.params["value"]
         low, high = (bounds(value), bounds(-value)) if is_dim(value) else (value, -value)
-        return None if low is None or high is None else (float(low), float(-high))
+        return None if low is None or high is None else (low, -high)
     if node.op.name in ("argmax", "argmin"):
         x, axis = node.inputs[0], node.params["axis"]
         size = x.aval.size if axis is None else x.shape[axis]
-        return (0.0, size - 1.0) if type(size) is int and size > 0 else None
+        return (0, size - 1) if type(size) is int and size > 0 else None
     operands = [_bounds(n, known, depth + 1) for n in node.inputs]
     match node.op.name, operands:
         case "astype", [tuple() as a] if node.dtype.kind == "f" or node.inputs[0].dtype.kind in "iu":
             return a
         case "remainder", [_, (low, high)] if low > 0 and node.dtype.kind in "iu":
-            return 0.0, high - 1
+            return 0, high - 1
         case name, [tuple() as a] if name in _SOME:
             return a
         case "where", [_, (a, b), (c, d)]:
