@@ -149,7 +149,8 @@ BUDGETS = {
     "hybridml_examples": Budget(1000, "programs of the documentation"),
     "benchmarks": Budget(
         7240,
-        "what compilers take for no data (40); the check of a GPU by parts, in three precisions, with compilers beside it (180); "
+        "what compilers take for no data (40); "
+        "the check of a GPU by parts, in three precisions, with compilers beside it (180); "
         "loops and arrays: ten programs in NumPy (200 lines), for Numba and JAX (230), their worker and report (440); "
         "transforms beside two libraries, memory predicted and taken (530); "
         "a check of everything on a GPU (two streams at once, memory shared with PyTorch, measurements that fail: 60); "
