@@ -29,8 +29,11 @@ def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs:
     count()
     if not kwargs and call in ("__call__", "outer") and _PLAIN.issuperset(map(type, inputs)):
         target = ufuncs.target_of(ufunc)
+        if target is not None and call == "outer":
+            return ufuncs.outer(target, *inputs)
         if target is not None:
-            return target(*inputs) if call == "__call__" else ufuncs.outer(target, *inputs)
+            direct[ufunc, len(inputs)] = target
+            return target(*inputs)
     if any(hasattr(x, "__array_ufunc__") and not isinstance(x, _OURS) for x in inputs):
         return NotImplemented  # another type's turn
     return ufuncs.run(ufunc, call, inputs, kwargs)

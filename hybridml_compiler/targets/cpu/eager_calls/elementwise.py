@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..llvm.native import KINDS, NULL, Literal, NativeBuilder, Record, i32, native
-from ..python_entry.object_layout import ALIGNED, WRITEABLE, layout
+from ..python_entry.object_layout import ALIGNED, WRITEABLE
 from ..structs import WORD
 from .objects import (
     FALSE,
@@ -20,7 +20,6 @@ from .objects import (
     dtype_row,
     fails,
     instead,
-    instead_given,
     is_eager,
     kind_of,
     new_array,
@@ -373,46 +372,3 @@ def into_array(c: NativeBuilder, row: Record, args: Any, n: Any, array: Any) -> 
     fails(c, (meets(c, x, out) | meets(c, y, out)) == 0)
     fails(c, binary(c, loop, x, y, out) != 0)
     c.ret(new_reference(c, array))
-
-
-def out_of(c: NativeBuilder, names: Any, given: Any) -> Any:
-    """The array of a call whose one keyword is `out=(array,)`; 0 where it is another."""
-    found = c.variable(NULL)
-    with c.if_then((names + layout().tuple_size).load() == 1):
-        name = (names + layout().tuple_items).load("ptr")
-        is_out = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_out")) == i32(0)
-        with c.if_then(is_out & (kind_of(given) == c.symbol("hml_tuple"))):
-            with c.if_then((given + layout().tuple_size).load() == 1):
-                found.value = (given + layout().tuple_items).load("ptr")
-    return found.value
-
-
-@native("ptr", "ptr", "ptr", "i64", "ptr")
-def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
-    """`__array_ufunc__`: the row of a function of NumPy's that is called as one, or in place of an array."""
-    own, slow, out = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow"), c.variable(NULL)
-    c.unless((n >= 3) & (n <= 4), slow)
-    c.unless(kind_of(args.item(1, "ptr")) == c.symbol("hml_str"), slow)
-    how = c.extern("i32", "PyUnicode_CompareWithASCIIString", args.item(1, "ptr"), c.symbol("hml_call"))
-    c.unless(how == i32(0), slow)
-    with c.if_then(names != 0):
-        out.value = out_of(c, names, args.item(n, "ptr"))
-        c.unless(out.value != 0, slow)
-    is_eager(c, slow)
-    ufunc, rows = args.item(0, "ptr"), c.symbol("hml_ufuncs")
-    with c.each(c.symbol("hml_n_ufuncs").load()) as k:
-        row = rows.item(k, "ptr").struct(ROW)
-        with c.if_then((row["ufunc"] == ufunc) & (row["arity"] == n - 2)):
-            with c.if_then(out.value != 0):
-                return_found(c, into_array(c, row, args + 2 * WORD, n - 2, out.value))
-                c.jump(slow)
-            with c.if_then(n == 3):
-                return_found(c, of_one(c, row, args.item(2, "ptr")))
-            with c.if_then(n == 4):
-                return_found(c, of_two(c, row, args.item(2, "ptr"), args.item(3, "ptr")))
-            c.jump(slow)
-    c.place(slow)
-    count = c.variable(n)
-    with c.if_then(names != 0):
-        count.value += c.extern("i64", "PyTuple_Size", names)
-    instead_given(c, own, self, args, n, count.value, names)

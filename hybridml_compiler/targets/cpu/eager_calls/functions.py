@@ -5,12 +5,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import NULL, NativeBuilder, native
+from ..llvm.native import NULL, NativeBuilder, i32, native
 from ..python_entry.object_layout import layout
-from .elementwise import of_one, of_two, return_found
-from .objects import instead_given, is_eager, kind_of, new_reference
+from ..structs import WORD
+from .elementwise import into_array, of_one, of_two, return_found
+from .objects import FALSE, instead_given, is_eager, kind_of, new_reference
 from .products import product
 from .tables import ROW
+
+
+@native("ptr", "ptr", "ptr", "i64")
+def called_directly(c: NativeBuilder, function: Any, items: Any, count: Any) -> None:
+    """What stands for a function of NumPy's, called with its arguments; 0 where nothing takes them as they are, or with
+    an exception set."""
+    key = c.extern("ptr", "PyTuple_New", 2)
+    c.ret_if(key == 0, NULL)
+    c.extern("i32", "PyTuple_SetItem", key, 0, new_reference(c, function))
+    number = c.extern("ptr", "PyLong_FromLongLong", count)
+    with c.if_then(number == 0, likely=False):
+        c.extern("void", "Py_DecRef", key)
+        c.ret(NULL)
+    c.extern("i32", "PyTuple_SetItem", key, 1, number)
+    target = c.extern("ptr", "PyDict_GetItemWithError", c.symbol("hml_direct"), key)
+    c.extern("void", "Py_DecRef", key)
+    c.ret_if(target == 0, NULL)
+    new_reference(c, target)  # which a call of its own may take out of the dict
+    found = c.extern("ptr", "PyObject_Vectorcall", target, items, count, NULL)
+    c.extern("void", "Py_DecRef", target)
+    c.ret(found)
 
 
 @native("ptr", "ptr", "ptr", "i64")
@@ -29,24 +51,63 @@ def hml_array_function(c: NativeBuilder, self: Any, args: Any, n: Any) -> None:
         return_found(c, product(c, c.symbol("hml_row_dot").struct(ROW), items.load("ptr"), items.item(1, "ptr")))
         c.jump(others)
     c.place(others)
-    key = c.extern("ptr", "PyTuple_New", 2)
-    c.ret_if(key == 0, NULL)
-    c.extern("i32", "PyTuple_SetItem", key, 0, new_reference(c, function))
-    number = c.extern("ptr", "PyLong_FromLongLong", count)
-    with c.if_then(number == 0, likely=False):
-        c.extern("void", "Py_DecRef", key)
-        c.ret(NULL)
-    c.extern("i32", "PyTuple_SetItem", key, 1, number)
-    target = c.extern("ptr", "PyDict_GetItemWithError", c.symbol("hml_direct"), key)
-    c.extern("void", "Py_DecRef", key)
-    with c.if_then(target != 0):
-        new_reference(c, target)  # which a call of its own may take out of the dict
-        found = c.extern("ptr", "PyObject_Vectorcall", target, items, count, NULL)
-        c.extern("void", "Py_DecRef", target)
-        c.ret(found)
+    return_found(c, called_directly(c, function, items, count))
     c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
     c.place(slow)
     instead_given(c, row, self, args, n, n, NULL)
+
+
+def out_of(c: NativeBuilder, names: Any, given: Any) -> Any:
+    """The array of a call whose one keyword is `out=(array,)`; 0 where it is another."""
+    found = c.variable(NULL)
+    with c.if_then((names + layout().tuple_size).load() == 1):
+        name = (names + layout().tuple_items).load("ptr")
+        is_out = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_out")) == i32(0)
+        with c.if_then(is_out & (kind_of(given) == c.symbol("hml_tuple"))):
+            with c.if_then((given + layout().tuple_size).load() == 1):
+                found.value = (given + layout().tuple_items).load("ptr")
+    return found.value
+
+
+@native("ptr", "ptr", "ptr", "i64", "ptr")
+def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
+    """`__array_ufunc__`: the row of a function of NumPy's that is called as one, or in place of an array."""
+    own, slow, out = c.symbol("hml_row_array_ufunc").struct(ROW), c.label("slow"), c.variable(NULL)
+    c.unless((n >= 3) & (n <= 4), slow)
+    c.unless(kind_of(args.item(1, "ptr")) == c.symbol("hml_str"), slow)
+    how = c.extern("i32", "PyUnicode_CompareWithASCIIString", args.item(1, "ptr"), c.symbol("hml_call"))
+    c.unless(how == i32(0), slow)
+    with c.if_then(names != 0):
+        out.value = out_of(c, names, args.item(n, "ptr"))
+        c.unless(out.value != 0, slow)
+    is_eager(c, slow)
+    ufunc, given, rows = args.item(0, "ptr"), args + 2 * WORD, c.symbol("hml_ufuncs")
+    with c.if_then((ufunc == c.symbol("hml_np_matmul")) & (out.value == 0)):
+        return_found(c, product(c, c.symbol("hml_row_dot").struct(ROW), given.load("ptr"), given.item(1, "ptr")))
+    with c.each(c.symbol("hml_n_ufuncs").load()) as k:
+        row = rows.item(k, "ptr").struct(ROW)
+        with c.if_then((row["ufunc"] == ufunc) & (row["arity"] == n - 2)):
+            with c.if_then(out.value != 0):
+                return_found(c, into_array(c, row, given, n - 2, out.value))
+                c.jump(slow)
+            with c.if_then(n == 3):
+                return_found(c, of_one(c, row, given.load("ptr")))
+            with c.if_then(n == 4):
+                return_found(c, of_two(c, row, given.load("ptr"), given.item(1, "ptr")))
+            c.jump(slow)
+    c.unless(out.value == 0, slow)
+    with c.each(n - 2) as k:
+        kind, plain = kind_of(given.item(k, "ptr")), c.variable(FALSE)
+        for known in ("tensor", "ndarray", "float_class", "int_class", "float64_class"):
+            plain.value = plain.value | (kind == c.symbol(f"hml_{known}"))
+        c.unless(plain.value, slow)
+    return_found(c, called_directly(c, ufunc, given, n - 2))
+    c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
+    c.place(slow)
+    count = c.variable(n)
+    with c.if_then(names != 0):
+        count.value += c.extern("i64", "PyTuple_Size", names)
+    instead_given(c, own, self, args, n, count.value, names)
 
 
 @native("ptr", "ptr", "ptr", "i64")

@@ -165,7 +165,7 @@ _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
     "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
-    "hml_dict": dict, "hml_np_dot": np.dot,
+    "hml_dict": dict, "hml_np_dot": np.dot, "hml_np_matmul": np.matmul,
     "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ _BODIES: dict[str, Callable[..., None]] = {
 _OTHERS = {
     "getitem": views.hml_getitem, "setitem": views.hml_setitem, "bool": views.hml_bool, "float": views.hml_float,
     "int": views.hml_int, "index": views.hml_index,
-    "array_ufunc": elementwise.hml_array_ufunc, "array_function": functions.hml_array_function,
+    "array_ufunc": functions.hml_array_ufunc, "array_function": functions.hml_array_function,
 }  # fmt: skip
 
 
