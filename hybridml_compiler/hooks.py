@@ -37,6 +37,8 @@ class Hooks:
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.
     size_as_float: Callable[[Any], Any]
+    # (a number of Python's, a size) -> the power. The front end's tracer makes it a number of the trace, too.
+    power: Callable[[Any, Any], Any]
     # A size -> the same where steps of loops are at the end at which it is least, or None; ("==" or "<", two sizes) or
     # ("number" or "divisor", a size): what is not decided by their form. sizes/steps.py.
     without_steps: Callable[[Any], Any]
@@ -55,5 +57,5 @@ def _unset(*_: Any) -> Any:
 
 hooks = Hooks(
     _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, _unset, _unset,
-    lambda *_: None, lambda *_: None,
+    _unset, lambda *_: None, lambda *_: None,
 )  # fmt: skip

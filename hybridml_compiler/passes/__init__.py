@@ -23,6 +23,7 @@ from .fold import fold_constants
 from .layout import channels_last
 from .roll import roll_loops
 from .simplify import simplify
+from .step_tables import step_tables
 
 Pass = Callable[[Graph], Graph]
 
@@ -53,6 +54,7 @@ FIRST: tuple[tuple[str, Pass, str], ...] = (
 PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("simplify", simplify, "one form a view, which rules and fusion see through; less arithmetic, the same bits"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
+    ("step_tables", step_tables, "functions of NumPy and of Python of the number of a step are no calls in each step"),
     ("channels_last", channels_last, "between convolutions nothing is transposed"),
     ("convolutions_as_products", convolutions_as_products, "one tap or one window: the library of products is better"),
     ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),

@@ -6,6 +6,7 @@ a carry that goes on as it came                                       -> an oper
 a number that steps which threads share add up                         -> a loop of its own (see sums_apart.py)
 a carry that products are added to in every step                      -> one product, after it (summed_products.py)
 a product by a matrix that no step changes                             -> one product, before it (common_products.py)
+numbers that steps decide, which functions of NumPy's take              -> a table (see step_tables.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
 a branch whose predicate is known, a loop of no step                  -> its results
@@ -24,6 +25,7 @@ from ..ops.control import COND, LOOP
 from ..record import replace
 from .common_products import products_before
 from .loop_parts import Loop, Optimize, Results, substitute
+from .step_tables import numbers_carried, numbers_sunk
 from .summed_products import one_product
 from .sums_apart import sums_apart
 
@@ -159,6 +161,8 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
         made = [*starts, *(make("full", shape=shape, value=0, dtype=dtype) for dtype, shape in zeros)]
         return {k: made[k] for k in read}
     loop.substituted(products_before(loop))
+    loop.substituted(numbers_sunk(loop))
+    loop.substituted(numbers_carried(loop))
     numbers = [k for k in read if k < len(loop.carries)]
     results: Results = {}
     known: dict[Node, Node] = {}

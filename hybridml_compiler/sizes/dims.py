@@ -150,6 +150,9 @@ class Dim:
             hooks.undecided("divisor", self, None)  # an error of 0, and complex numbers of those below
         return _real(self) ** power
 
+    def __rpow__(self, base: Any) -> Any:
+        return _plain(base, NotImplemented, lambda n: hooks.power(n, self), (int, float))
+
     def __floordiv__(self, other: Any) -> Size:
         return _plain(other, NotImplemented, lambda n: _divided(self, n)[0])
 
@@ -211,12 +214,7 @@ class Dim:
         return float(number(self))
 
     def __truediv__(self, other: Any) -> Any:
-        return _plain(
-            other,
-            NotImplemented,
-            lambda n: _real(self) / (_real_divisor(n) if type(n) is Dim else n),
-            (int, float),
-        )
+        return _plain(other, NotImplemented, lambda n: _real(self) / _real_divisor(n), (int, float))
 
     def __rtruediv__(self, other: Any) -> Any:
         return _plain(other, NotImplemented, lambda n: n / _real_divisor(self), (int, float))
@@ -250,14 +248,16 @@ def _asked_by_user(size: Dim) -> bool:
     return not is_internal(sys._getframe(2).f_code.co_filename)
 
 
-hooks.size_as_float = lambda size: float(number(size))
+hooks.size_as_float, hooks.power = lambda size: float(number(size)), lambda base, size: base ** number(size)
 
 
 def _real(size: Dim) -> Any:
     return hooks.size_as_float(size)
 
 
-def _real_divisor(size: Dim) -> Any:
+def _real_divisor(size: Any) -> Any:
+    if type(size) is not Dim:
+        return size
     if provable("==", size, 0) is None and steps_of(size):
         hooks.undecided("divisor", size, None)
     return 0 if size == 0 else _real(size)  # Python divides by 0, which raises its error

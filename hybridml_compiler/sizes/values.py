@@ -28,18 +28,18 @@ def number_of(name: str) -> int:
 # ---------------------------------------------------------------- values
 
 
-def evaluate(size: Size, sizes: Mapping[str, int]) -> Any:
-    """The size for these values of the symbols."""
+def evaluate(size: Size, sizes: Mapping[str, Any]) -> Any:
+    """The size for these values of the symbols, ints or arrays of them."""
     if type(size) is not Dim:
         return size
     total = 0
     for monomial, c in size.terms:
         for atom in monomial:
             if isinstance(atom, Symbol):
-                c *= sizes[atom.name]
+                c = c * sizes[atom.name]
             else:
-                c *= DIVIDE[atom.kind](evaluate(atom.over, sizes), evaluate(atom.by, sizes))
-        total += c
+                c = c * DIVIDE[atom.kind](evaluate(atom.over, sizes), evaluate(atom.by, sizes))
+        total = total + c
     return total
 
 

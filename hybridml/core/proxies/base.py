@@ -54,6 +54,9 @@ class NumberProxy(Proxy):
 
     __slots__ = ()
     is_late: ClassVar[bool] = False  # computed when the call ends (see late.py)
+    # (ufunc, operands without tensors) -> what NumPy makes of them, as a number of the trace; None where it asks for
+    # their values. Set by tracing/capture/numpy_rules.py.
+    by_numpy: ClassVar[Callable[[Any, tuple[Any, ...]], Any]] = staticmethod(lambda *_: None)
     # (number or tensor, what makes a text of its value, whether that is `format`) -> the mark of the text in a trace;
     # None where it must be known. Set by tracing/capture/texts.py.
     text_of: ClassVar[Callable[[Any, Callable[[Any], str], bool], str | None]] = staticmethod(lambda *_: None)
@@ -61,6 +64,10 @@ class NumberProxy(Proxy):
     def _concrete(self) -> Any:
         """The value, of the type that it has in eager code."""
         raise NotImplementedError
+
+    def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = None if kwargs or call != "__call__" else type(self).by_numpy(ufunc, inputs)
+        return super()._by_numpy(ufunc, call, inputs, kwargs) if found is None else found
 
     def __float__(self) -> float:
         return float(self._concrete())

@@ -29,7 +29,7 @@ from .base import NumberProxy, concrete_value
 from .scalar import ScalarProxy
 
 LARGEST = 1 << 31  # of an int that is an input
-_EXACT = 1 << 53  # of what is computed from them
+EXACT = 1 << 53  # of what is computed from them
 
 
 class IntProxy(NumberProxy):
@@ -82,7 +82,7 @@ class IntProxy(NumberProxy):
             )
             bound = self._bound * size if op is operator.mul else self._bound + size
             asks = self._asks or (kind is IntProxy and other._asks)
-            if bound <= _EXACT:
+            if bound <= EXACT:
                 of = other._kind if kind is IntProxy and self._kind is int else self._kind
                 mine, other = (self._number, self._value), (real if kind is IntProxy else float(real), value)
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
@@ -116,7 +116,7 @@ class IntProxy(NumberProxy):
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
-        of_int = type(other) is IntProxy or (type(other) is int and abs(other) <= _EXACT)
+        of_int = type(other) is IntProxy or (type(other) is int and abs(other) <= EXACT)
         if self._kind is int and of_int and (self._asks or (type(other) is IntProxy and other._asks)):
             return op(self._number, other._number if type(other) is IntProxy else float(other))
         return self._applied(other, op, swapped)
@@ -139,7 +139,7 @@ class IntProxy(NumberProxy):
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)
-        if kind is IntProxy or (kind is int and abs(other) <= _EXACT):
+        if kind is IntProxy or (kind is int and abs(other) <= EXACT):
             divisor = self if swapped else other
             if divisor._is_zero() if type(divisor) is IntProxy else divisor == 0:
                 other = concrete_value(other)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import is_dim
 
@@ -123,7 +124,7 @@ def _computed(method: str, op: Op) -> Method:
             return NotImplemented
         if type(other) is not ScalarProxy and isinstance(other, complex | np.generic):  # with rules of their own
             return op(other, self._concrete()) if swapped else op(self._concrete(), other)
-        return _number(slot(self._tensor, other))
+        return _number(slot(self._tensor, tensor_of(hooks.size_as_float(other)) if is_dim(other) else other))
 
     return computed
 

@@ -17,9 +17,11 @@ import numpy as np
 
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.dims import Dim, is_dim
 
-from ...core.proxies.base import concrete_value
+from ...core.proxies.base import NumberProxy, concrete_value
+from ...core.proxies.integer import IntProxy
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .memory import cast, literal
 from .program_arrays import (
@@ -112,6 +114,31 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     return result
 
 
+def of_numbers(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """A ufunc of Python's numbers, as a float64 of NumPy's in the trace; None where there is none."""
+    tracer = top_tracer()
+    if tracer is None or ufunc.nout != 1 or not all(is_dim(x) or isinstance(x, int | float) for x in inputs):
+        return None
+    result = _attempt(lambda: _computed(tracer, ufunc, inputs))
+    if result is None or result.dtype != np.float64:
+        return None
+    return ScalarProxy(tracer.wrap(result._array, True, double=True))
+
+
+NumberProxy.by_numpy = staticmethod(of_numbers)
+
+
+def _of_sizes(size: Any, ufunc: np.ufunc, call: str, *inputs: Any, **kwargs: Any) -> Any:
+    """A ufunc of sizes, and of the numbers of steps: of these as numbers of the trace, or of the ints themselves."""
+    if any(isinstance(x, Tensor) for x in inputs):
+        return NotImplemented
+    found = None if kwargs or call != "__call__" else of_numbers(ufunc, inputs)
+    return getattr(ufunc, call)(*(int(x) if is_dim(x) else x for x in inputs), **kwargs) if found is None else found
+
+
+Dim.__array_ufunc__ = _of_sizes  # type: ignore[attr-defined]  # here, as it takes what NumPy's functions are in a trace
+
+
 def _type(x: Any) -> Any:
     """The type that NumPy promotes an operand as: Python's numbers are weak."""
     if isinstance(x, bool | np.generic | np.ndarray):
@@ -127,6 +154,7 @@ def _type(x: Any) -> Any:
 def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor | None:
     if is_dim(x):
         return of_size(x, dtype)
+    x = x._number if type(x) is IntProxy else x
     t = operand(tracer, x)
     return cast(literal(tracer, np.array(concrete_value(plain(x)), dtype)) if t is None else t, dtype)
 

@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import bounds, is_dim, number, steps_of
 
-from ...core.proxies.integer import IntProxy
+from ...core.proxies.integer import EXACT, IntProxy
 from ...core.proxies.scalar import CHECKS, ScalarProxy
 from .program_arrays import ProgramScalar
 from .tracer import current_tracer
@@ -28,6 +30,8 @@ def _number(x: Any) -> Any:
     """The number of the graph behind a proxy; anything else as it is."""
     if type(x) is ProgramScalar and x.dtype.kind == "f":
         return x.item()
+    if is_dim(x) and steps_of(x):
+        return hooks.size_as_float(x)
     return x._number if type(x) is IntProxy else x
 
 
@@ -37,7 +41,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(*args: Any) -> Any:
         tracer = current_tracer()
         numbers = list(map(_number, args))
-        if tracer is None or tracer.frames or not any(type(x) is ScalarProxy for x in numbers):
+        if tracer is None or (tracer.frames and not tracer.loops) or not any(type(x) is ScalarProxy for x in numbers):
             return function(*args)
         if name == "pow" and len(args) == 2 and all(type(x) in (ScalarProxy, float, int) for x in numbers):
             return numbers[0] ** numbers[1]
@@ -52,5 +56,20 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     return compute
 
+
+def _power(base: float, size: Any) -> Any:
+    """A power with a size as its exponent: in a trace a float, or an int that is exact as one."""
+    tracer, least, most = current_tracer(), bounds(size), bounds(-size)  # that of -size: the greatest, negated
+    if tracer is None or not steps_of(size):
+        return base ** number(size)
+    power = float(base) ** hooks.size_as_float(size)
+    if type(base) is float:
+        return power
+    known = least is not None and most is not None and least >= 0 and (-most <= 53 or abs(base) <= 1)
+    bound = int(abs(base) ** -most) if known else -1
+    return IntProxy(tracer, power, None, bound) if 0 <= bound <= EXACT else base ** number(size)
+
+
+hooks.power = _power
 
 PATCHES = {name: _patch(name, function) for name, function in FUNCTIONS.items()}

@@ -16,8 +16,8 @@ from .tables import ROW
 
 @native("ptr", "ptr", "ptr", "i64")
 def called_directly(c: NativeBuilder, function: Any, items: Any, count: Any) -> None:
-    """What stands for a function of NumPy's, called with its arguments; 0 where nothing takes them as they are, or with
-    an exception set."""
+    """The result of what stands for a function of NumPy's, of these arguments; 0 where nothing takes them as they are,
+    or with an exception set."""
     key = c.extern("ptr", "PyTuple_New", 2)
     c.ret_if(key == 0, NULL)
     c.extern("i32", "PyTuple_SetItem", key, 0, new_reference(c, function))

@@ -1,0 +1,204 @@
+"""Numbers that the steps of loops decide, by functions that no kernel computes: they are looked up.
+
+    %0 = full(value=i0-2) : f64[]                      %t = const f64[50]
+    %1 = multiply(%0, -0.1) : f64[]             ->     %2 = slice(%t; starts=(i0-2), stops=(i0-1)) : f64[1]
+    %2 = numpy_unary(%1; name=exp) : f64[]
+
+`np.exp(-0.1 * k)` has the last bit of NumPy, `math.sin(k)` that of Python: a call from a compiled loop takes 6 us, the
+table a few microseconds for all steps. What may raise in some step stays a call. Numbers that go from step to step,
+`t += 0.1`, are looked up too, where such a function takes them and nothing else has a part in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import HybridmlError
+from ..graph.body import steps_in
+from ..graph.ir import Graph, Node, constant, topological, with_inputs
+from ..graph.rewrite import make
+from ..sizes.dims import LEAST, Size, Symbol, _make, bounds, is_dim, symbol, symbols_of
+from ..sizes.values import evaluate
+from .loop_parts import Loop
+
+_CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power"))
+_MOST = 1 << 16  # elements of a table
+
+
+def step_tables(graph: Graph) -> Graph:
+    """Looks up what called functions make of the numbers of steps, and of constants."""
+    nodes = graph.nodes()
+    if not any(map(_is_called, nodes)):
+        return graph
+    called: dict[Node, bool] = {}  # of what steps decide: whether a call has a part in it
+    for node in nodes:
+        if _is_decided(node, called):
+            called[node] = _is_called(node) or any([called[n] for n in node.inputs])
+    wanted = _frontier(nodes, graph.roots, called)
+    values: dict[tuple[str, ...], dict[Node, np.ndarray]] = {}
+    final: dict[Node, Node] = {}
+    for node in nodes:
+        found = _looked_up(node, values) if node in wanted else None
+        if found is None:
+            operands = tuple([final[n] for n in node.inputs])
+            found = node if operands == node.inputs else with_inputs(node, operands)
+        final[node] = found
+    return graph if all(final[n] is n for n in graph.roots) else graph.with_roots([final[n] for n in graph.roots])
+
+
+def _is_called(node: Node) -> bool:
+    return node.op is not None and node.op.name in _CALLED
+
+
+def numbers_carried(loop: Loop) -> dict[Node, Node]:
+    """Look-ups in the place of calls of functions that take carries, where these depend on themselves, the step and
+    constants. The carries stay, for what reads them after the loop."""
+    if loop.step is None or loop.reverse or loop.count is not None or not _are_ints(loop.length, loop.first):
+        return {}
+    roots = [*(after for *_, after in loop.carries), *loop.others]
+    nodes = topological(roots)
+    if not any(map(_is_called, nodes)):
+        return {}
+    own = {c: (start, after) for start, c, after in loop.carries if start.is_constant and not start.shape}
+    while True:
+        called = dict.fromkeys(own, False)
+        for node in nodes:
+            if node not in own and _is_decided(node, called) and steps_in(node) <= {loop.step}:
+                called[node] = _is_called(node) or any([called[n] for n in node.inputs])
+        left = {c: ends for c, ends in own.items() if ends[1] in called}
+        if len(left) == len(own):
+            break
+        own = left
+    # Elements of arrays are no weak numbers, which may only be looked at for their errors: there are none.
+    checks = {n for n in loop.checks if called.get(n)} - _frontier(
+        nodes, roots[: len(loop.carries) + len(loop.ys)], called
+    )
+    wanted = {n for n in _frontier(nodes, roots, called) if not n.aval.weak} | checks
+    if not own or not wanted:
+        return {}
+    return _tables(loop, own, [n for n in nodes if n in called and n not in own], wanted)
+
+
+def numbers_sunk(loop: Loop) -> dict[Node, Node]:
+    """Numbers that the steps of loops around this one decide, computed in the body, where called functions take
+    them."""
+    nodes = topological([*(after for *_, after in loop.carries), *loop.others])
+    if not any(map(_is_called, nodes)):
+        return {}
+    decided: dict[Node, bool] = {}
+    for node in topological([start for start, _ in loop.consts]):
+        if _is_decided(node, decided):
+            decided[node] = False
+    return {own: start for start, own in loop.consts if start in decided}
+
+
+def _frontier(nodes: Sequence[Node], roots: Iterable[Node], called: Mapping[Node, bool]) -> set[Node]:
+    """Numbers in which calls have a part, and that others read than such numbers."""
+    wanted = {n for node in nodes if not called.get(node) for n in node.inputs if called.get(n)}
+    return wanted | {n for n in roots if called.get(n)}
+
+
+def _are_ints(*sizes: Any) -> bool:
+    return all(type(size) is int for size in sizes)
+
+
+def _tables(
+    loop: Loop, own: Mapping[Node, tuple[Node, Node]], nodes: Sequence[Node], wanted: Iterable[Node]
+) -> dict[Node, Node]:
+    """Look-ups of numbers that these nodes compute from carries; nothing where some step may raise."""
+    length, step = int(loop.length or 0), str(loop.step)
+    if not 0 < length * len(nodes) <= _MOST:
+        return {}
+    tables = {n: np.empty(length, n.dtype) for n in wanted}
+    now = {c: np.asarray(start.value, c.dtype) for c, (start, _) in own.items()}
+    for k in range(length):
+        values = dict(now)
+        try:
+            for node in nodes:
+                _compute(node, {step: np.asarray(loop.first + k)}, values)
+        except HybridmlError:
+            return {}
+        for node, table in tables.items():
+            table[k] = values[node]
+        now = {c: values[after] for c, (_, after) in own.items()}
+    found = next((s for n in nodes if _is_full(n) for s in symbols_of(n.params["value"]) if s.name == step), None)
+    number = symbol(step, LEAST, length + loop.first - 1) if found is None else _make({(found,): 1})
+    return {node: _at(table, [number - loop.first], node) for node, table in tables.items()}
+
+
+def _is_full(node: Node) -> bool:
+    return node.op is not None and node.op.name == "full"
+
+
+def _is_decided(node: Node, others: Mapping[Node, bool]) -> bool:
+    """Whether a number is computed from numbers of steps, whose ends are known, and constants."""
+    if node.shape or node.dtype.kind not in "fiub":
+        return False
+    if node.value is not None:
+        return True
+    if node.op is None:
+        return False
+    if _is_full(node):
+        value = node.params["value"]
+        return not is_dim(value) or all(_count(s) is not None for s in symbols_of(value))
+    return (node.kind == "elementwise" or _is_called(node)) and all([n in others for n in node.inputs])
+
+
+def _count(symbol: Symbol) -> int | None:
+    """The number of values that a symbol has at most; None where that comes with the call."""
+    high = None if symbol.most is None else bounds(-symbol.most) if is_dim(symbol.most) else -symbol.most
+    return None if high is None else 1 - LEAST - high
+
+
+def _looked_up(node: Node, known: dict[tuple[str, ...], dict[Node, np.ndarray]]) -> Node | None:
+    """The number in a table of all steps; None where there is none, or may be none in some step."""
+    below = topological([node])
+    of = {s.name: s for n in below if _is_full(n) for s in symbols_of(n.params["value"])}
+    symbols = [of[name] for name in sorted(of)]
+    shape = tuple([_count(s) or 0 for s in symbols])
+    if not symbols or not 0 < math.prod(shape) <= _MOST:
+        return None
+    grid = np.meshgrid(*[np.arange(LEAST, LEAST + n) for n in shape], indexing="ij", sparse=True)
+    sizes = {s.name: axis for s, axis in zip(symbols, grid, strict=True)}
+    values = known.setdefault(tuple(sizes), {})
+    try:
+        for n in below:
+            if n not in values:
+                _compute(n, sizes, values)
+    except HybridmlError:
+        return None
+    found = _at(np.broadcast_to(values[node], shape), [_make({(s,): 1}) - LEAST for s in symbols], node)
+    return found if found.aval == node.aval else None
+
+
+def _at(table: np.ndarray, place: Sequence[Size], like: Node) -> Node:
+    """The number at a place of a table, as a node of that type."""
+    starts, stops = tuple(place), tuple([k + 1 for k in place])
+    chosen = make("slice", constant(table, like.dtype, weak=like.aval.weak), starts=starts, stops=stops)
+    return make("reshape", chosen, shape=())
+
+
+def _compute(node: Node, sizes: Mapping[str, np.ndarray], values: dict[Node, np.ndarray]) -> None:
+    """Adds the value of a node in these steps, by the row's own meaning: functions of NumPy of one number at a time, as
+    eager code has them."""
+    if node.value is not None:
+        values[node] = node.value
+    elif _is_full(node):
+        values[node] = np.asarray(evaluate(node.params["value"], sizes)).astype(node.dtype)
+    else:
+        assert node.op is not None
+        operands = [values[n] for n in node.inputs]
+        with np.errstate(all="ignore"):
+            one_by_one = node.op.name in ("numpy_unary", "numpy_binary")
+            values[node] = _each(node, operands) if one_by_one else np.asarray(node.op.run(operands, node.params))
+
+
+def _each(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+    function = getattr(np, node.params["name"])
+    arrays = np.broadcast_arrays(*operands)
+    found = [function(*given) for given in zip(*(a.ravel() for a in arrays), strict=True)]
+    return np.asarray(found, node.dtype).reshape(arrays[0].shape)
