@@ -2,13 +2,14 @@
 
 An operation with several results is several nodes that differ in `result` only; one run computes all of them.
 
-    loop([count], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, first,
+    loop([count, [begin]], consts, carries, xs; body, condition, consts, carries, length, counted, reverse, step, first,
             parallel, result)
         body: consts, carries, a slice of each xs along its first axis -> new carries, ys
         condition: consts, carries -> bool. The loop ends before the step where it is false
         length: steps at most; None, where there are neither xs nor ys, for as many as the condition lets run
-        count: how many of `length` steps, an int64, of a loop that is `counted`
-        reverse: steps take and make the slices that they are to, of `count` or `length`, from the last to the first
+        counted: how many of these numbers there are, each an int64: steps are those of `length` before `count`, and from
+            `begin` on
+        reverse: steps take and make the slices that they are to, from the last to the first
         step: name of the symbol that is `first` in the step of the first slices, one more in the next, and so on; the
             sizes and positions of the body may be polynomials in it, and in those of loops around this one
         first: `LEAST`, or a size where the loop is a part of a longer one; a polynomial in the steps of loops around it
@@ -72,7 +73,7 @@ def _infer_loop(
     consts: int,
     carries: int,
     length: int | None,
-    counted: bool,
+    counted: int,
     reverse: bool,
     step: str | None,
     parallel: bool,
@@ -80,8 +81,8 @@ def _infer_loop(
     result: int,
 ) -> Aval:
     if counted:
-        _check("loop: the count", [_number(np.int64, avals[0])], avals[:1])
-        avals = avals[1:]
+        _check("loop: the count", [_number(np.int64, avals[0])] * counted, avals[:counted])
+        avals = avals[counted:]
     if not 0 <= consts <= consts + carries <= len(avals):
         raise ArgumentError(f"loop: {consts} constants and {carries} carries among {len(avals)} operands")
     kept, carried, xs = avals[:consts], avals[consts : consts + carries], avals[consts + carries :]
@@ -110,21 +111,21 @@ def _eager_loop(
     consts: int,
     carries: int,
     length: int | None,
-    counted: bool,
+    counted: int,
     reverse: bool,
     step: str | None,
     parallel: bool,
     first: Size,
     result: int | None,
 ) -> Any:
-    steps = length
+    begin, steps = max(0, int(arrays[1])) if counted > 1 else 0, length
     if counted and length is not None:
-        steps, arrays = max(0, min(int(arrays[0]), length)), arrays[1:]
+        steps, arrays = max(begin, min(int(arrays[0]), length)), arrays[counted:]
     kept, carried, xs = arrays[:consts], list(arrays[consts : consts + carries]), arrays[consts + carries :]
     stacked = [np.zeros((length or 0, *y.shape), y.dtype) for y in body.outputs[carries:]]
     done = 0
-    while (steps is None or done < steps) and (condition is None or condition([*kept, *carried])[0]):
-        at = steps - 1 - done if steps is not None and reverse else done
+    while (steps is None or begin + done < steps) and (condition is None or condition([*kept, *carried])[0]):
+        at = steps - 1 - done if steps is not None and reverse else begin + done
         outputs = body([*kept, *carried, *(x[at] for x in xs)], {} if step is None else {step: int(first) + at})
         carried = outputs[:carries]
         for whole, y in zip(stacked, outputs[carries:], strict=True):
@@ -163,7 +164,7 @@ def _row(name: str, infer: Any, eager: Any, params: dict[str, Any]) -> Op:
 LOOP = _row(
     "loop", _infer_loop, _eager_loop,
     {
-        "body": None, "condition": None, "consts": 0, "carries": 0, "length": None, "counted": False, "reverse": False,
+        "body": None, "condition": None, "consts": 0, "carries": 0, "length": None, "counted": 0, "reverse": False,
         "step": None, "first": LEAST, "parallel": False, "result": 0,
     },
 )  # fmt: skip

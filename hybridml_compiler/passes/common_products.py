@@ -45,7 +45,7 @@ class _Matrix:
 
 def products_before(loop: Loop) -> dict[Node, Node]:
     """Products of the body, and the values in their places: slices of what is now computed before."""
-    if type(loop.length) is not int or loop.length < LEAST_STEPS or loop.go is not None or loop.count is not None:
+    if type(loop.length) is not int or loop.length < LEAST_STEPS or loop.go is not None or loop.counts:
         return {}
     roots = [*(after for *_, after in loop.carries), *loop.others]
     found: dict[Node, Node] = {}

@@ -120,7 +120,7 @@ def _within(node: Node, other: Node) -> list[int] | None:
     ):
         return None
     a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
-    if a.count is not b.count or (a.go is None) is not (b.go is None):
+    if a.counts != b.counts or (a.go is None) is not (b.go is None):
         return None
     stand: dict[Node, Node] = {}
     for start, own in b.consts:

@@ -23,7 +23,7 @@ Optimize = Callable[[Body], Body]
 class Loop:
     """A loop over nodes of one region: pairs of an operand and the input that it is bound to."""
 
-    count: Node | None
+    counts: list[Node]  # where steps end, and where they begin, if data decides that
     consts: list[tuple[Node, Node]]
     carries: list[tuple[Node, Node, Node]]  # start, input, and the value for the next step
     xs: list[tuple[Node, Node]]
@@ -41,14 +41,14 @@ class Loop:
         """The loop that a node is a result of, with other operands."""
         p = node.params
         body: Graph = p["body"].graph
-        count, rest = (operands[0], operands[1:]) if p["counted"] else (None, operands)
+        counts, rest = list(operands[: p["counted"]]), operands[p["counted"] :]
         n, m = p["consts"], p["consts"] + p["carries"]
         go = None
         if p["condition"] is not None:
             own: Graph = p["condition"].graph
             (go,) = substitute(own.outputs, dict(zip(own.inputs, body.inputs, strict=False)))
         return Loop(
-            count, list(zip(rest[:n], body.inputs, strict=False)),
+            counts, list(zip(rest[:n], body.inputs, strict=False)),
             list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
             list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
             list(body.checks), go,
@@ -63,11 +63,10 @@ class Loop:
         condition = None if self.go is None else optimized(body_of(Graph(tuple(kept), (self.go,), "condition")))
         params: dict[str, Any] = {
             "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
-            "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
+            "carries": len(self.carries), "length": self.length, "counted": len(self.counts),
             "reverse": self.reverse, "step": self.step, "first": self.first, "parallel": self.parallel,
         }  # fmt: skip
-        operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
-        operands = operands if self.count is None else [self.count, *operands]
+        operands = [*self.counts, *(start for start, *_ in (*self.consts, *self.carries, *self.xs))]
         return {k: apply(LOOP, operands, {**params, "result": k}) for k in wanted}
 
     def substituted(self, becomes: Mapping[Node, Node]) -> None:

@@ -144,7 +144,7 @@ class _Loop:
         outputs = [*(body[p] for p in carried), *(body[p] for p in wanted)]
         params: dict[str, Any] = {
             "body": body_of(Graph(tuple(given), tuple(outputs), "body")), "condition": None, "consts": len(fixed),
-            "carries": len(carried), "length": len(self.steps), "counted": False, "reverse": reverse,
+            "carries": len(carried), "length": len(self.steps), "counted": 0, "reverse": reverse,
         }  # fmt: skip
         operands = [
             *(constants[at] for at in fixed), *(self.before[p] for p in carried),

@@ -40,7 +40,7 @@ class _Product:
 def one_product(node: Node, operands: Sequence[Node], read: list[int], optimized: Optimize) -> Results:
     """The results of a loop, with such sums as products after it; none where it has no such sum."""
     loop = Loop.of(node, operands)
-    if loop.count is not None or loop.go is not None:
+    if loop.counts or loop.go is not None:
         return {}
     found = {k: products for k in range(len(loop.carries)) if (products := _added(loop, k))}
     if not found:

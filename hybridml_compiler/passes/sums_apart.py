@@ -52,7 +52,7 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     if a_step > _STEP_BYTES or a_step * hint(p["length"]) > _BYTES:
         return {}
     first = Loop(
-        None, loop.consts, [loop.carries[k] for k in others], loop.xs, [*(loop.ys[k] for k in own_ys), *terms],
+        [], loop.consts, [loop.carries[k] for k in others], loop.xs, [*(loop.ys[k] for k in own_ys), *terms],
         loop.checks, None, loop.length, loop.reverse, loop.step, loop.first, True,
     )  # fmt: skip
     m = len(others) + len(own_ys)
@@ -60,7 +60,7 @@ def sums_apart(node: Node, operands: Sequence[Node], read: list[int], optimized:
     found = first.nodes(sorted({*(at[k] for k in read if k in at), *range(m, m + len(terms))}), optimized)
     stand = {term: input_node(term.aval) for term in terms}
     second = Loop(
-        None, loop.consts, [loop.carries[k] for k in sums],
+        [], loop.consts, [loop.carries[k] for k in sums],
         [*loop.xs, *((found[m + k], own) for k, own in enumerate(stand.values()))], [loop.ys[k] for k in late_ys],
         [], None, loop.length, loop.reverse, loop.step, loop.first, False,
     )  # fmt: skip

@@ -90,7 +90,7 @@ class Loop(Control):
     in_place: tuple[bool, ...]  # carry -> whether steps update it where it is
     wanted: tuple[int, ...]  # numbers of the results that are operands
     length: Size | None
-    counted: bool
+    counted: int  # numbers by which data decides where steps end, and where they begin
     reverse: bool
     step: str | None  # the symbol of the number of the step
     first: Size  # of these numbers
@@ -131,7 +131,7 @@ class Loop(Control):
 
     @property
     def given(self) -> int:
-        return int(self.counted) + self.consts + len(self.carries) + len(self.xs)
+        return self.counted + self.consts + len(self.carries) + len(self.xs)
 
     @property
     def memory(self) -> int:

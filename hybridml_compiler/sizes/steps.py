@@ -37,11 +37,13 @@ from .dims import (
 
 class Undecided(TraceError):
     """A decision that is another one in other steps of a loop. `steps`: the names of their symbols; `asked`: relation
-    and sizes, where that is what was asked."""
+    and sizes, where that is what was asked; `inside`: whether the framework itself asks."""
 
-    def __init__(self, what: str, *sizes: Size, asked: tuple[str, Size, Size] | None = None) -> None:
+    def __init__(
+        self, what: str, *sizes: Size, asked: tuple[str, Size, Size] | None = None, inside: bool = False
+    ) -> None:
         super().__init__(f"{what} is not the same in all steps of a loop")
-        self.steps, self.asked = {s.name for s in steps_of(*sizes)}, asked
+        self.steps, self.asked, self.inside = {s.name for s in steps_of(*sizes)}, asked, inside
 
 
 def odd_step(error: Undecided, name: str, most: Size) -> Literal["first", "last"] | None:
@@ -78,6 +80,25 @@ def turns(error: Undecided, name: str, length: int) -> Sequence[int]:
     else:  # below 0 until then, or from then on
         found = {-(first // rise)} if rise > 0 else {first // -rise + 1}
     return sorted(k for k in found if 0 < k < length)
+
+
+def assumed(error: Undecided, name: str) -> tuple[Literal["least", "most"], Size] | None:
+    """A bound of the number of a step under which an index of it is one, or an end of a slice: it is as large as its
+    array allows, and not below 0. None where the answer does not tell."""
+    if error.asked is None or not error.inside or error.asked[0] != "<":
+        return None
+    _, a, b = error.asked
+    difference: Dim = a - b
+    atom = next((s for s in steps_of(difference) if s.name == name), None)
+    factor, rest = (None, 0) if atom is None else linear(difference, atom)
+    if type(factor) is not int or (abs(factor) != 1 and is_dim(rest)):
+        return None
+    wanted = not same(b, 0)  # n < 0 is to be False, and n < size
+    turn = -(rest // factor) if factor > 0 else rest // -factor + 1  # the answer is another one from there on
+    starts = factor > 0  # the answer before
+    if not wanted:
+        return ("least", turn) if starts else ("most", turn - 1)
+    return ("most", turn - 1)
 
 
 def without_steps(size: Size) -> Size | None:
@@ -200,7 +221,7 @@ def undecided(relation: str, a: Size, b: Size) -> bool:
         raise Undecided(f"the sign of the divisor {a}", a, asked=("==", a, 0))
     if relation == "==" and not (same(a, 0) or same(b, 0)) and inside:
         return False
-    error = Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b))
+    error = Undecided(f"whether {a} {relation} {b}", a, b, asked=(relation, a, b), inside=inside)
     answer = None if inside else hooks.question_of_steps(error)
     if answer is None:
         raise error

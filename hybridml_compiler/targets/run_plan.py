@@ -175,27 +175,27 @@ class _Run:
     def loop(self, loop: Loop, memories: Sequence[Memory]) -> bool:
         """All steps of a loop, each with new memory for what it carries on."""
         machine = self.machine
-        count, rest = (memories[0], memories[1:]) if loop.counted else (None, memories)
+        counts, rest = memories[: loop.counted], memories[loop.counted :]
         first, c = loop.consts + len(loop.carries), len(loop.carries)
         consts, xs = rest[: loop.consts], rest[first : first + len(loop.xs)]
         carries = [start[:size] for start, size in zip(rest[loop.consts : first], loop.carries, strict=True)]
         results = dict(zip(loop.wanted, rest[first + len(loop.xs) :], strict=False))
         last = math.inf if loop.length is None else int(loop.length)
-        if count is not None:
-            last = min(last, int(machine.read(count, 8).view(np.int64)[0]))
-        if count is not None or loop.condition is not None:  # results of steps that are not run are zero
+        numbers = [max(0, int(machine.read(count, 8).view(np.int64)[0])) for count in counts]
+        last, begin = min([last, *numbers[:1]]), sum(numbers[1:])
+        if counts or loop.condition is not None:  # results of steps that are not run are zero
             for k, size in enumerate(loop.ys):
                 if c + k in results:
                     machine.zero(results[c + k], size * (loop.length or 0))
         step = 0
-        while step < last:
+        while begin + step < last:
             if loop.condition is not None:
                 holds = machine.new(1)
                 if not run_plan(loop.condition, [*consts, *carries], [holds], machine):
                     return False
                 if not machine.read(holds, 1)[0]:
                     break
-            at = int(last) - 1 - step if loop.reverse else step
+            at = int(last) - 1 - step if loop.reverse else begin + step
             given = [*consts, *carries, *(x[at * size : (at + 1) * size] for x, size in zip(xs, loop.xs, strict=True))]
             ys = [
                 results[c + k][at * size : (at + 1) * size] if c + k in results else machine.new(size)

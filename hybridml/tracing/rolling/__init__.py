@@ -2,6 +2,7 @@
 
 hooks.py        what a trace has in the places of `range`, `enumerate`, `zip` and `reversed`; its answers to questions
 steps.py        `for` loops over ranges and arrays, by symbolic numbers of their steps
+data_ranges.py  `for` loops over ranges whose ends data decides
 while_loops.py  `while` loops, from one question about data to the next
 number_loops.py  `while` loops that Python's own numbers end: which, and how many steps they take
 number_steps.py  their steps, from the body's first instruction to the condition

@@ -291,8 +291,7 @@ class Capture:
             values.append(self.tracer.wrap(ir.constant(True) if go is None else go))
         questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
         self.branches.append(Branch(tuple(questions), tuple(answers), values))
-        varies = self.is_left or type(self.length) is not int
-        if (self.items and (self.asked or varies)) or (varies and any(grown.items for grown in self.grown)):
+        if (self.items and (self.asked or self.varies)) or (self.varies and any(g.items for g in self.grown)):
             self.refuse("a list grows, by how much data decides")
         return True
 
@@ -364,7 +363,7 @@ class Capture:
                 continue
             if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
                 continue
-            if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.has_steps():
+            if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
             t = as_tensor(self.tracer, end)
             start = zeros(t)
@@ -375,6 +374,10 @@ class Capture:
     def has_steps(self) -> bool:
         """Whether there is a step in any case."""
         return self.length is not None and (bounds(self.length) or 0) > 0
+
+    def is_sure_to_begin(self) -> bool:
+        """Whether there is a step; a question of the program, before another trace, where that can be asked."""
+        return self.has_steps()
 
     def _leave(self, region: Frame) -> list[Tensor]:
         """Leaves the region, with all outside as it was before; tensors from outside that were found to be updated."""
@@ -399,7 +402,7 @@ class Capture:
 
     def _learn(self) -> bool:
         """Whether all variables that are carried on were known to be; finds those that a step has changed."""
-        known, may_not_begin = True, self.length is not None and not self.has_steps()
+        known = True
         for name in self.loop.carried:
             if name not in self.before:
                 self.refuse(f"{name} may have no value before it")
@@ -408,7 +411,7 @@ class Capture:
                 if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
                     continue
                 by_steps = self.in_steps and name not in self.counted and type(end) is not IntProxy
-                carry, known = carry_of(self.tracer, start, end, by_steps, may_not_begin), False
+                carry, known = carry_of(self.tracer, start, end, by_steps, self.may_not_begin), False
                 if carry is not None:
                     self.carries[name] = carry
             elif carry.kind == "int":
@@ -428,7 +431,24 @@ class Capture:
         """Begins after a step that is by itself: a variable has another type before it."""
         self.refuse(f"{name} changes its type")
 
+    @property
+    def varies(self) -> bool:
+        """Whether data or a loop around it decides how many steps it takes."""
+        return self.is_left or type(self.length) is not int
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a gradient of it knows how many steps to keep."""
+        return not self.is_left or type(self.length) is int
+
+    def may_not_begin(self) -> bool:
+        """Whether a variable that a step makes a tensor of is one from the start, as there may be no step."""
+        return self.length is not None and not self.has_steps()
+
     # -- the loop
+
+    counts: tuple[Tensor | None, Tensor | None] = None, None  # numbers of the program: before which steps end, and begin
+    reverse = False
 
     def emit(self) -> None:
         """Adds the loop to the program, and gives variables and tensors the values that they have after it."""
@@ -479,7 +499,8 @@ class Capture:
             tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
             [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
             branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
-            no_gradient="" if go is None or type(self.length) is int else _NO_GRADIENT, parallel=self.parallel,
+            no_gradient="" if self.has_gradient else _NO_GRADIENT, parallel=self.parallel,
+            count=self.counts[0], begin=self.counts[1], reverse=self.reverse,
         )  # fmt: skip
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
@@ -491,7 +512,7 @@ class Capture:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
-            if go is not None and loop.saves * int(loop.length or 0) > _MOST_BYTES:
+            if (go is not None or loop.count is not None) and loop.saves * int(loop.length or 0) > _MOST_BYTES:
                 self.refuse("its gradient would keep too much for a loop that may end early")
             size = size_of(loop, config.field("gradient_memory") << 20)
             results = results if size is None else run_in_segments(loop, size)
@@ -505,7 +526,7 @@ class Capture:
         own, tracer = [leaf_of(t) for t in inputs], self.tracer
         around = boundary([h for h in self.histories if is_node(h)], self.since, own)
         recorded = around or (not grad_is_off() and any(t._node is not None for t in start))
-        if not tracer.loops and type(self.length) is not int and recorded:
+        if not tracer.loops and not self.has_gradient and recorded:
             self.refuse(_NO_GRADIENT)  # in another loop, that one knows whether it is differentiated
         flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
         stay = [ir.apply(_not, [leaves]) for leaves in self.also]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from hybridml_compiler.dtypes import float64
@@ -31,7 +32,9 @@ class Carry:
     given: Tensor | None = None  # its input of the region
 
 
-def carry_of(tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin: bool) -> Carry | None:
+def carry_of(
+    tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin: Callable[[], bool]
+) -> Carry | None:  # fmt: skip
     """The way in which a variable goes on; None where it has another type after the step."""
     if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
         return Carry("int", start, end - start) if type(end - start) is int else Carry("count", start)
@@ -39,7 +42,7 @@ def carry_of(tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin
         return Carry("count", start) if type(start) is IntProxy or abs(start) < LARGEST else None
     if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):
         return Carry("float", start)
-    if may_not_begin and type(start) in (int, float) and _is_double(end):
+    if type(start) in (int, float) and _is_double(end) and may_not_begin():
         return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)))
     if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
         lifted = tracer.lift(start)

@@ -15,6 +15,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ..capture.tracer import Tracer
 from . import while_loops
 from .code_loops import makes_iterator
+from .data_ranges import steps_of_data
 from .elements import Elements, Enumerate, Zip, elements_of, enumerated, turned, zipped
 from .number_steps import NumberLoops
 from .steps import range_of, steps_over
@@ -31,6 +32,8 @@ class Rolling:
         return self.numbers.watched()
 
     def range(self, frame: FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
+        if 1 <= len(args) <= 3 and (steps := steps_of_data(self.tracer, frame, args, parallel)) is not None:
+            return steps
         return range_of(self.tracer, frame, args, parallel)
 
     def iterator(self, frame: FrameType, value: Any) -> Any:

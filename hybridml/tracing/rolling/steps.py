@@ -49,18 +49,24 @@ def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...], para
 def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False) -> Iterator[Any] | None:
     """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
     of them that another loop's number decides; None for any other use of them."""
-    if tracer is not top_tracer() or any(i.node.aval.device != CPU for i in tracer.inputs):
+    loop, length = loop_to_capture(tracer, frame), over.length
+    if loop is None:
         return None
-    loop = for_loop_over(frame.f_code, frame.f_lasti)
-    if loop is None or loop.place in (tracer.step_by_step or ()):
-        return None  # where it asks for a number of a step, that loop is done step by step
-    length = over.length
     fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
     if is_dim(length):
         if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
             raise StepByStep(loop.place, "it may have no steps that could be by themselves")
-        return _Steps(tracer, loop, frame, over, (0, length), True, parallel)
+        return Steps(tracer, loop, frame, over, (0, length), True, parallel)
     return None if length < fewest else _parts(tracer, loop, frame, over, parallel)
+
+
+def loop_to_capture(tracer: Tracer, frame: types.FrameType) -> CodeLoop | None:
+    """The loop that begins at this instruction of a frame, if one step of it may stand for all."""
+    if tracer is not top_tracer() or any(i.node.aval.device != CPU for i in tracer.inputs):
+        return None
+    loop = for_loop_over(frame.f_code, frame.f_lasti)
+    # Where it asks for a number of a step, that loop is done step by step.
+    return None if loop is None or loop.place in (tracer.step_by_step or ()) else loop
 
 
 def _note_order(tracer: Tracer, frame: types.FrameType) -> None:
@@ -78,7 +84,7 @@ def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Element
         if end - first < min(FEWEST_IN_PART, over.length):
             yield from map(over.at, range(first, end))
         else:
-            yield from _Steps(tracer, loop, frame, over, (first, end), end == over.length, parallel)
+            yield from Steps(tracer, loop, frame, over, (first, end), end == over.length, parallel)
 
 
 def parts(tracer: Tracer, loop: CodeLoop, length: int) -> list[tuple[int, int]]:
@@ -158,7 +164,7 @@ class Counted(Capture):
         return found
 
 
-class _Steps(Counted):
+class Steps(Counted):
     """The iterator of a loop that is captured."""
 
     def __init__(
@@ -168,7 +174,7 @@ class _Steps(Counted):
         super().__init__(tracer, loop, frame, part, is_last)
         self.over, self.parallel = over, parallel
 
-    def __iter__(self) -> _Steps:
+    def __iter__(self) -> Steps:
         return self
 
     def __next__(self) -> Any:

@@ -50,7 +50,7 @@ class Loop:
     """A recorded loop: the body as tensors of a region, and the operands that it runs on.
 
     `next` are the carries after a step, `ys` what it gives out; `branches` have them for each way that a step may go.
-    `count` is the number of steps where that is a value of the program; `go` the condition, a function of the carries,
+    Steps are those before `count` and from `begin` on, where these are values of the program; `go` is the condition, a function of the carries,
     under which there is a further one, and `steps` the carry that counts them. `saved` are values of the region that
     are given to it, a slice of `stacks` each; `restored` the arrays that the last of its carries hold.
     """
@@ -68,6 +68,7 @@ class Loop:
     length: Size | None
     reverse: bool = False
     count: Tensor | None = None
+    begin: Tensor | None = None  # of one with a count
     go: Tensor | None = None
     steps: int | None = None
     step: str | None = None  # the symbol of the number of a step
@@ -128,19 +129,18 @@ class Loop:
         read = set(ir.topological(roots))
         slices = [*(t._array for t in self.slices), *stand]
         used = self.read = [k for k, node in enumerate(slices) if node in read]
+        xs, counts = [*self.xs, *self.stacks], [t for t in (self.count, self.begin) if t is not None]
         params: dict[str, Any] = {
             "body": body_of(
                 ir.Graph((*closed.given, *carries, *(slices[k] for k in used)), roots[:n], checks=roots[n:m])
             ),
             "condition": None, "consts": len(closed.taken), "carries": len(carries), "length": self.length,
-            "counted": self.count is not None, "reverse": self.reverse, "step": self.step, "first": self.first,
+            "counted": len(counts), "reverse": self.reverse, "step": self.step, "first": self.first,
             "parallel": self.parallel,
         }  # fmt: skip
         if self.go is not None:
             params["condition"] = body_of(ir.Graph((*closed.given, *carries), (closed.outputs[-1],)))
-        xs = [*self.xs, *self.stacks]
         taken = [self.tracer.wrap(node) for node in closed.taken]
-        counts = [] if self.count is None else [self.count]
         operands = [*counts, *taken, *self.init, *(xs[k] for k in used)]
         return [self.tracer.emit(LOOP, operands, {**params, "result": k})._array for k in range(len(outputs))]
 
@@ -275,7 +275,7 @@ class Gradient:
         backward.next, backward.ys = values[: m + len(held)], values[m + len(held) :]
         backward.init += [loop.results[r.carry] for r in saved.restored]
         backward.xs = [*stacks[:n], *loop.xs, *(snapshot(tracer, bundle[n + k]) for k in self.given)]
-        backward.count = loop.count if loop.steps is None else results[loop.steps]
+        backward.count, backward.begin = loop.count if loop.steps is None else results[loop.steps], loop.begin
         backward.saved, backward.stacks = [*loop.saved, *saved.nodes], [*loop.stacks, *stacks[n:]]
         backward.restored = saved.restored
         found = backward.run()

@@ -80,7 +80,7 @@ class Joined:
         body, params = self.bodies[pair], dict(node.params)
         given = (body.question, *params["body"].graph.inputs)
         params |= {"body": body_of(ir.Graph(given, tuple(body.nodes()))), "consts": params["consts"] + 1}
-        operands.insert(int(params["counted"]), self.question)
+        operands.insert(params["counted"], self.question)
         return ir.apply(LOOP, operands, params, node.where)
 
 

@@ -247,7 +247,7 @@ def _emit_loop(
     slot: Any,
     ranges: Sequence[Any] | None,
 ) -> None:
-    count, rest = (given[0], given[1:]) if loop.counted else (None, given)
+    counts, rest = given[: loop.counted], given[loop.counted :]
     for size in (loop.first, *loop.carries, *loop.xs, *loop.ys):
         sizes.value(size)  # here, and not first in a branch
     n, m = loop.consts, loop.consts + len(loop.carries)
@@ -270,11 +270,10 @@ def _emit_loop(
         check.put(check.inputs, own[-1])
     length: Size = 0 if loop.length is None else loop.length
     last = sizes.value(length)
-    if count is not None:
-        asked = b.load(count, typ=I64)
-        asked = b.select(b.icmp_signed("<", asked, i64(0)), i64(0), asked)
+    numbers = [_from_zero(b, b.load(count, typ=I64)) for count in counts]
+    for asked in numbers[:1]:
         last = b.select(b.icmp_signed("<", asked, last), asked, last)
-    known = count is None and check is None
+    known = not counts and check is None
     if not known:  # results of a branch that is not run are zero
         for k, size in enumerate(loop.ys):
             if c + k in results:
@@ -292,6 +291,8 @@ def _emit_loop(
         firsts.append((starts[k], *(reversed(pair) if turned else pair)))
 
     begin, until = (i64(0), last) if ranges is None else [_border(b, last, k, loop.ranges) for k in ranges]
+    for left_out in numbers[1:]:
+        begin, until = (begin, b.sub(until, left_out)) if loop.reverse else (left_out, until)
     entry, head = b.block, b.append_basic_block("head")
     run, end = b.append_basic_block("run"), b.append_basic_block("end")
     b.branch(head)
@@ -345,6 +346,10 @@ def _emit_loop(
         if k in results and ranges is None:
             with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
                 _copy_share(b, module, loop, size, results[k], now[k], sizes, slot)
+
+
+def _from_zero(b: ir.IRBuilder, number: Any) -> Any:
+    return b.select(b.icmp_signed("<", number, i64(0)), i64(0), number)
 
 
 def _sharing(loop: Loop, callees: Callees) -> tuple[int, bool]:
