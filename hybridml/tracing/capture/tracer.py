@@ -8,10 +8,12 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from functools import reduce
 from types import CodeType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
@@ -22,7 +24,7 @@ from hybridml_compiler import dtypes, time_limit
 from hybridml_compiler.aval import CPU, Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.checks import fails
+from hybridml_compiler.graph.checks import INDEXED, fails
 from hybridml_compiler.graph.facts import may_fail
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.locks import rlock
@@ -259,6 +261,8 @@ class Tracer:
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
+        if self.loops and op.kind in INDEXED and (held := [q for loop in self.loops for q in loop.conditions()]):
+            tensors = self._where(held, op, tensors)
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
         number = arithmetic and bool(tensors) and all(map(is_number, tensors))
@@ -272,6 +276,11 @@ class Tracer:
         out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))
         self.layouts.made(out, tensors)
         return out
+
+    def _where(self, conditions: Sequence[ir.Node], op: Op, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The operands of a row that looks up indices: index 0 where this branch is not the one that is taken."""
+        taken: Any = reduce(operator.and_, [self.wrap(_scalar(q)) for q in conditions])
+        return [OPS["where"].fn(taken, t, 0) if name == "indices" else t for t, name in zip(tensors, op.inputs, strict=True)]
 
     def check_steps(self) -> None:
         """Raises where loops have too many operations, or take too long: step by step, or in one another."""
@@ -516,6 +525,10 @@ def _real(size: Any) -> Any:
 
 
 hooks.size_as_float = _real
+
+
+def _scalar(node: ir.Node) -> ir.Node:
+    return node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
 
 
 def inputs_of(node: ir.Node) -> list[ir.Node]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
@@ -78,6 +79,7 @@ class Capture:
     most: Size = 0  # the greatest value of that
     position: Any = None  # of the question from which to which a step goes
     parallel = False  # whether threads may share the steps
+    masks = False  # whether branches have indices of their own, which are checked where they are taken
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -174,6 +176,12 @@ class Capture:
             self.answers.append(True)
         return np.asarray(self.answers[len(self.asked) - 1])
 
+    def conditions(self) -> Iterator[ir.Node]:
+        """What holds where this step has come to, if branches have indices of their own."""
+        if self.masks:
+            yield from (q if a else ir.apply(_not, [q]) for q, a in zip(self.asked, self.answers, strict=False))
+            yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
+
     def asked_of_steps(self, error: Undecided) -> bool | None:
         """The answer to a condition on numbers of steps, as to a question about data; None where it is no question, or
         the loop is done in parts, in each of which it goes one way."""
@@ -260,7 +268,12 @@ class Capture:
             self.named = {name: self.after.get(name) for name in self._others()}
             self.appended = [grown.items for grown in self.grown]
         elif self.checks != list(region.checks):
-            self.refuse("a branch checks an index")
+            if any(node.kind not in (*INDEXED, "control") for node in {*self.checks} ^ {*region.checks}):
+                self.refuse("a branch checks a value")
+            if not self.masks:
+                self.masks = True
+                return False
+            self.checks = [*dict.fromkeys([*self.checks, *region.checks])]
         elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
         elif not all(grown.has_same(items) for grown, items in zip(self.grown, self.appended, strict=True)):

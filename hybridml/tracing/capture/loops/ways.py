@@ -23,6 +23,7 @@ from hybridml_compiler.walk import postorder
 
 Pair = tuple[ir.Node, ir.Node]
 _slice, _update, _where, _broadcast = OPS["slice"], OPS["slice_update"], OPS["where"], OPS["broadcast_to"]
+_rows, _set_rows = OPS["take"], OPS["scatter_set"]
 
 
 def joined(question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node]) -> list[ir.Node]:
@@ -115,12 +116,12 @@ def _elements(a: ir.Node, b: ir.Node) -> int:
     if common is None:
         return hint(a.aval.size)
     updates = [*first[: first.index(common)], *second[: second.index(common)]]
-    return sum(hint(update.inputs[1].aval.size) for update in updates)
+    return sum(hint(update.inputs[-1].aval.size) for update in updates)
 
 
 def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
-    """`a` where the answer is True, else `b`. Updates of one array are chosen slice by slice, so that it can be updated
-    in place."""
+    """`a` where the answer is True, else `b`. Updates of one array are chosen slice by slice and row by row, so that it can
+    be updated in place."""
     if a is b:
         return a
     first, second, common = _since(a, b)
@@ -130,13 +131,15 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
     for history, is_first in ((first, True), (second, False)):
         becomes = {common: array}
         for update in reversed(history[: history.index(common)]):
-            (value,) = substituted([update.inputs[1]], becomes)
+            *at, value = substituted(update.inputs[1:], becomes)
             window = dict(update.params)
-            old = ir.apply(_slice, [array], window)
+            old = ir.apply(_rows if at else _slice, [array, *at], window)
             if value.shape != old.shape:
                 value = ir.apply(_broadcast, [value], {"shape": old.shape})
             value = ir.apply(_where, [question, value, old] if is_first else [question, old, value])
-            array = becomes[update] = ir.apply(_update, [array, value], window, update.where)
+            array = becomes[update] = ir.apply(
+                _set_rows if at else _update, [array, *at, value], window, update.where
+            )  # fmt: skip
     return array
 
 
@@ -150,7 +153,7 @@ def _since(a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Nod
 def _history(node: ir.Node) -> list[ir.Node]:
     """An array, and what it was before each of its last updates."""
     found = [node]
-    while node.op is not None and node.op.is_update:
+    while node.op is not None and (node.op.is_update or node.op is _set_rows):
         node = node.inputs[0]
         found.append(node)
     return found
