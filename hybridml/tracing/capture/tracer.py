@@ -261,8 +261,8 @@ class Tracer:
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
-        if self.loops and op.kind in INDEXED and (held := [q for loop in self.loops for q in loop.conditions()]):
-            tensors = self._where(held, op, tensors)
+        if self.loops and op.kind in INDEXED and any(loop.masks for loop in self.loops):
+            tensors = [self.where_taken(t, 0) if name == "indices" else t for t, name in zip(tensors, op.inputs, strict=True)]
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
         number = arithmetic and bool(tensors) and all(map(is_number, tensors))
@@ -277,10 +277,10 @@ class Tracer:
         self.layouts.made(out, tensors)
         return out
 
-    def _where(self, conditions: Sequence[ir.Node], op: Op, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The operands of a row that looks up indices: index 0 where this branch is not the one that is taken."""
-        taken: Any = reduce(operator.and_, [self.wrap(_scalar(q)) for q in conditions])
-        return [OPS["where"].fn(taken, t, 0) if name == "indices" else t for t, name in zip(tensors, op.inputs, strict=True)]
+    def where_taken(self, t: Tensor, other: int) -> Tensor:
+        """The value where the steps of loops go this way, and another one where the branch is computed in vain."""
+        conditions = [self.wrap(_scalar(q)) for loop in self.loops for q in loop.conditions()]
+        return OPS["where"].fn(reduce(operator.and_, conditions), t, other) if conditions else t
 
     def check_steps(self) -> None:
         """Raises where loops have too many operations, or take too long: step by step, or in one another."""

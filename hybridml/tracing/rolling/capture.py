@@ -177,10 +177,9 @@ class Capture:
         return np.asarray(self.answers[len(self.asked) - 1])
 
     def conditions(self) -> Iterator[ir.Node]:
-        """What holds where this step has come to, if branches have indices of their own."""
-        if self.masks:
-            yield from (q if a else ir.apply(_not, [q]) for q, a in zip(self.asked, self.answers, strict=False))
-            yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
+        """What holds where a step has come to what it does now."""
+        yield from (q if a else ir.apply(_not, [q]) for q, a in zip(self.asked, self.answers, strict=False))
+        yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
 
     def asked_of_steps(self, error: Undecided) -> bool | None:
         """The answer to a condition on numbers of steps, as to a question about data; None where it is no question, or

@@ -14,8 +14,6 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from hybridml_compiler.dtypes import float64, int64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
@@ -51,11 +49,16 @@ def steps_of_data(
         return None
     ends = [_number(tracer, end) for end in (start, stop)]
     low, high = ends if by > 0 else [end + 1 for end in reversed(ends)]
-    if _ASKS in tracer.alone.get(loop.place, ()) and not tracer.loops:
+    learnt = tracer.alone.get(loop.place, ())
+    if _ASKS in learnt and not tracer.loops:
         more = _tensor(tracer, low) < _tensor(tracer, high)
         if not tracer._value(more._array, "range()"):
             return iter(())
-    return _DataSteps(tracer, loop, frame, (low, high), by < 0, parallel)
+    least, most = _within(tracer, loop, low, high, learnt)
+    inside = _checked(tracer, (low, high), (least, most))
+    if at_most(most, least):
+        return iter(())
+    return _DataSteps(tracer, loop, frame, (low, high), (least, most), inside, by < 0, parallel)
 
 
 def _is_data(end: Any) -> bool:
@@ -68,54 +71,64 @@ def _is_data(end: Any) -> bool:
 def _number(tracer: Tracer, end: Any) -> Any:
     if type(end) is IntProxy:
         end = end._number._tensor
-    return OPS["astype"].fn(tracer.lift(end), int64) if issubclass(type(end), Tensor) else end
+    return OPS["astype"].fn(tracer.lift(end), int64) if _is_tensor(end) else end
+
+
+def _is_tensor(end: Any) -> bool:
+    return issubclass(type(end), Tensor)
 
 
 def _tensor(tracer: Tracer, end: Any) -> Any:
     """An end of a range as an int64 of the graph."""
-    if issubclass(type(end), Tensor):
+    if _is_tensor(end):
         return end
     return tracer.wrap(ir.apply(OPS["full"], [], {"shape": (), "value": end, "dtype": int64}))
 
 
+def _within(tracer: Tracer, loop: CodeLoop, low: Any, high: Any, learnt: Sequence[Any]) -> tuple[Size, Size]:
+    """The bounds of the numbers: the least, and the one after the greatest."""
+    known = [bound for bound in learnt if type(bound) is tuple]
+    present = {s for of in tracer.loops for s in steps_of(getattr(of, "number", 0))}
+    if not steps_of(*(bound for _, bound in known)) <= present:
+        raise StepByStep(loop.place, "how far it goes depends on another loop")
+    least = _extreme([0, *(bound for what, bound in known if what == "least")], True) if _is_tensor(low) else low
+    most = _extreme([_MOST, *(bound for what, bound in known if what == "most")], False) if _is_tensor(high) else high
+    if least is None or most is None:
+        raise StepByStep(loop.place, "how far it goes is not known")
+    if not at_most(least, most) and not at_most(most, least):
+        raise Undecided(f"whether {most} < {least}", least, most, asked=("<", most, least), inside=True)
+    return least, most
+
+
+def _checked(tracer: Tracer, ends: tuple[Any, Any], bounds: tuple[Size, Size]) -> Tensor:
+    """A 0 of the program, which raises where there is a step with a number that is not within the bounds."""
+    low, high, least, most = (_tensor(tracer, end) for end in (*ends, *bounds))
+    outside = OPS["astype"].fn((low < high) & ((low < least) | (high > most)), int64)
+    return OPS["index"].fn(tracer.where_taken(outside, 0), 1, 0)
+
+
 class _DataSteps(Steps):
-    """The iterator of such a loop. `ends`: the least number, and the one after the greatest."""
+    """The iterator of such a loop. `ends`: the least number, and the one after the greatest; `within`: their bounds."""
 
     in_steps = False  # how many there have been is data
+    varies = True  # type: ignore[assignment]
 
     def __init__(
-        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, ends: tuple[Any, Any], reverse: bool,
-        parallel: bool,
+        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, ends: tuple[Any, Any], within: tuple[Size, Size],
+        inside: Tensor, reverse: bool, parallel: bool,
     ) -> None:  # fmt: skip
-        self.ends, self.is_nested = ends, bool(tracer.loops)
-        known = tracer.alone.get(loop.place, [])
-        self.is_asked = _ASKS in known
-        learnt = [bound for bound in known if type(bound) is tuple]
-        present = {s for of in tracer.loops for s in steps_of(getattr(of, "number", 0))}
-        if not steps_of(*(bound for _, bound in learnt)) <= present:
-            raise StepByStep(loop.place, "how far it goes depends on another loop")
-        least, most = (None if issubclass(type(end), Tensor) else end for end in ends)
-        least = _extreme([0, *(bound for what, bound in learnt if what == "least")], True) if least is None else least
-        most = _extreme([*(bound for what, bound in learnt if what == "most")] or [_MOST], False) if most is None else most
-        if least is None or most is None or not at_most(least + 1, most):
-            raise StepByStep(loop.place, "its numbers are no indices of what it reads")
-        over = Elements(most - least, lambda number: number)
-        super().__init__(tracer, loop, frame, over, (least, most), True, parallel)
-        self.reverse, self.inside = reverse, self._checked(least, most)
-
-    def _checked(self, least: Size, most: Size) -> Tensor:
-        """A 0 of the program, which raises where there is a step with a number that is not from `least` to `most`."""
-        low, high = (_tensor(self.tracer, end) for end in self.ends)
-        outside = (low < _tensor(self.tracer, least)) | (high > _tensor(self.tracer, most))
-        return OPS["index"].fn(OPS["astype"].fn((low < high) & outside, int64), 1, 0)
+        self.ends, self.inside, self.is_nested = ends, inside, bool(tracer.loops)
+        self.is_asked = _ASKS in tracer.alone.get(loop.place, ())
+        over = Elements(within[1] - within[0], lambda number: number)
+        super().__init__(tracer, loop, frame, over, within, True, parallel)
+        self.reverse = reverse
 
     @property
     def counts(self) -> tuple[Tensor | None, Tensor | None]:  # type: ignore[override]
         low, high = self.ends
         count = OPS["minimum"].fn(_tensor(self.tracer, high - self.done), _tensor(self.tracer, self.length))
-        return count + self.inside, _tensor(self.tracer, low - self.done) if issubclass(type(low), Tensor) else None
-
-    varies = True  # type: ignore[assignment]
+        begin = _tensor(self.tracer, low - self.done) if _is_tensor(low) else None
+        return self.tracer.where_taken(count + self.inside, 0), begin
 
     @property
     def has_gradient(self) -> bool:
@@ -127,9 +140,8 @@ class _DataSteps(Steps):
         if found is None or len(known) >= MOST_PARTS:
             return ()
         what, bound = found[0], found[1] - LEAST + self.done
-        bound = bound if what == "least" else bound + 1
-        end = self.ends[what == "most"]
-        return () if not issubclass(type(end), Tensor) or (what, bound) in known else ((what, bound),)
+        learnt = what, bound if what == "least" else bound + 1
+        return (learnt,) if _is_tensor(self.ends[what == "most"]) and learnt not in known else ()
 
     def has_steps(self) -> bool:
         return self.is_asked and not self.is_nested
@@ -144,7 +156,7 @@ class _DataSteps(Steps):
         return True
 
     def begin_later(self, name: str) -> None:
-        if self.reverse or issubclass(type(self.ends[0]), Tensor) or not self.is_sure_to_begin():
+        if self.reverse or _is_tensor(self.ends[0]) or not self.is_sure_to_begin():
             self.refuse(f"{name} changes its type")
         super().begin_later(name)
 
@@ -156,10 +168,10 @@ class _DataSteps(Steps):
                 continue
             if not self.is_sure_to_begin() or self.is_left:
                 self.refuse(f"{name} is read after it")
-            found[name] = self._after_last(name, end)
+            found[name] = self._of_last(name, end)
         return found
 
-    def _after_last(self, name: str, end: Size) -> Any:
+    def _of_last(self, name: str, end: Size) -> Any:
         """A number of the last step."""
         atom = next((s for s in steps_of(end) if s.name == self.name), None)
         if atom is None:

@@ -152,11 +152,18 @@ def _since(a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Nod
 
 def _history(node: ir.Node) -> list[ir.Node]:
     """An array, and what it was before each of its last updates."""
-    found = [node]
+    found = [node := _whole(node)]
     while node.op is not None and (node.op.is_update or node.op is _set_rows):
-        node = node.inputs[0]
+        node = _whole(node.inputs[0])
         found.append(node)
     return found
+
+
+def _whole(node: ir.Node) -> ir.Node:
+    """The array that `x[...]` shows, which is rows of the same."""
+    while node.op is OPS["reshape"] and node.shape == node.inputs[0].shape:
+        node = node.inputs[0]
+    return node
 
 
 def substituted(outputs: Sequence[ir.Node], becomes: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
