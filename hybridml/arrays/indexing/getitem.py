@@ -27,7 +27,7 @@ from ...core.interpreter import interpreter_stack
 from ...core.source_location import here
 from ...core.tensor import CPU, StandIn, Tensor, method, place_of, place_var, wrap
 from .at import as_value, put_back, updated
-from .index_plan import Plan, gathered, is_basic, plan, sliced
+from .index_plan import Plan, at_data, gathered, is_basic, plan, sliced
 from .selecting import lifted
 
 _ndarray = np.ndarray
@@ -57,7 +57,27 @@ class _Getitem:
         return put_back(parent, value, plan(key, Aval(parent.shape, parent.dtype)))
 
 
+class _AtData:
+    """The same for a basic key with ints that data decides, which the key of a trace has as tensors."""
+
+    name, is_view, element_map, of_data = "getitem", True, "", True
+
+    @staticmethod
+    def fn(parent: Tensor, key: Any) -> Tensor:
+        return by_rows(parent, plan(key, Aval(parent.shape, parent.dtype)))
+
+    @staticmethod
+    def eager(array: np.ndarray, key: Any) -> np.ndarray:
+        """A view that has the memory layout of any such."""
+        return array[(*(0 if isinstance(k, Tensor) else k for k in key), ...)]
+
+    @staticmethod
+    def put_back(parent: Tensor, value: Tensor, key: Any) -> Tensor:
+        return updated(parent, key, "set", value)
+
+
 _GETITEM: Any = _Getitem()
+AT_DATA: Any = _AtData()
 aliasing.by_key.append(_GETITEM)
 
 
@@ -145,7 +165,13 @@ def _chosen(x: Tensor, key: Any) -> Tensor:
 
 @placed
 def _chosen_now(x: Tensor, key: Any) -> Tensor:
-    return by_rows(x, plan(key, Aval(x.shape, x.dtype)))
+    rows = at_data(key)
+    if rows is None:
+        return by_rows(x, plan(key, Aval(x.shape, x.dtype)))
+    found = AT_DATA.fn(x, rows)
+    if is_basic(key):
+        aliasing.link(x, found, (AT_DATA, {"key": rows}))
+    return found
 
 
 def by_rows(x: Tensor, p: Plan) -> Tensor:
@@ -261,8 +287,16 @@ def _same_memory(part: Tensor, value: Tensor) -> bool:
     """Whether `value` is the view itself: after `x[k] += v` Python stores it back into x, and nothing is left to do."""
     a, b = part._array, value._array
     if type(a) is not _ndarray or type(b) is not _ndarray:
-        return a is b
+        return a is b or _same_rows(aliasing.origin_of(part), aliasing.origin_of(value))
     return (
         type(part._version) is list and part._version is value._version
         and a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data
     )  # fmt: skip
+
+
+def _same_rows(a: Any, b: Any) -> bool:
+    """Whether two views are one place of one array, that data decides."""
+    if a is None or b is None or a[0] is not b[0] or a[1] is not AT_DATA or b[1] is not AT_DATA:
+        return False
+    keys = [[k._array if isinstance(k, Tensor) else repr(k) for k in view[2]["key"]] for view in (a, b)]
+    return keys[0] == keys[1]

@@ -22,6 +22,7 @@ from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic, same
 
 from ...core.device_tensor import transfer
+from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor, place_of
 from ..shaping.manipulation import broadcast_shapes
@@ -60,6 +61,14 @@ def is_basic(key: Any) -> bool:
     if type(key) is tuple:
         return _PLAIN.issuperset(map(type, key)) or all(isinstance(k, _BASIC) and type(k) is not bool for k in key)
     return isinstance(key, _BASIC) and type(key) is not bool
+
+
+def at_data(key: Any) -> tuple[Any, ...] | None:
+    """A key with tensors in the places of ints that data decides; None of any other."""
+    parts = key if type(key) is tuple else (key,)
+    if not any(type(k) is IntProxy and k._value is None for k in parts):
+        return None
+    return tuple([k.as_index() if type(k) is IntProxy and k._value is None else k for k in parts])
 
 
 def plan(key: Any, aval: Aval) -> Plan:

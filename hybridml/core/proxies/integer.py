@@ -19,7 +19,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from hybridml_compiler.dtypes import int64
 from hybridml_compiler.errors import TraceError
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 from hybridml_compiler.sizes.steps import is_step
 
@@ -61,6 +63,10 @@ class IntProxy(NumberProxy):
         return self._value
 
     __index__ = __int__
+
+    def as_index(self) -> Tensor:
+        """The int as an int64 of the graph."""
+        return OPS["astype"].fn(self._number._tensor, int64)
 
     def __trunc__(self) -> Any:
         return self if self._kind is int else int(self)

@@ -24,7 +24,7 @@ import numpy as np
 
 from hybridml_compiler import config
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.dtypes import bool_, int64
+from hybridml_compiler.dtypes import bool_, float32, float64, int64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import INDEXED
@@ -46,7 +46,7 @@ from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_
 from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
 from .aliases import mark
-from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of
+from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
 from .code_loops import CodeLoop, question_at
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
@@ -424,16 +424,28 @@ class Capture:
                     continue
                 by_steps = self.in_steps and name not in self.counted and type(end) is not IntProxy
                 carry, known = carry_of(self.tracer, start, end, by_steps, self.may_not_begin), False
+                if carry is None and name in self.loop.stored and self.may_not_begin():
+                    carry = single_of(self.tracer, start, end)
                 if carry is not None:
                     self.carries[name] = carry
             elif carry.kind == "int":
                 known = (self.grows(carry, end) or self._count([name])) and known
-            elif not is_like(end, carry):
+            elif not is_like(end, carry) or (carry.is_number and not self._is_as_number(carry)):
                 carry = None
             if carry is None:  # it may have another type in all steps but the first
                 self.begin_later(name)
                 return False
         return known
+
+    def _is_as_number(self, carry: Carry) -> bool:
+        """Whether a step computes with a float32 what it would with Python's number: the dtype is that of another
+        operand each time."""
+        assert carry.given is not None
+        given = carry.given._array
+        others = [
+            [n for n in node.inputs if n is not given] for node in self.region.made if given in node.inputs
+        ]  # fmt: skip
+        return all(any(not n.aval.weak and n.dtype in (float32, float64) for n in of) for of in others)
 
     def grows(self, carry: Carry, end: Any) -> bool:
         """Whether an int goes on as the first step said."""

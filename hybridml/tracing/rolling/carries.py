@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from hybridml_compiler.dtypes import float64
+import numpy as np
+
+from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
@@ -30,6 +32,7 @@ class Carry:
     start: Any
     by: int = 0
     given: Tensor | None = None  # its input of the region
+    is_number: bool = False  # a tensor that is a number of Python's before the first step
 
 
 def carry_of(
@@ -48,6 +51,14 @@ def carry_of(
         lifted = tracer.lift(start)
         return Carry("tensor", lifted) if aval_of(lifted) == aval_of(end) else None
     return None
+
+
+def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
+    """The same for a number that is exact in float32, which the variable is after the step."""
+    is_single = issubclass(type(end), Tensor) and end.shape == () and end.dtype is float32
+    if not is_single or type(start) not in (int, float) or float(np.float32(start)) != start:
+        return None
+    return Carry("tensor", tracer.wrap(ir.constant(np.float32(start))), is_number=True)
 
 
 def is_like(end: Any, carry: Carry) -> bool:

@@ -28,6 +28,7 @@ _LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_G
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
 _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
+_STORES = {"STORE_SUBSCR": 3}
 _PUSHES = (
     "LOAD_FAST",
     "LOAD_CONST",
@@ -60,6 +61,7 @@ class CodeLoop:
     exits: Mapping[Position, bool]  # questions that leave it -> the answer to go on
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
     numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
+    stored: frozenset[str]  # of these, variables that others read only to store them in elements: `y[i] = s`
 
 
 def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
@@ -189,7 +191,7 @@ class Flow:
         return CodeLoop(
             (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
             tuple(sorted(carried)), tuple(sorted(after)), exits, self._grown(inside),
-            self._numbers(inside),
+            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside),
         )  # fmt: skip
 
     def _targets(self, first: int) -> frozenset[str]:
@@ -211,12 +213,18 @@ class Flow:
         others = {self.found[k].argval for k in loads if not self._is_operand(k)}
         return frozenset(self.found[k].argval for k in loads) - others
 
-    def _is_operand(self, load: int) -> bool:
-        """Whether arithmetic takes from the stack what is loaded there, and nothing else does."""
+    def _read_otherwise(self, inside: frozenset[int]) -> frozenset[str]:
+        """The variables that anything but a store in an element reads outside of the loop."""
+        loads = [k for k, i in enumerate(self.found) if k not in inside and _loads(i)]
+        return frozenset(self.found[k].argval for k in loads if not self._is_operand(k, _STORES))
+
+    def _is_operand(self, load: int, takes: Mapping[str, int] = _ARITHMETIC) -> bool:
+        """Whether arithmetic, or what else `takes` so many, takes from the stack what is loaded there, and nothing else
+        does."""
         above = 0  # items on the stack, above what was loaded
         for i in self.found[load + 1 :]:
-            if i.opname in _ARITHMETIC and above < _ARITHMETIC[i.opname] and "[" not in i.argrepr:
-                return True
+            if i.opname in takes and above < takes[i.opname] and "[" not in i.argrepr:
+                return takes is _ARITHMETIC or above == 2
             if _is_jump(i) or i.opname.startswith((*_LEAVES, "SWAP", "COPY")):
                 return False
             effect = dis.stack_effect(i.opcode, i.arg)

@@ -70,7 +70,7 @@ def _is_data(end: Any) -> bool:
 
 def _number(tracer: Tracer, end: Any) -> Any:
     if type(end) is IntProxy:
-        end = end._number._tensor
+        return end.as_index()
     return OPS["astype"].fn(tracer.lift(end), int64) if _is_tensor(end) else end
 
 

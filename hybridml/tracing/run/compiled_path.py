@@ -33,7 +33,7 @@ from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
 from ..python_state.mutations import Mutation
-from ..specialize.errors import CheckFailed, Untraceable
+from ..specialize.errors import CheckFailed, StepByStep, Untraceable
 from ..specialize.path_tree import PathEnd
 from .backend import Backend
 from .program import Program, dense
@@ -205,6 +205,8 @@ class CompiledPath(PathEnd):
         if steps:
             of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)
             if of is not None or id(base) in shared:
+                if any(getattr(op, "of_data", False) for op, _ in steps):
+                    raise StepByStep(None, "a view is returned, of a place that data decides")
                 if of is None and id(base) not in seen:
                     seen[id(base)] = len(outputs)
                     outputs.append(base)
