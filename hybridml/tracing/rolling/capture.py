@@ -114,6 +114,7 @@ class Capture:
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
+            self.carries = self.first_carries()
             self.held = held(variables, self.loop.read)
             self.grown = self._lists(variables)
         self.asked = list[ir.Node]()
@@ -129,6 +130,10 @@ class Capture:
         for state, t in zip(self.states, self.given, strict=True):
             state._array, state._node = t._array, t._node
         self.assign({name: self.variable(carry) for name, carry in self.carries.items()})
+
+    def first_carries(self) -> dict[str, Carry]:
+        """The variables that are values of the graph from the first round on."""
+        return {}
 
     def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
         """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""
@@ -486,7 +491,10 @@ class Capture:
             if any(end._node is not given._node for end in after):  # else it is written to under no_grad
                 state._node = value._node
             stamp(state)
-        last = {name: as_variable(tracer, c, t) for (name, c), t in zip(carried.items(), results, strict=False)}
+        last = {
+            name: as_variable(tracer, c, t) if self._changes(k, c) else self.before[name]
+            for k, ((name, c), t) in enumerate(zip(carried.items(), results, strict=False))
+        }
         last |= self.ints_after(steps)
         # Views of arrays of the step must not live on in variables that nobody reads any more.
         unread = self.after.keys() - {*self.loop.after}
@@ -498,6 +506,12 @@ class Capture:
             grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
         self._forget()
         tracer.rolled = True
+
+    def _changes(self, k: int, carry: Carry) -> bool:
+        """Whether a step may change a carry; of a tensor it does, as far as anybody knows."""
+        ways = (*self.branches, *(self.leaving if self.is_left else ()))
+        given = carry.given
+        return carry.kind == "tensor" or given is None or any(b.values[k]._array is not given._array for b in ways)
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""

@@ -11,7 +11,8 @@ from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
-from hybridml_compiler.sizes.dims import Size, is_dim, same
+from hybridml_compiler.sizes.dims import Size, bounds, is_dim, same
+from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import origin_of
 from ...core.proxies.integer import LARGEST, IntProxy
@@ -41,8 +42,9 @@ def carry_of(
     """The way in which a variable goes on; None where it has another type after the step."""
     if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
         return Carry("int", start, end - start) if type(end - start) is int else Carry("count", start)
-    if type(start) in (int, IntProxy) and (type(end) in (int, IntProxy) or is_dim(end)) and not in_steps:
-        return Carry("count", start) if type(start) is IntProxy or abs(start) < LARGEST else None
+    ints = (type(start) in (int, IntProxy) or is_step(start)) and (type(end) in (int, IntProxy) or is_dim(end))
+    if ints and not in_steps:
+        return Carry("count", start) if type(start) is IntProxy or _is_small(start) else None
     if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):
         return Carry("float", start)
     if type(start) in (int, float) and _is_double(end) and may_not_begin():
@@ -129,6 +131,11 @@ def root_of(t: Tensor) -> Tensor:
 
 def is_number(size: Size, number: int) -> bool:
     return type(size) is int and size == number
+
+
+def _is_small(size: Size) -> bool:
+    low, high = bounds(size), bounds(-size)
+    return low is not None and high is not None and max(-low, -high) < LARGEST
 
 
 def _is_double(value: Any) -> bool:

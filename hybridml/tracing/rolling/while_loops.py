@@ -22,6 +22,7 @@ from hybridml_compiler.ops.table import OPS
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .capture import Capture
+from .carries import Carry, carry_of
 from .code_loops import CodeLoop, Position, while_loop_at
 
 
@@ -53,6 +54,12 @@ class While(Capture):
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, position: Position) -> None:
         super().__init__(tracer, loop, frame)
         self.position, self.stays, self.is_left = position, loop.exits[position], True
+
+    def first_carries(self) -> dict[str, Carry]:
+        """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
+        numbers = {name: start for name in self.loop.carried if type(start := self.before.get(name)) in (int, float)}
+        found = {name: carry_of(self.tracer, x, x, False, lambda: False) for name, x in numbers.items()}
+        return {name: carry for name, carry in found.items() if carry is not None}
 
     def asked_first(self, node: ir.Node) -> np.ndarray:
         self.first = self._go(node)
