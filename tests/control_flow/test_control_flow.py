@@ -520,7 +520,7 @@ def test_the_text_of_a_loop() -> None:
     ]
     (line,) = (line for line in rest.splitlines() if "loop" in line)
     params = (
-        "body=body0, carries=1, condition=None, consts=0, counted=False, first=2, length=4, parallel=False, result=0, "
+        "body=body0, carries=1, condition=None, consts=0, counted=0, first=2, length=4, parallel=False, result=0, "
         "reverse=False, step=None"
     )
     assert line == f"  %2 = loop(%1, %0) {{{params}}} : f32[]"
