@@ -7,8 +7,8 @@ An operation with several results is several nodes that differ in `result` only;
         body: consts, carries, a slice of each xs along its first axis -> new carries, ys
         condition: consts, carries -> bool. The loop ends before the step where it is false
         length: steps at most; None, where there are neither xs nor ys, for as many as the condition lets run
-        counted: how many of these numbers there are, each an int64: steps are those of `length` before `count`, and from
-            `begin` on
+        counted: how many of these numbers there are, each an int64: steps are those of `length` before `count`, and
+            from `begin` on
         reverse: steps take and make the slices that they are to, from the last to the first
         step: name of the symbol that is `first` in the step of the first slices, one more in the next, and so on; the
             sizes and positions of the body may be polynomials in it, and in those of loops around this one

@@ -27,6 +27,7 @@ from .dims import (
     _make_terms,
     _without,
     bounds,
+    is_dim,
     provable,
     same,
     steps_of,

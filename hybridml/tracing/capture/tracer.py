@@ -8,12 +8,10 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from functools import reduce
 from types import CodeType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
@@ -45,6 +43,7 @@ from ..python_state.scalar_source import ScalarSource
 from ..specialize.errors import StepByStep, TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
+from .loops.taken import where_taken
 from .memory_order import Order, memory_order
 from .number_bounds import answer_of, is_divisor, of_steps
 from .returned import is_returned
@@ -261,8 +260,8 @@ class Tracer:
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
-        if self.loops and op.kind in INDEXED and any(loop.masks for loop in self.loops):
-            tensors = [self.where_taken(t, 0) if name == "indices" else t for t, name in zip(tensors, op.inputs, strict=True)]
+        if op.kind in INDEXED and any(loop.masks for loop in self.loops):
+            tensors = where_taken(self, op, tensors)
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
         number = arithmetic and bool(tensors) and all(map(is_number, tensors))
@@ -276,11 +275,6 @@ class Tracer:
         out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))
         self.layouts.made(out, tensors)
         return out
-
-    def where_taken(self, t: Tensor, other: int) -> Tensor:
-        """The value where the steps of loops go this way, and another one where the branch is computed in vain."""
-        conditions = [self.wrap(_scalar(q)) for loop in self.loops for q in loop.conditions()]
-        return OPS["where"].fn(reduce(operator.and_, conditions), t, other) if conditions else t
 
     def check_steps(self) -> None:
         """Raises where loops have too many operations, or take too long: step by step, or in one another."""
@@ -525,10 +519,6 @@ def _real(size: Any) -> Any:
 
 
 hooks.size_as_float = _real
-
-
-def _scalar(node: ir.Node) -> ir.Node:
-    return node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
 
 
 def inputs_of(node: ir.Node) -> list[ir.Node]:

@@ -16,22 +16,18 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, NoReturn
-
-import numpy as np
 
 from hybridml_compiler import config
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, float32, float64, int64
-from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
-from hybridml_compiler.sizes.steps import Undecided, is_step
+from hybridml_compiler.sizes.steps import Undecided
 
 from ...core.aliasing import stamp
 from ...core.autodiff.tape import boundary, is_node
@@ -47,13 +43,12 @@ from ..capture.tracer import Frame, ShadowLeaf, Tracer
 from ..specialize.errors import StepByStep
 from .aliases import mark
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
-from .code_loops import CodeLoop, question_at
+from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .undecided import loop_of
+from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
-_BRANCHES = 8  # of a step, for questions about data
 MOST_PARTS = 8  # of a loop, and steps that are by themselves
 _MISSING = object()
 _MOST_BYTES = 16 << 20  # for a gradient of a loop that data may end: zeros for steps that are not taken cost 3 ms
@@ -61,17 +56,7 @@ _NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to
 _not, _and = OPS["logical_not"], OPS["logical_and"]
 
 
-@record
-class Exit:
-    """A question that leaves the loop: where it does, and what variables and tensors are then."""
-
-    leaves: ir.Node
-    asked: int  # other questions before it
-    variables: Mapping[str, Any]
-    states: Sequence[Tensor]
-
-
-class Capture:
+class Capture(Questions):
     """A loop while it is captured."""
 
     length: Size | None = None  # steps at most
@@ -79,7 +64,6 @@ class Capture:
     most: Size = 0  # the greatest value of that
     position: Any = None  # of the question from which to which a step goes
     parallel = False  # whether threads may share the steps
-    masks = False  # whether branches have indices of their own, which are checked where they are taken
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -126,7 +110,7 @@ class Capture:
         self.outside = [(t, t._array, t._node) for t in self.states]
         self.grads = _grads(tracer)
         self.said = tracer.ask, tracer.prints, tracer.logs, tracer.clocks
-        tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self._asked, self._says, self._says, None
+        tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self.question, self._says, self._says, None
         for state, t in zip(self.states, self.given, strict=True):
             state._array, state._node = t._array, t._node
         self.assign({name: self.variable(carry) for name, carry in self.carries.items()})
@@ -162,53 +146,15 @@ class Capture:
         given = fresh(self.tracer, aval_of(as_tensor(self.tracer, start)))
         return like(given, given._array, given._node)
 
-    def _asked(self, node: ir.Node, what: str) -> np.ndarray:
-        """The answer to a question about data, the one after the other; that to go on, where it may leave the loop."""
-        if node.dtype.kind != "b" or node.aval.size != 1:
-            self.refuse(f"{what} is asked for")
-        frame = user_frame()
-        position = None if frame is not self.frame else question_at(self.frame.f_code, self.frame.f_lasti)
-        if position in self.loop.exits:
-            stays = self.loop.exits[position]
-            leaves = ir.apply(_not, [node]) if stays else node
-            states = [snapshot(self.tracer, t) for t in self.states]
-            self.exits.append(Exit(_scalar(leaves), len(self.asked), self._as_now(self._assigned()), states))
-            return np.asarray(stays)
-        if len(self.branches) >= _BRANCHES:
-            self.refuse(f"{what} is asked for")
-        self.asked.append(node)
-        if len(self.asked) > len(self.answers):
-            self.answers.append(True)
-        return np.asarray(self.answers[len(self.asked) - 1])
-
-    def conditions(self) -> Iterator[ir.Node]:
-        """What holds where a step has come to what it does now."""
-        yield from (q if a else ir.apply(_not, [q]) for q, a in zip(self.asked, self.answers, strict=False))
-        yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
-
-    def asked_of_steps(self, error: Undecided) -> bool | None:
-        """The answer to a condition on numbers of steps, as to a question about data; None where it is no question, or
-        the loop is done in parts, in each of which it goes one way."""
-        if error.asked is None:
-            return None
-        relation, *sizes = error.asked
-        loop = loop_of(self.tracer.loops, error)
-        if loop is None or loop.apart(error) or not all(type(size) is int or is_step(size) for size in sizes):
-            return None  # sizes that come with the call are numbers in a loop
-        a, b = (ir.apply(OPS["full"], [], {"shape": (), "value": size, "dtype": int64}) for size in sizes)
-        return bool(self._asked(ir.apply(OPS["equal" if relation == "==" else "less"], [a, b]), "a condition"))
-
-    def apart(self, error: Undecided) -> Sequence[Any]:
-        """The places at which to part the loop (see specialize/errors.py), so that what is undecided goes one way in
-        each part."""
-        return ()
-
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
 
     def _assigned(self) -> dict[str, Any]:
         variables = self.frame.f_locals
         return {name: variables[name] for name in self.loop.assigned if name in variables}
+
+    def variables_now(self) -> dict[str, Any]:
+        return self._as_now(self._assigned())
 
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
@@ -476,8 +422,12 @@ class Capture:
 
     # -- the loop
 
-    counts: tuple[Tensor | None, Tensor | None] = None, None  # numbers of the program: before which steps end, and begin
     reverse = False
+
+    @property
+    def counts(self) -> tuple[Tensor | None, Tensor | None]:
+        """Numbers of the program, before which steps end and with which they begin."""
+        return None, None
 
     def emit(self) -> None:
         """Adds the loop to the program, and gives variables and tensors the values that they have after it."""
@@ -580,10 +530,6 @@ class Capture:
         self.frame.f_locals.update(values)
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
-
-
-def _scalar(node: ir.Node) -> ir.Node:
-    return node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
 
 
 def _grads(tracer: Tracer) -> list[Any]:

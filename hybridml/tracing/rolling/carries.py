@@ -60,7 +60,7 @@ def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
     is_single = issubclass(type(end), Tensor) and end.shape == () and end.dtype is float32
     if not is_single or type(start) not in (int, float) or float(np.float32(start)) != start:
         return None
-    return Carry("tensor", tracer.wrap(ir.constant(np.float32(start))), is_number=True)
+    return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), is_number=True)
 
 
 def is_like(end: Any, carry: Carry) -> bool:

@@ -23,6 +23,7 @@ from hybridml_compiler.sizes.steps import Undecided, assumed, is_step, linear
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
+from ..capture.loops.taken import or_other
 from ..capture.tracer import Tracer
 from ..specialize.errors import StepByStep
 from .capture import MOST_PARTS
@@ -104,14 +105,14 @@ def _checked(tracer: Tracer, ends: tuple[Any, Any], bounds: tuple[Size, Size]) -
     """A 0 of the program, which raises where there is a step with a number that is not within the bounds."""
     low, high, least, most = (_tensor(tracer, end) for end in (*ends, *bounds))
     outside = OPS["astype"].fn((low < high) & ((low < least) | (high > most)), int64)
-    return OPS["index"].fn(tracer.where_taken(outside, 0), 1, 0)
+    return OPS["index"].fn(or_other(tracer, outside, 0), 1, 0)
 
 
 class _DataSteps(Steps):
     """The iterator of such a loop. `ends`: the least number, and the one after the greatest; `within`: their bounds."""
 
     in_steps = False  # how many there have been is data
-    varies = True  # type: ignore[assignment]
+    varies = True
 
     def __init__(
         self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, ends: tuple[Any, Any], within: tuple[Size, Size],
@@ -124,11 +125,11 @@ class _DataSteps(Steps):
         self.reverse = reverse
 
     @property
-    def counts(self) -> tuple[Tensor | None, Tensor | None]:  # type: ignore[override]
+    def counts(self) -> tuple[Tensor | None, Tensor | None]:
         low, high = self.ends
         count = OPS["minimum"].fn(_tensor(self.tracer, high - self.done), _tensor(self.tracer, self.length))
         begin = _tensor(self.tracer, low - self.done) if _is_tensor(low) else None
-        return self.tracer.where_taken(count + self.inside, 0), begin
+        return or_other(self.tracer, count + self.inside, 0), begin
 
     @property
     def has_gradient(self) -> bool:
@@ -182,7 +183,8 @@ class _DataSteps(Steps):
         low, high = self.ends
         last = _tensor(self.tracer, low if self.reverse else high - 1)
         number: Any = ScalarProxy(self.tracer.wrap(OPS["astype"].fn(last, float64)._array, True))
-        return computed_int(self.tracer, number) * factor + (rest + factor * (LEAST - self.done))
+        value: Any = computed_int(self.tracer, number)
+        return value * factor + (rest + factor * (LEAST - self.done))
 
 
 def _extreme(sizes: Sequence[Size], is_greatest: bool) -> Size | None:

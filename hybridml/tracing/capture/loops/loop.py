@@ -50,9 +50,10 @@ class Loop:
     """A recorded loop: the body as tensors of a region, and the operands that it runs on.
 
     `next` are the carries after a step, `ys` what it gives out; `branches` have them for each way that a step may go.
-    Steps are those before `count` and from `begin` on, where these are values of the program; `go` is the condition, a function of the carries,
-    under which there is a further one, and `steps` the carry that counts them. `saved` are values of the region that
-    are given to it, a slice of `stacks` each; `restored` the arrays that the last of its carries hold.
+    Steps are those before `count` and from `begin` on, where these are values of the program; `go` is the condition, a
+    function of the carries, under which there is a further one, and `steps` the carry that counts them. `saved` are
+    values of the region that are given to it, a slice of `stacks` each; `restored` the arrays that the last of its
+    carries hold.
     """
 
     tracer: Tracer

@@ -120,8 +120,8 @@ def _elements(a: ir.Node, b: ir.Node) -> int:
 
 
 def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
-    """`a` where the answer is True, else `b`. Updates of one array are chosen slice by slice and row by row, so that it can
-    be updated in place."""
+    """`a` where the answer is True, else `b`. Updates of one array are chosen slice by slice and row by row, so that it
+    can be updated in place."""
     if a is b:
         return a
     first, second, common = _since(a, b)
