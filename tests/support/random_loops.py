@@ -11,17 +11,18 @@ N, M = 20, 7  # sizes of `a`, an N x M array; `v` has N elements, `w` M
 
 class Programs:
     """Makes `def program(a, v, w)` of random statements, all of which are in bounds. With `ends`, there are loops that
-    data ends, loops over arrays, and lists that grow, not of `range` alone."""
+    data ends, loops over arrays, and lists that grow, not of `range` alone. With `ints` it is `def program(a, v, w, p,
+    q)` of N ints below N, and of N + 1 in order: ranges end where they say, and they are places in the others."""
 
-    def __init__(self, seed: int, ends: bool = False) -> None:
-        self.random, self.ends = random.Random(seed), ends
+    def __init__(self, seed: int, ends: bool = False, ints: bool = False) -> None:
+        self.random, self.ends, self.ints = random.Random(seed), ends, ints
         self.lines: list[str] = []
 
     def pick(self, *choices: str) -> str:
         return self.random.choice(choices)
 
     def source(self) -> str:
-        self.lines = ["def program(a, v, w):", "    s = 0.25", *(["    n, out = 0, []"] * self.ends)]
+        self.lines = ["def program(a, v, w):" if not self.ints else "def program(a, v, w, p, q):", "    s = 0.25", *(["    n, out = 0, []"] * self.ends)]
         for _ in range(self.random.randint(1, 2)):
             self.statements("    ", [], 1)
             self.loop("    ", [])
@@ -35,6 +36,12 @@ class Programs:
             bounds = self.pick(f"1, {outer}", f"{outer}, {N - 1}", f"{outer} + 1, {N}")
         else:
             bounds = self.pick(f"1, {N - 1}", f"2, {N}", f"{N - 2}, 0, -1", f"1, {N - 1}")
+        if self.ints and self.random.random() < 0.5:
+            at = self.random.choice(around) if around else self.pick("0", "3", "7")
+            bounds = self.pick(
+                f"q[{at}], q[{at} + 1]", f"q[{at} + 1] - 1, q[{at}] - 1, -1", f"p[{at}]", f"1, q[{at}]",
+                f"p[{at}], {N}", f"{N - 1}, p[{at}], -1", f"q[0], q[{at} + 1]",
+            )  # fmt: skip
         inside = indent + "    "
         own = [*around, name]
         head = [f"for {name} in range({bounds}):"]
@@ -92,6 +99,8 @@ class Programs:
         if not own or self.random.random() < 0.15:
             return self.pick("0", "3", "-1")
         name = self.random.choice(own)
+        if self.ints and self.random.random() < 0.4:
+            return self.pick(f"p[{name}]", f"p[{name}]", f"p[p[{name}]]", f"p[{name}] - {N}", f"q[{name}] - 1")
         # Numbers of steps are 1 to N - 1: neighbours above wrap, which Python's negative numbers do.
         return self.pick(name, name, f"{name} - 1", f"{name} - {N - 1}")
 
@@ -133,9 +142,9 @@ class Programs:
         return f"s = {self.number(own)} * 0.5 + {self.number(own)}"
 
 
-def program_of(seed: int, ends: bool = False) -> tuple[str, Callable[..., Any]]:
+def program_of(seed: int, ends: bool = False, ints: bool = False) -> tuple[str, Callable[..., Any]]:
     """(source, function) of the program with this seed."""
-    source = Programs(seed, ends).source()
+    source = Programs(seed, ends, ints).source()
     space: dict[str, Any] = {}
     exec(compile(source, f"<program {seed}>", "exec"), space)
     return source, space["program"]
