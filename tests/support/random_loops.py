@@ -22,7 +22,11 @@ class Programs:
         return self.random.choice(choices)
 
     def source(self) -> str:
-        self.lines = ["def program(a, v, w):" if not self.ints else "def program(a, v, w, p, q):", "    s = 0.25", *(["    n, out = 0, []"] * self.ends)]
+        self.lines = [
+            "def program(a, v, w):" if not self.ints else "def program(a, v, w, p, q):",
+            "    s = 0.25",
+            *(["    n, out = 0, []"] * self.ends),
+        ]
         for _ in range(self.random.randint(1, 2)):
             self.statements("    ", [], 1)
             self.loop("    ", [])

@@ -181,6 +181,7 @@ class Tracer:
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         # Results of loops and what they may be in the memory of, and places of these (see rolling/capture.py).
         self.marked: list[tuple[list[ReferenceType[Tensor]], Any]] = []
+        self.perhaps_numbers: set[ir.Node] = set()  # tensors that are numbers of Python's where a loop takes no step
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []
         self.rolled = False

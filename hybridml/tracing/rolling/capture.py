@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from hybridml_compiler import config
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.dtypes import bool_, float32, float64, int64
+from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.ops.table import OPS
@@ -46,6 +46,7 @@ from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, 
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
+from .number_types import computes_as_number, may_change, note_numbers
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -328,6 +329,8 @@ class Capture(Questions):
                 continue
             if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
+            if issubclass(type(end), Tensor) and end._array in self.tracer.perhaps_numbers:
+                self.refuse(f"{name} is read after it, and may be a number")
             t = as_tensor(self.tracer, end)
             start = zeros(t)
             kind: Any = "tensor" if t is end else "float"
@@ -381,22 +384,12 @@ class Capture(Questions):
                     self.carries[name] = carry
             elif carry.kind == "int":
                 known = (self.grows(carry, end) or self._count([name])) and known
-            elif not is_like(end, carry) or (carry.is_number and not self._is_as_number(carry)):
+            elif not is_like(end, carry) or (carry.is_single and not computes_as_number(self.region, carry)):
                 carry = None
             if carry is None:  # it may have another type in all steps but the first
                 self.begin_later(name)
                 return False
         return known
-
-    def _is_as_number(self, carry: Carry) -> bool:
-        """Whether a step computes with a float32 what it would with Python's number: the dtype is that of another
-        operand each time."""
-        assert carry.given is not None
-        given = carry.given._array
-        others = [
-            [n for n in node.inputs if n is not given] for node in self.region.made if given in node.inputs
-        ]  # fmt: skip
-        return all(any(not n.aval.weak and n.dtype in (float32, float64) for n in of) for of in others)
 
     def grows(self, carry: Carry, end: Any) -> bool:
         """Whether an int goes on as the first step said."""
@@ -442,10 +435,11 @@ class Capture(Questions):
                 state._node = value._node
             stamp(state)
         last = {
-            name: as_variable(tracer, c, t) if self._changes(k, c) else self.before[name]
+            name: as_variable(tracer, c, t) if may_change(self, k, c) else self.before[name]
             for k, ((name, c), t) in enumerate(zip(carried.items(), results, strict=False))
         }
         last |= self.ints_after(steps)
+        note_numbers(self, carried, results)
         # Views of arrays of the step must not live on in variables that nobody reads any more.
         unread = self.after.keys() - {*self.loop.after}
         self.assign({name: self.before.get(name) for name in unread} | last)
@@ -456,12 +450,6 @@ class Capture(Questions):
             grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
         self._forget()
         tracer.rolled = True
-
-    def _changes(self, k: int, carry: Carry) -> bool:
-        """Whether a step may change a carry; of a tensor it does, as far as anybody knows."""
-        ways = (*self.branches, *(self.leaving if self.is_left else ()))
-        given = carry.given
-        return carry.kind == "tensor" or given is None or any(b.values[k]._array is not given._array for b in ways)
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""

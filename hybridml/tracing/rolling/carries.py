@@ -33,7 +33,8 @@ class Carry:
     start: Any
     by: int = 0
     given: Tensor | None = None  # its input of the region
-    is_number: bool = False  # a tensor that is a number of Python's before the first step
+    of_number: bool = False  # a tensor that is a number of Python's before the first step
+    is_single: bool = False  # that is a float32, which does not compute as such a number does
 
 
 def carry_of(
@@ -48,7 +49,7 @@ def carry_of(
     if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):
         return Carry("float", start)
     if type(start) in (int, float) and _is_double(end) and may_not_begin():
-        return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)))
+        return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)), of_number=True)
     if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
         lifted = tracer.lift(start)
         return Carry("tensor", lifted) if aval_of(lifted) == aval_of(end) else None
@@ -60,7 +61,7 @@ def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
     is_single = issubclass(type(end), Tensor) and end.shape == () and end.dtype is float32
     if not is_single or type(start) not in (int, float) or float(np.float32(start)) != start:
         return None
-    return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), is_number=True)
+    return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), of_number=True, is_single=True)
 
 
 def is_like(end: Any, carry: Carry) -> bool:
