@@ -27,6 +27,7 @@ _LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_G
            "DELETE_", "GET_AWAITABLE", "GET_AITER")  # fmt: skip
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
+_JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
 _STORES = {"STORE_SUBSCR": 3}
 _PUSHES = (
@@ -121,7 +122,7 @@ class Flow:
         self.following: list[list[int]] = []
         for k, i in enumerate(self.found):
             ends = i.opname.startswith(("RETURN_", "RAISE_", "RERAISE"))
-            always = ends or i.opname in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+            always = ends or i.opname in _JUMPS
             goes_on = [] if always or k + 1 == len(self.found) else [k + 1]
             self.following.append([*goes_on, *([self.at[i.argval]] if _is_jump(i) else [])])
         self.targets = {self.at[i.argval] for i in self.found if _is_jump(i)}
@@ -245,7 +246,7 @@ class Flow:
         while a != b:
             one, other = self.found[a], self.found[b]
             if _what(one) != _what(other) or _is_jump(one):
-                return False
+                return _what(one) == _what(other) and one.opname in _JUMPS
             if one.opname.startswith("RETURN_"):
                 return True
             a, b = a + 1, b + 1

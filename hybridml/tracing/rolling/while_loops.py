@@ -18,6 +18,7 @@ from hybridml_compiler.aval import CPU
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.steps import is_step
 
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
@@ -57,7 +58,8 @@ class While(Capture):
 
     def first_carries(self) -> dict[str, Carry]:
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
-        numbers = {name: start for name in self.loop.carried if type(start := self.before.get(name)) in (int, float)}
+        starts = {name: self.before.get(name) for name in self.loop.carried}
+        numbers = {name: x for name, x in starts.items() if type(x) in (int, float) or is_step(x)}
         found = {name: carry_of(self.tracer, x, x, False, lambda: False) for name, x in numbers.items()}
         return {name: carry for name, carry in found.items() if carry is not None}
 
