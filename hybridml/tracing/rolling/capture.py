@@ -46,7 +46,7 @@ from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, 
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import computes_as_number, may_change, note_numbers
+from .number_types import computes_as_number, may_be_number, may_change, note_numbers
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -136,6 +136,8 @@ class Capture(Questions):
         for carry in self.carries.values():
             if carry.kind != "int":
                 carry.given = self.input(carry.start)
+                if carry.kind == "tensor" and (carry.of_number or may_be_number(self.tracer, carry.start._array)):
+                    self.tracer.perhaps_numbers.add(carry.given._array)
 
     def variable(self, carry: Carry) -> Any:
         """The value that a variable begins a step with."""
@@ -329,7 +331,7 @@ class Capture(Questions):
                 continue
             if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
-            if issubclass(type(end), Tensor) and end._array in self.tracer.perhaps_numbers:
+            if issubclass(type(end), Tensor) and may_be_number(self.tracer, end._array):
                 self.refuse(f"{name} is read after it, and may be a number")
             t = as_tensor(self.tracer, end)
             start = zeros(t)

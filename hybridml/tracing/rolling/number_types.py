@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hybridml_compiler.dtypes import float32, float64
+from hybridml_compiler.graph import ir
 
 from ...core.tensor import Tensor
 from ..capture.loops.branches import Branch
@@ -26,17 +27,33 @@ def computes_as_number(region: Frame, carry: Carry) -> bool:
     )  # fmt: skip
 
 
+def may_be_number(tracer: Any, node: ir.Node) -> bool:
+    """Whether a tensor is a number of Python's where some loop takes no step: it is one of those, or computed from
+    nothing but these and numbers."""
+    if node in tracer.perhaps_numbers:
+        return True
+    if node.kind != "elementwise" or node.shape or not node.inputs:
+        return False
+    others = [n for n in node.inputs if not n.aval.weak]
+    return bool(others) and all(may_be_number(tracer, n) for n in others)
+
+
 def note_numbers(loop: Any, carried: Mapping[str, Carry], results: Sequence[Tensor]) -> None:
-    """Notes results that are numbers of Python's where there is no step: nobody knows. Where there is one, each way
-    that it goes has to make tensors of them."""
-    numbers = loop.tracer.perhaps_numbers
+    """Notes results that are numbers of Python's where there is no step, or none that assigns them: nobody knows. What
+    goes out of all loops has to be known."""
+    tracer = loop.tracer
     for k, ((name, carry), t) in enumerate(zip(carried.items(), results, strict=False)):
-        if carry.of_number and not loop.has_steps():
-            numbers.add(t._array)
-        elif carry.of_number:
-            ends = [b.values[k]._array for b in _ways(loop)]
-            if any(carry.given is None or end is carry.given._array or end in numbers for end in ends):
-                loop.refuse(f"{name} may change its type")
+        if carry.kind != "tensor" or carry.given is None:
+            continue
+        ends = [b.values[k]._array for b in _ways(loop)]
+        assigned = [end for end in ends if end is not carry.given._array]
+        begins_as_one = carry.of_number or may_be_number(tracer, carry.start._array)
+        ends_as_one = any(may_be_number(tracer, end) for end in assigned)
+        if not ends_as_one and not (begins_as_one and (len(assigned) < len(ends) or not loop.has_steps())):
+            continue
+        if not tracer.loops:
+            loop.refuse(f"{name} may change its type")
+        tracer.perhaps_numbers.add(t._array)
 
 
 def may_change(loop: Any, k: int, carry: Carry) -> bool:
