@@ -228,6 +228,14 @@ def down(x: Any, a: Any, b: Any) -> Any:
     return x
 
 
+def by_threes(x: Any, a: Any, b: Any) -> Any:
+    for i in range(1, a, 3):
+        x[i] += 1
+    for i in range(20, b, -4):
+        x[i] += x[i - 1]
+    return x
+
+
 def last(x: Any, n: Any) -> Any:
     for i in range(2, n):
         t = x[i] * 2
@@ -249,6 +257,7 @@ def counted(x: Any, n: Any) -> Any:
         (summed, [(17,), (0,), (-4,), (30,), (31,), (1,)]),
         (between, [(3, 20), (20, 3), (0, 30), (-5, 4), (5, 31), (40, 40)]),
         (down, [(25, 3), (29, -1), (30, 5), (3, 25), (-1, -20)]),
+        (by_threes, [(17, 1), (2, 5), (1, 20), (0, 30), (16, 17), (31, 0), (40, -2), (18, -4)]),
         (last, [(17,), (3,), (2,), (31,)]),
         (counted, [(17,), (0,), (-2,), (40,)]),
     ],
@@ -337,6 +346,19 @@ def united(parent: Any, a: Any, b: Any) -> Any:
     return parent
 
 
+def cycles(p: Any) -> Any:
+    seen = hm.zeros((ROWS,), dtype="int64")
+    count = 0
+    for i in range(ROWS):
+        if seen[i] == 0:
+            count += 1
+            j = i
+            while seen[j] == 0:
+                seen[j] = 1
+                j = p[j]
+    return count, seen
+
+
 def from_the_end(x: Any, p: Any) -> Any:
     s = 0.0
     for i in range(20):
@@ -361,6 +383,7 @@ def exchanged(x: Any, p: Any) -> Any:
         (both_axes, of(places(4), places(5), np.zeros((4, 5)))),
         (chased, of(np.random.default_rng(0).permutation(ROWS), np.int64(3))),
         (united, of(np.arange(ROWS), places(ROWS, 40), places(ROWS, 40)[::-1])),
+        (cycles, of(np.random.default_rng(0).permutation(ROWS))),
         (from_the_end, of(vector(), places(ROWS, 20, -ROWS))),
         (exchanged, of(vector(), places(ROWS))),
     ],

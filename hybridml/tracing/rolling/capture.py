@@ -170,7 +170,10 @@ class Capture(Questions):
         return {
             id(carry.given)
             for name, carry in self.carries.items()
-            if name in self.loop.numbers and name not in self.twice and type(self.before[name]) in (int, float)
+            if carry.given is not None
+            and name in self.loop.numbers
+            and name not in self.twice
+            and type(self.before[name]) in (int, float)
         }
 
     def end(self, go: ir.Node | None = None) -> bool:

@@ -41,7 +41,9 @@ def steps_of_data(
 ) -> Iterator[Any] | None:
     """An iterator for a loop over `range(*args)`, where data decides an end of it; None for any other use of it."""
     start, stop, by = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    if type(by) is not int or abs(by) != 1 or not (_is_data(start) or _is_data(stop)):
+    if type(by) is not int or not by or not (_is_data(start) or _is_data(stop)):
+        return None
+    if abs(by) != 1 and _is_data(start):
         return None
     if not all(_is_data(end) or type(end) is int or is_step(end) for end in (start, stop)):
         return None
@@ -49,7 +51,11 @@ def steps_of_data(
     if loop is None:
         return None
     ends = [_number(tracer, end) for end in (start, stop)]
-    low, high = ends if by > 0 else [end + 1 for end in reversed(ends)]
+    first, step = 0, 1
+    if abs(by) == 1:
+        low, high = ends if by > 0 else [end + 1 for end in reversed(ends)]
+    else:  # numbers count from the start, which is known
+        first, step, low, high = start, by, 0, (ends[1] - start + by - by // abs(by)) // by
     learnt = tracer.alone.get(loop.place, ())
     if _ASKS in learnt and not tracer.loops:
         more = _tensor(tracer, low) < _tensor(tracer, high)
@@ -59,7 +65,8 @@ def steps_of_data(
     inside = _checked(tracer, (low, high), (least, most))
     if at_most(most, least):
         return iter(())
-    return _DataSteps(tracer, loop, frame, (low, high), (least, most), inside, by < 0, parallel)
+    over = Elements(most - least, lambda number: first + number * step)
+    return _DataSteps(tracer, loop, frame, over, (low, high), (least, most), inside, by == -1, parallel)
 
 
 def _is_data(end: Any) -> bool:
@@ -115,12 +122,11 @@ class _DataSteps(Steps):
     varies = True
 
     def __init__(
-        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, ends: tuple[Any, Any], within: tuple[Size, Size],
-        inside: Tensor, reverse: bool, parallel: bool,
+        self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, ends: tuple[Any, Any],
+        within: tuple[Size, Size], inside: Tensor, reverse: bool, parallel: bool,
     ) -> None:  # fmt: skip
         self.ends, self.inside, self.is_nested = ends, inside, bool(tracer.loops)
         self.is_asked = _ASKS in tracer.alone.get(loop.place, ())
-        over = Elements(within[1] - within[0], lambda number: number)
         super().__init__(tracer, loop, frame, over, within, True, parallel)
         self.reverse = reverse
 

@@ -69,6 +69,8 @@ class Questions:
             states = [snapshot(self.tracer, t) for t in self.states]
             self.exits.append(Exit(scalar(leaves), len(self.asked), self.variables_now(), states))
             return np.asarray(stays)
+        if node in self.asked:
+            return np.asarray(self.answers[self.asked.index(node)])
         if len(self.branches) >= _BRANCHES:
             self.refuse(f"{what} is asked for")
         self.asked.append(node)

@@ -32,10 +32,10 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     frame = user_frame()
     if tracer is not top_tracer() or frame is None or node.dtype.kind != "b" or node.aval.size != 1:
         return None
-    found = while_loop_at(frame.f_code, frame.f_lasti)
-    if found is None or found[0].place in (tracer.step_by_step or ()):
+    place = while_loop_at(frame.f_code, frame.f_lasti)
+    if place is None or place[0].place in (tracer.step_by_step or ()):
         return None
-    loop, position = found
+    loop, position = place
     now = next((of for of in tracer.loops if of.frame is frame and of.place == loop.place), None)
     if now is not None:
         return now.asked_again(node) if position == now.position and now is tracer.loops[-1] else None
@@ -45,7 +45,11 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     taken = tracer.taken.setdefault((frame, loop.place), [])
     if len(taken) < len(alone) or any(name not in variables for name in loop.carried):
         taken.append("first")  # is by itself: the next one has what it has made
-        return None
+        assert tracer.ask is not None
+        found = tracer.ask(node, what)
+        if bool(found) is not loop.exits[position]:
+            taken.clear()  # it is left, and begins anew the next time
+        return found
     return While(tracer, loop, frame, position).asked_first(node)
 
 
@@ -72,6 +76,7 @@ class While(Capture):
         """The answer: to leave the loop, once it is in the program."""
         if self.end(self._go(node)):
             self.emit()
+            self.tracer.taken.pop((self.frame, self.place), None)
             return np.asarray(not self.stays)
         self.begin()
         return np.asarray(self.stays)
