@@ -25,7 +25,8 @@ class Budget(NamedTuple):
 BUDGETS = {
     "hybridml": Budget(
         64400,
-        "ranges that data ends, places of ints of data, branches with indices of their own (450); loops that numbers end, parts of loops, traces that are tried again, trials (560); "
+        "ranges that data ends, places of ints of data, branches with indices of their own (450); "
+        "loops that numbers end, parts of loops, traces that are tried again, trials (560); "
         "native calls that update arguments, with gaps, keywords and containers (90); "
         "prange and vectorize (450); "
         "gradients of loops in segments, and of loops that data leaves (110); "
@@ -54,8 +55,8 @@ BUDGETS = {
     ),
     "hybridml_compiler/sizes": Budget(
         1070,
-        "symbolic sizes and their guards; turns of conditions on steps (20); bounds remembered (25); bounds learnt from "
-        "indices (20)",
+        "symbolic sizes and their guards; turns of conditions on steps (20); bounds remembered (25); bounds learnt "
+        "from indices (20)",
     ),
     "hybridml_compiler/ops": Budget(
         8900,
@@ -131,7 +132,8 @@ BUDGETS = {
     ),
     "tests": Budget(
         69550,
-        "ranges and places of data (450); bounds of numbers, tensors as keys (140); updated arguments, native functions (270); "
+        "ranges and places of data (450); "
+        "bounds of numbers, tensors as keys (140); updated arguments, native functions (270); "
         "gradients of loops in segments, and of loops that data leaves (300); "
         "the time of first calls (250); "
         "native methods beside the Python ones, and their errors (400); "
