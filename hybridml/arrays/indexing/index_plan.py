@@ -75,6 +75,7 @@ def plan(key: Any, aval: Aval) -> Plan:
     """Rows for a key; `OutOfBoundsError` for an index that does not exist, `ShapeError` for a mask or index arrays that
     do not fit, `ArgumentError` for a key of another kind.
     """
+    key = at_data(key) or key
     parts = [_part(tensor_of(k), aval) for k in (key if isinstance(key, tuple) else (key,))]
     taken = sum(map(_axes, parts))
     if taken > aval.ndim:
