@@ -12,7 +12,7 @@ aliases.py      variables after a loop that may be in one memory
 questions.py    what a step asks: questions that leave the loop, branches
 undecided.py    decisions by the number of a step that are other ones in other steps
 carries.py      kinds of what goes from step to step
-number_types.py variables that are numbers before a loop and tensors after a step
+number_types.py  variables that are numbers before a loop and tensors after a step
 lists.py        lists that grow
 elements.py     what loops go over, by number
 code_loops.py   loops of a code object: what is assigned, read, carried on, and the questions that leave them

@@ -38,7 +38,7 @@ class Exit:
 
 
 class Questions:
-    """What the present step of a loop has asked, and been told."""
+    """Questions of the present step of a loop, with the answers that it was given."""
 
     tracer: Tracer
     loop: CodeLoop
@@ -79,7 +79,7 @@ class Questions:
         return np.asarray(self.answers[len(self.asked) - 1])
 
     def conditions(self) -> Iterator[ir.Node]:
-        """What holds where a step has come to what it does now."""
+        """Conditions under which a step comes to what it does now."""
         yield from (q if a else ir.apply(_not, [q]) for q, a in zip(self.asked, self.answers, strict=False))
         yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
 
