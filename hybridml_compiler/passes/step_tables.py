@@ -57,7 +57,7 @@ def _is_called(node: Node) -> bool:
 def numbers_carried(loop: Loop) -> dict[Node, Node]:
     """Look-ups in the place of calls of functions that take carries, where these depend on themselves, the step and
     constants. The carries stay, for what reads them after the loop."""
-    if loop.step is None or loop.reverse or loop.count is not None or not _are_ints(loop.length, loop.first):
+    if loop.step is None or loop.reverse or loop.counts or not _are_ints(loop.length, loop.first):
         return {}
     roots = [*(after for *_, after in loop.carries), *loop.others]
     nodes = topological(roots)
