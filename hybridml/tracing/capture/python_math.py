@@ -59,15 +59,16 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _power(base: float, size: Any) -> Any:
     """A power with a size as its exponent: in a trace a float, or an int that is exact as one."""
-    tracer, least, most = current_tracer(), bounds(size), bounds(-size)  # that of -size: the greatest, negated
+    tracer, least, negated = current_tracer(), bounds(size), bounds(-size)
     if tracer is None or not steps_of(size):
         return base ** number(size)
     power = float(base) ** hooks.size_as_float(size)
     if type(base) is float:
         return power
-    known = least is not None and most is not None and least >= 0 and (-most <= 53 or abs(base) <= 1)
-    bound = int(abs(base) ** -most) if known else -1
-    return IntProxy(tracer, power, None, bound) if 0 <= bound <= EXACT else base ** number(size)
+    if least is None or negated is None or least < 0 or (abs(base) > 1 and -negated > 53):
+        return base ** number(size)
+    bound = int(abs(base) ** -negated)
+    return IntProxy(tracer, power, None, bound) if bound <= EXACT else base ** number(size)
 
 
 hooks.power = _power
