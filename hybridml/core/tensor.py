@@ -446,8 +446,8 @@ class StandIn(Tensor):
         """`self[key]`."""
         return None
 
-    def _over(self, x: Tensor, mask: Tensor, lead: int) -> Tensor | None:
-        """What `x[mask] = self` writes, as values for all of x."""
+    def _over(self, x: Tensor, mask: Tensor, lead: int) -> tuple[Tensor, Tensor] | None:
+        """Where `x[mask] = self` writes, and what: both broadcast with x."""
         return None
 
     def _shown(self) -> Tensor:

@@ -16,8 +16,8 @@ from . import movement
 from .creation import full
 from .elementwise import maximum, where
 from .indexing import Index, Load, Scalar
-from .op import REQUIRED, ErrorSample, Op, Sample
-from .samples import Case, Samples, cases, fails
+from .op import REQUIRED, Op
+from .samples import Case, Sample, Samples, cases, fails
 from .shapes import Shape, axes_tuple, axis_index, reduced
 
 # Every reduction runs on these: last, first, several and all axes, sizes 1 and 0, kept and dropped.
@@ -487,7 +487,7 @@ some = Op(
     eager=_some,
     vjp=(None,),
     samples=lambda rng: (Sample((np.array(True),), {"error": "no elements"}, grad=False),),
-    error_samples=lambda: (ErrorSample((np.array(False),), {"error": "max: no elements"}, ShapeError, "max: no"),),
+    error_samples=lambda: (fails(ShapeError, "some: no elements", np.array(False), error="some: no elements"),),
     accepts="bool",
     doc="`found`, which is true; ShapeError with the text `error` where it is not.",
 )

@@ -125,11 +125,11 @@ def by_mask(x: Tensor, mask: Tensor, lead: int, how: str, value: Tensor) -> Tens
     if mask.shape != x.shape[lead:after]:
         return None
     rest = x.ndim - after
-    wide = OPS["reshape"].fn(mask, mask.shape + (1,) * rest) if rest else mask
     over = value._over(x, mask, lead) if issubclass(type(value), StandIn) else None
     if over is not None:
-        value = over
+        wide, value = over
     else:
+        wide = OPS["reshape"].fn(mask, mask.shape + (1,) * rest) if rest else mask
         if value.ndim > rest and any(n != 1 for n in value.shape[: value.ndim - rest]):
             return None
         value = _stretched(value, x.shape[after:], how)

@@ -187,14 +187,14 @@ class Selection(Traced):
         self.views.append(ref(made))
         return made
 
-    def _over(self, x: Tensor, mask: Tensor, lead: int) -> Tensor | None:
-        """What `x[mask] = self` writes where the mask is true, if it is the mask of the selection."""
+    def _over(self, x: Tensor, mask: Tensor, lead: int) -> tuple[Tensor, Tensor] | None:
+        """The mask as it is now, and what `x[mask] = self` writes there, if it is the mask of the selection."""
         of = self.of
         if of is None or mask._array is not of.mask._array or of.tracer is not current_interpreter():
             return None
         if of.rest != x.ndim - lead - mask.ndim or of.lead > lead:
             return None
-        return of.array if _fits(of.array.shape, x.shape) else None
+        return (of.over(), of.array) if _fits(of.array.shape, x.shape) else None
 
     def _pending(self) -> Tensor | None:
         """The selection as it is now, for an update in place which may wait as well."""
