@@ -141,7 +141,7 @@ class Selection(Traced):
             return
         found = of.elements()
         self._array, self._node = found._array, found._node
-        of.tracer.note(self)
+        of.tracer.note(self, self.frame)
         for reference in self.views:
             view = reference()
             if view is not None and view.of is not None and view.parent is not None:
@@ -150,7 +150,7 @@ class Selection(Traced):
                 view._array, view._node = seen._array, seen._node
                 view._view, view._made, view._version = seen._view, seen._made, seen._version
                 view._version.append(ref(view))
-                of.tracer.note(view)
+                of.tracer.note(view, view.frame)
 
     def _shown(self) -> Tensor:
         return self if self.of is None else self.of.array
@@ -160,7 +160,8 @@ class Selection(Traced):
     def _applied(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Tensor | None:
         if self.of is None or current_interpreter() is not self.of.tracer:
             return None
-        if op.kind == "elementwise" and not (op.variadic or op.results or op.fails or op.version):
+        of_numpy = op.name in ("numpy_unary", "numpy_binary")
+        if (op.kind == "elementwise" or of_numpy) and not (op.variadic or op.results or op.fails or op.version):
             return _elementwise(op, args, params)
         return _reduced(self.of, op, params) if op.kind == "reduction" and len(args) == 1 else None
 
@@ -195,6 +196,13 @@ class Selection(Traced):
         if of.rest != x.ndim - lead - mask.ndim or of.lead > lead:
             return None
         return (of.over(), of.array) if _fits(of.array.shape, x.shape) else None
+
+    def unrecorded(self) -> Selection:
+        """The selection, which waits, without history."""
+        of: Any = self.of
+        bare = replace(of, array=of.tracer.wrap(of.array._array), found=[])
+        bare.make = lambda: of.elements().detach()
+        return _waiting(bare)
 
     def _pending(self) -> Tensor | None:
         """The selection as it is now, for an update in place which may wait as well."""

@@ -224,13 +224,13 @@ class Tracer:
     def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
         t = self.double() if number and double else self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
-        self.note(t)
+        self.note(t, self.frames[-1] if self.frames else None)
         return t
 
-    def note(self, t: Traced) -> None:
-        """Notes a new tensor, which a question may give out."""
-        if self.frames:
-            self.frames[-1].tensors[id(t)] = ref(t)
+    def note(self, t: Traced, frame: Frame | None = None) -> None:
+        """Notes a new tensor of a region (without one, of the program around them), which a question may give out."""
+        if frame is not None:
+            frame.tensors[id(t)] = ref(t)
         else:
             self.made.append(ref(t))
 
