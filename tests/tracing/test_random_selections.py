@@ -4,6 +4,7 @@ out, where functions have no value."""
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -50,13 +51,20 @@ def f(x, y, X, m, k, c, d, b):
 {body}
     return s, z, X, m, k, c, T, B
 """
-NAMES = ("x", "y", "X", "m", "k", "c", "d", "b")
+ARRAYS = """
+def f(x, y, X, m, k, c, d, b):
+    z, B, T, X0, c0, s = np.zeros(9), np.zeros((9, 3)), np.zeros((3, 9)), X, c, x.sum() * 0
+    X, m, k, c, b = np.zeros((9, 3)), m & True, np.zeros(9, bool), np.zeros(9, int), b & True
+    z += x; B += X0; T += X0.T; X += X0; k |= d > 1; c += c0
+{body}
+    return s, z, X, m, k, c, T, B
+"""
 
 
-def program(lines: list[str]) -> Callable[..., Any]:
-    names: dict[str, Any] = {"hm": hm}
+def program(lines: list[str], source: str = PROGRAM) -> Callable[..., Any]:
+    names: dict[str, Any] = {"hm": hm, "np": np}
     body = "\n".join(f"    {line}" for line in lines)
-    exec(compile(PROGRAM.format(body=body), "<program>", "exec"), names)
+    exec(compile(source.format(body=body), "<program>", "exec"), names)
     found: Callable[..., Any] = names["f"]
     return found
 
@@ -72,8 +80,10 @@ def inputs(seed: int, share: float) -> list[Any]:
 def outcome(fn: Callable[..., Any], arrays: list[Any]) -> Any:
     """Results, or the error and its words."""
     try:
-        with np.errstate(all="ignore"):
-            return [np.asarray(t.detach()) for t in hm.tree_leaves(fn(*map(hm.tensor, arrays)))]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.filterwarnings("ignore", "Mean of empty|Degrees of freedom", RuntimeWarning)  # by NumPy's arrays
+            leaves = hm.tree_leaves(fn(*map(hm.tensor, arrays)))
+            return [np.asarray(t.detach() if isinstance(t, hm.Tensor) else t) for t in leaves]
     except Exception as error:
         return type(error), str(error).splitlines()[0]
 
@@ -101,6 +111,14 @@ def slopes(lines: list[str]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("line", STATEMENTS)
+def test_one_line_of_arrays(line: str) -> None:
+    fn = program([line], ARRAYS)
+    traced = hm.trace(fn)
+    for seed, share in enumerate((0.5, 0.5, 0.9, 0.0, 1.0)):
+        assert_as_eager(fn, inputs(seed, share), traced)
+
+
+@pytest.mark.parametrize("line", STATEMENTS)
 def test_one_line(line: str) -> None:
     fn, gradient = program([line]), slopes([line])
     traced, traced_gradient = hm.trace(fn), hm.trace(gradient)
@@ -122,3 +140,10 @@ def test_programs(seed: int, count: int, share: float) -> None:
 def test_gradients(seed: int, count: int, share: float) -> None:
     lines = random.Random(seed).choices(STATEMENTS, k=count)
     assert_as_eager(slopes(lines), inputs(seed, share))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 1 << 30), st.integers(2, 5), st.sampled_from((0.0, 0.3, 0.6, 1.0)))
+def test_programs_of_arrays(seed: int, count: int, share: float) -> None:
+    lines = random.Random(seed).choices(STATEMENTS, k=count)
+    assert_as_eager(program(lines, ARRAYS), inputs(seed, share))
