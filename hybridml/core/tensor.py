@@ -443,11 +443,11 @@ class StandIn(Tensor):
         return None
 
     def _part(self, key: Any) -> Tensor | None:
-        """`self[key]`."""
+        """The part of it that a key chooses."""
         return None
 
     def _over(self, x: Tensor, mask: Tensor, lead: int) -> tuple[Tensor, Tensor] | None:
-        """Where `x[mask] = self` writes, and what: both broadcast with x."""
+        """The condition and the values, which broadcast with x, that `x[mask] = self` writes."""
         return None
 
     def _shown(self) -> Tensor:

@@ -218,7 +218,7 @@ def _check_not_empty(name: str, x: Aval, axes: Shape) -> None:
         raise ShapeError(f"{name}: no elements to choose from: axis {axes} of {x} is empty; check the size first")
 
 
-def _extreme(name: str, ufunc: Any) -> Op:
+def _extreme(name: str, ufunc: Any, last: float) -> Op:
     def infer(x: Aval, axis: Any, keepdims: bool) -> Aval:
         _check_not_empty(name, x, axes_tuple(name, axis, x))
         return _infer(name, x, axis, keepdims, x.dtype)
@@ -242,7 +242,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
         error_samples=lambda: (*_bad_axes(name)(), fails(ShapeError, f"{name}: no elements", (2, 0), axis=1)),
         accepts="ordered",
         combine=name,
-        over_mask=lambda x, mask, axis: _extreme_over_mask(made, x, mask, axis),
+        over_mask=lambda x, mask, axis: _extreme_over_mask(made, last, x, mask, axis),
         method=name,
         doc=f"The {name}imum over `axis`; nan if any element is nan. Equal extremes share the gradient evenly "
         "(a single choice would depend on the order of a parallel reduction).",
@@ -250,19 +250,19 @@ def _extreme(name: str, ufunc: Any) -> Op:
     return made
 
 
-def _extreme_over_mask(op: Op, x: Any, mask: Any, axis: Shape) -> Any:
-    """The extreme of some elements. Where it is what fills the others, it is that of all of them, and their mean has its
-    gradient: a tie with the others has not."""
-    sign = 1 if op.name == "min" else -1
+def _extreme_over_mask(op: Op, last: float, x: Any, mask: Any, axis: Shape) -> Any:
+    """The extreme of some elements; the others are filled with `last`, an infinity. Where that is the extreme all of them
+    are equal, and it is taken from their mean, whose gradient is theirs alone."""
+    if x.dtype.kind == "b":
+        return op(where(mask, x, last > 0), axis=axis)
     if not dtypes.is_inexact(x.dtype):
-        limits = (False, True) if x.dtype.kind == "b" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
-        return op(where(mask, x, int(limits[sign > 0]) if x.dtype.kind != "b" else limits[sign > 0]), axis=axis)
-    found = op(where(mask, x, sign * math.inf), axis=axis)
-    return where(found == sign * math.inf, _mean_over_mask(x, mask, axis), found)
+        return op(where(mask, x, int(np.iinfo(x.dtype).max if last > 0 else np.iinfo(x.dtype).min)), axis=axis)
+    found = op(where(mask, x, last), axis=axis)
+    return where(found == last, _mean_over_mask(x, mask, axis), found)
 
 
-max_ = _extreme("max", np.maximum)
-min_ = _extreme("min", np.minimum)
+max_ = _extreme("max", np.maximum, -math.inf)
+min_ = _extreme("min", np.minimum, math.inf)
 
 
 def _position(name: str, numpy_function: Any) -> Op:
@@ -470,9 +470,9 @@ any_ = _quantifier("any", np.logical_or, "or", "Is any element over `axis` true 
 all_ = _quantifier("all", np.logical_and, "and", "Are all elements over `axis` true (not 0)? True for none.")
 
 
-def _some(found: np.ndarray, error: str) -> np.ndarray:
-    if not found:
-        raise ShapeError(error)
+def _some(found: np.ndarray, text: str) -> np.ndarray:
+    if not found.all():
+        raise ShapeError(text)
     return found
 
 
@@ -481,15 +481,15 @@ some = Op(
     "opaque",
     public=False,
     inputs=("found",),
-    params={"error": REQUIRED},
-    infer=lambda found, error: Aval((), dtypes.bool_),
+    params={"text": REQUIRED},
+    infer=lambda found, text: Aval(found.shape, dtypes.bool_),
     fails=True,
     eager=_some,
     vjp=(None,),
-    samples=lambda rng: (Sample((np.array(True),), {"error": "no elements"}, grad=False),),
-    error_samples=lambda: (fails(ShapeError, "some: no elements", np.array(False), error="some: no elements"),),
+    samples=lambda rng: (Sample((np.array(True),), {"text": "no elements"}, grad=False),),
+    error_samples=lambda: (fails(ShapeError, "some: no elements", np.array(False), text="some: no elements"),),
     accepts="bool",
-    doc="`found`, which is true; ShapeError with the text `error` where it is not.",
+    doc="`found`, which is true; ShapeError with the `text` where it is not.",
 )
 
 ROWS = (sum_, prod, max_, min_, argmax, argmin, mean, var, any_, all_, some)

@@ -6,14 +6,14 @@
 
 Values stay in registers from step to step instead of being read and written in each, and a vector of elements ends when
 none of its own goes on. The results are the same where a step changes nothing of an element that is not alive. A step
-waits for the one before it: where it has transcendental functions, whose chains are long, kernels over all elements are
-faster, as those overlap (100,000 elements, half of them alive for 50 steps of a sine: 4.4 ms of processor time, 9 in one
-loop each; of z * z + c with a count: 2.6 ms, 1.7).
+waits for the one before it: with transcendental functions, whose chains are long, kernels over all elements are faster,
+as those overlap (100,000 elements, half of them alive for 50 steps of a sine: 4.4 ms of processor time, 9 in one loop
+each; of z * z + c with a count: 2.6 ms, 1.7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import dtypes
@@ -33,9 +33,7 @@ _MOST_CARRIES = 8  # that registers hold beside what a step computes
 _and, _add, _less, _multiply, _astype = (OPS[name] for name in ("logical_and", "add", "less", "multiply", "astype"))
 
 
-def interchanged(
-    node: Node, operands: Sequence[Node], numbers: Sequence[int], optimized: Optimize
-) -> Results | None:
+def interchanged(node: Node, operands: Sequence[Node], numbers: Sequence[int], optimized: Optimize) -> Results | None:
     """Results of a loop as nodes of loops of elements; None of another loop."""
     loop = Loop.of(node, operands)
     if loop.xs or loop.ys or loop.checks or loop.count is not None or loop.reverse:
@@ -50,7 +48,8 @@ def interchanged(
     if flag in numbers or len(kept) > _MOST_CARRIES or any(loop.carries[k][1].shape != shape for k in numbers):
         return None
     starts, own, after = zip(*(loop.carries[k] for k in kept), strict=True)
-    if any(x.shape == shape and _when_dead(after[k], alive) is not (None if x is alive else x) for k, x in enumerate(own)):
+    stays = [_when_dead(new, alive) is (None if x is alive else x) for x, new in zip(own, after, strict=True)]
+    if not all(same for x, same in zip(own, stays, strict=True) if x.shape == shape):
         return None
     varies = dependent(after, own)
     steps = [n for n in topological(after) if n not in varies and loop.step in steps_in(n)]

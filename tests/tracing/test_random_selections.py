@@ -1,5 +1,5 @@
-"""Random programs of masks, traced and as they run eagerly: values, errors, and gradients of elements that a mask leaves
-out, where functions have no value."""
+"""Random programs of masks, traced and as they run eagerly: values, errors, and gradients where functions have no value
+for elements that a mask leaves out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ m = m & k|m[2] = False|m = ~m|k[m] = z[m] > 0|s = s + (z[m] > 0).any()|s = s + (
 s = s + X[m].mean(axis=0).sum()|X[m] = X[m] - X[m].mean(axis=0)|X[m, 0] += 1|X[m] *= z[m][:, None]|X[:, 1][m] = z[m]
 s = s + X[m, 1].sum()|s = s + X[m][:, 0].max()|X[m, 1:] = 0.0|X[m, 2] = z[m]|s = s + X[m].sum(axis=1).max()
 w = X[m]; v = w[:, 0]; w *= 2; s = s + v.sum()|w = X[m]; v = w[:, 0]; v += 1; s = s + w.sum()
-w = X[m]; v = w[:, 1:]; w[:, 1] = 0.0; s = s + (v * w[:, 1:]).sum()|w = X[m]; v = w[:, 0]; v = v + w[:, 1]; s = s + v.sum()
+w = X[m]; v = w[:, 1:]; w[:, 1] = 0.0; s = s + (v * w[:, 1:]).sum()
+w = X[m]; v = w[:, 0]; v = v + w[:, 1]; s = s + v.sum()
 w = z[m]; w[w > 0] = 0.0; s = s + w.sum()|s = s + len(z[m])|z = z + z[m].shape[0]|w = z[m]; z[m] = 1.0; z[m] = w
 w = z[m]; m = ~m; s = s + w.sum()|w = z[m]; m &= k; s = s + (w * w).sum(); s = s + z[m].sum()
 s = s + hm.where(z[m] > 0, z[m], 2.0).sum()|s = s + (z[m] * s).sum()|i = X[m].argmax(1); s = s + (i * z[m]).sum()

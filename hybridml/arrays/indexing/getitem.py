@@ -251,8 +251,9 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
         return
     place = mask_in(key, x.ndim) if issubclass(type(x), StandIn) else None
     if place is not None and place.is_part:
-        part = place.part(x)
-        chosen = by_mask(part, lifted(place.mask), place.lead(x.ndim), "set", value)
+        part, mask = place.part(x), lifted(place.mask)
+        same = place_of(part) == place_of(mask)
+        chosen = by_mask(part, mask, place.lead(x.ndim), "set", value) if same else None
         if chosen is not None:
             aliasing.assign(part, chosen, "x[...] = value")
             return

@@ -27,7 +27,7 @@ from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import Memory, base_of, cast, holds, literal
+from .memory import Memory, SelectedMemory, base_of, cast, holds, literal
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
@@ -113,7 +113,10 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
         return self.copy()
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if type(self) is not ProgramScalar and type(other) in (int, float):  # NumPy's operator has functions for some powers
+        if type(self) is not ProgramScalar and type(other) in (
+            int,
+            float,
+        ):  # NumPy's operator has functions for some powers
             exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
             if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
                 return exact[other](self)
@@ -265,7 +268,7 @@ class SelectedArray(ProgramArray):
 
     @property
     def _memory(self) -> Any:  # type: ignore[override]
-        return self._settled() if self._selection is None else SelectedMemory(self)
+        return self._settled() if self._selection is None else SelectedMemory(self._tracer, self._settled)
 
     @property
     def _array(self) -> np.ndarray:  # type: ignore[override]
@@ -285,18 +288,6 @@ class SelectedArray(ProgramArray):
             if waits and issubclass(type(result), Tensor) and self._selection._take(cast(result, self.dtype)):
                 return
         super()._store(result)
-
-
-class SelectedMemory:
-    """The memory of elements that wait: that of a tensor."""
-
-    is_traced = True
-
-    def __init__(self, array: SelectedArray) -> None:
-        self.array, self.tracer = array, array._tracer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.array._settled(), name)
 
 
 class ProgramScalar(ProgramValue):

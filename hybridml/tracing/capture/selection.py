@@ -160,13 +160,13 @@ class Selection(Traced):
     def _applied(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Tensor | None:
         if self.of is None or current_interpreter() is not self.of.tracer:
             return None
-        of_numpy = op.name in ("numpy_unary", "numpy_binary")
-        if (op.kind == "elementwise" or of_numpy) and not (op.variadic or op.results or op.fails or op.version):
+        of_elements = op.kind in ("elementwise", "opaque") and op.element_map == "broadcast"
+        if of_elements and not (op.variadic or op.results or op.fails or op.version):
             return _elementwise(op, args, params)
         return _reduced(self.of, op, params) if op.kind == "reduction" and len(args) == 1 else None
 
     def _part(self, key: Any) -> Tensor | None:
-        """What a mask of its elements chooses of them, or a basic key that leaves their axis whole."""
+        """The elements that a mask of them chooses, or the part that a basic key gives that leaves their axis whole."""
         of = self.of
         if of is None or current_interpreter() is not of.tracer:
             return None
@@ -224,7 +224,6 @@ class Selection(Traced):
         self.of = new
         stamp(self)
         return True
-
 
 
 def _waiting(of: Chosen) -> Selection:
@@ -328,10 +327,10 @@ def _reduced(of: Chosen, op: Op, params: dict[str, Any]) -> Tensor | None:
         if op.over_mask is None:
             return None
         others = {name: value for name, value in params.items() if name not in ("axis", "keepdims")}
-        if error := _error_of(op, empty, params):
+        if text := _error_of(op, empty, params):
             if place_of(of.array) is not None:
                 return None
-            _some.fn(_any.fn(of.mask), error=error)
+            _some.fn(_any.fn(of.mask), text=text)
         found: Tensor = op.over_mask(of.array, of.over(), axis=inner, **others)
     except _REFUSALS:
         return None
@@ -339,7 +338,7 @@ def _reduced(of: Chosen, op: Op, params: dict[str, Any]) -> Tensor | None:
 
 
 def _error_of(op: Op, empty: Aval, params: dict[str, Any]) -> str:
-    """What a reduction says of no elements."""
+    """Returns the text of the error of a reduction over no elements; empty where it has none."""
     try:
         op.infer_from([empty], op.canonical_params([empty], params))
     except ShapeError as error:
