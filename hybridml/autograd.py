@@ -249,7 +249,7 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
 
 def _get_requires_grad(self: Tensor) -> bool:
     """True when operations on this tensor are recorded. Setting it is allowed on leaves of a float dtype."""
-    t = lift(self)
+    t: Any = lift(self)
     return (t._shown() if issubclass(type(t), StandIn) else t)._node is not None
 
 

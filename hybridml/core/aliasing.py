@@ -142,9 +142,10 @@ def update(
     A gradient of fn that needs the old value gets a copy of it, as in PyTorch. Where fn does no more with `x` than to
     write to places of it, `reads` are the tensors that it reads beside it: then there is no copy.
     """
-    if issubclass(type(x), StandIn) and (now := x._pending()) is not None:
+    given: Any = x
+    if issubclass(type(given), StandIn) and (now := given._pending()) is not None:
         value = fn(now, *[now if a is x else a for a in args])
-        if not x._take(value):
+        if not given._take(value):
             write(x, value, name)
         return x
     target = lift(x)

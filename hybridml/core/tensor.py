@@ -409,7 +409,10 @@ def aval_of(t: Tensor) -> Aval:
 
 def place_of(t: Tensor) -> str | None:
     """The name of the device that has a tensor's data, or will have that of a traced one; None for the CPU."""
-    array = t._array if type(t) is Tensor or not issubclass(type(t), StandIn) else t._shown()._array
+    shown: Any = t
+    if type(t) is not Tensor and issubclass(type(t), StandIn):
+        shown = shown._shown()
+    array = shown._array
     if type(array) is _ndarray or array.aval.device == CPU.type:
         return None
     name: str = array.aval.device

@@ -16,8 +16,8 @@ from . import movement
 from .creation import full
 from .elementwise import maximum, where
 from .indexing import Index, Load, Scalar
-from .op import REQUIRED, Op
-from .samples import Case, Sample, Samples, cases, fails
+from .op import REQUIRED, Op, Sample
+from .samples import Case, Samples, cases, fails
 from .shapes import Shape, axes_tuple, axis_index, reduced
 
 # Every reduction runs on these: last, first, several and all axes, sizes 1 and 0, kept and dropped.
@@ -251,8 +251,8 @@ def _extreme(name: str, ufunc: Any, last: float) -> Op:
 
 
 def _extreme_over_mask(op: Op, last: float, x: Any, mask: Any, axis: Shape) -> Any:
-    """The extreme of some elements; the others are filled with `last`, an infinity. Where that is the extreme all of them
-    are equal, and it is taken from their mean, whose gradient is theirs alone."""
+    """The extreme of some elements; the others are filled with `last`, an infinity. Where that is the extreme, all of
+    them are equal, and it is taken from their mean, whose gradient is theirs alone."""
     if x.dtype.kind == "b":
         return op(where(mask, x, last > 0), axis=axis)
     if not dtypes.is_inexact(x.dtype):

@@ -141,6 +141,7 @@ def _body(
         if made is None:
             return None
         final[node] = made
+    assert loop.length is not None
     following = apply(_add, [count, constant(1, dtypes.int64)])
     goes = apply(_and, [final[after[own.index(alive)]], apply(_less, [following, constant(loop.length, dtypes.int64)])])
     outputs = (goes, *(final.get(n, n) for n in after), following)

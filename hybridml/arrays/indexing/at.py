@@ -125,7 +125,8 @@ def by_mask(x: Tensor, mask: Tensor, lead: int, how: str, value: Tensor) -> Tens
     if mask.shape != x.shape[lead:after]:
         return None
     rest = x.ndim - after
-    over = value._over(x, mask, lead) if issubclass(type(value), StandIn) else None
+    given: Any = value
+    over = given._over(x, mask, lead) if issubclass(type(given), StandIn) else None
     if over is not None:
         wide, value = over
     else:

@@ -155,9 +155,11 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
 
 @placed
 def _chosen(x: Tensor, key: Any) -> Tensor:
+    given: Any = x
     kind: Any = type(x)
     if issubclass(kind, StandIn):
-        if (part := x._part(key)) is not None:
+        part: Tensor | None = given._part(key)
+        if part is not None:
             return part
         place = mask_in(key, x.ndim)
         if place is not None:

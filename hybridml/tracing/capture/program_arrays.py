@@ -393,7 +393,8 @@ def _owners(given: Any) -> Iterator[Any]:
 
 def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
     """A new array, or scalar, with the values of a tensor."""
-    if waits(t) and (waiting := t._pending()) is not None:
+    given: Any = t
+    if waits(given) and (waiting := given._pending()) is not None:
         return SelectedArray(tracer, waiting)
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
     if found.ndim > 1:

@@ -146,7 +146,7 @@ class Selection(Traced):
             view = reference()
             if view is not None and view.of is not None and view.parent is not None:
                 with set_grad_enabled(view.of.recorded):
-                    seen = interpret(of.tracer, lambda key=view.parent[1]: self[key])
+                    seen = interpret(of.tracer, partial(self.__getitem__, view.parent[1]))
                 view._array, view._node = seen._array, seen._node
                 view._view, view._made, view._version = seen._view, seen._made, seen._version
                 view._version.append(ref(view))
@@ -276,14 +276,14 @@ def _elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Tensor 
             elements.append(of.elements)
         elif not hasattr(v, "shape") or type(v) is np.generic:
             operands.append(v)
-            elements.append(lambda v=v: v)
+            elements.append(partial(_itself, v))
         else:
             t = _present(tracer, tracer.lift(v))
             wide = _beside(first, t)
             if wide is None or (t.is_number and t._node is not None):
                 return None
             operands.append(first.safe(wide))
-            elements.append(lambda t=t: t)
+            elements.append(partial(_itself, t))
             leads.append(t.ndim - first.rest - 1)
     try:
         broadcast(op.name, *(Aval(t.shape, t.dtype) for t in operands if issubclass(type(t), Tensor)))
@@ -292,6 +292,10 @@ def _elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Tensor 
         return None
     make = partial(_applied_to, op, elements, params)
     return _waiting(Chosen(tracer, array, first.mask, max(leads), make, not grad_is_off(), True))
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _applied_to(op: Op, elements: Sequence[Callable[[], Any]], params: dict[str, Any]) -> Tensor:
