@@ -60,7 +60,8 @@ BUDGETS = {
     ),
     "hybridml_compiler/ops": Budget(
         8970,
-        "loops of elements in composites, reductions over masks (70); ufuncs of NumPy itself (40); sums over masks, sizes of orders and searches (60); send and recv; "
+        "loops of elements in composites, reductions over masks (70); "
+        "ufuncs of NumPy itself (40); sums over masks, sizes of orders and searches (60); send and recv; "
         "an example of every row; special functions, linear algebra, Fourier transforms, sorts; formulas as one"
         " operation; sizes of routines; "
         "complex numbers in kernels; the order of memory of results",

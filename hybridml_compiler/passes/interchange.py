@@ -105,7 +105,7 @@ def _kept(loop: Loop, numbers: Sequence[int], alive: Node) -> list[int]:
 
 
 def _when_dead(node: Node, alive: Node) -> Node | None:
-    """What a value is where an element is not alive, as far as choices tell; None: false."""
+    """The value of a node where an element is not alive, as far as choices tell; None: false."""
     if node is alive:
         return None
     if is_op(node, "where"):
