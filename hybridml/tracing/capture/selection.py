@@ -141,7 +141,7 @@ class Selection(Traced):
             return
         found = of.elements()
         self._array, self._node = found._array, found._node
-        of.tracer.note(self, self.frame)
+        of.tracer.note_in(self.frame, self)
         for reference in self.views:
             view = reference()
             if view is not None and view.of is not None and view.parent is not None:
@@ -150,7 +150,7 @@ class Selection(Traced):
                 view._array, view._node = seen._array, seen._node
                 view._view, view._made, view._version = seen._view, seen._made, seen._version
                 view._version.append(ref(view))
-                of.tracer.note(view, view.frame)
+                of.tracer.note_in(view.frame, view)
 
     def _shown(self) -> Tensor:
         return self if self.of is None else self.of.array

@@ -224,11 +224,15 @@ class Tracer:
     def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
         t = self.double() if number and double else self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
-        self.note(t, self.frames[-1] if self.frames else None)
+        self.note(t)
         return t
 
-    def note(self, t: Traced, frame: Frame | None = None) -> None:
-        """Notes a new tensor of a region (without one, of the program around them), which a question may give out."""
+    def note(self, t: Traced) -> None:
+        """Notes a new tensor, which a question may give out."""
+        self.note_in(self.frames[-1] if self.frames else None, t)
+
+    def note_in(self, frame: Frame | None, t: Traced) -> None:
+        """Notes a tensor of a region, or of the program around all of them."""
         if frame is not None:
             frame.tensors[id(t)] = ref(t)
         else:
