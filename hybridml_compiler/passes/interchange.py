@@ -64,7 +64,7 @@ def interchanged(node: Node, operands: Sequence[Node], numbers: Sequence[int], o
         return None
     body = optimized(body)
     given = substitute(outer, {inner: start for start, inner in loop.consts})
-    return {k: _whole(body, starts, given, own.index(alive), kept.index(k)) for k in numbers}
+    return {k: _whole(node.where, body, starts, given, own.index(alive), kept.index(k)) for k in numbers}
 
 
 def _alive(loop: Loop) -> tuple[int | None, Node | None]:
@@ -167,11 +167,11 @@ def _number(loop: Loop, node: Node, count: Node) -> Node | None:
     return line if node.dtype is dtypes.int64 else apply(_astype, [line], {"dtype": node.dtype})
 
 
-def _whole(body: Any, starts: Sequence[Node], given: Sequence[Node], alive: int, result: int) -> Node:
+def _whole(where: str, body: Any, starts: Sequence[Node], given: Sequence[Node], alive: int, result: int) -> Node:
     """A result of the loops of all elements."""
     inputs = [input_node(Aval((), n.dtype)) for n in (*starts, *given)]
     carries, others = inputs[: len(starts)], inputs[len(starts) :]
     operands = [carries[alive], *carries, constant(0, dtypes.int64), *others]
     found = apply(WHILE, operands, {"body": body, "result": result})
     function = body_of(Graph(tuple(inputs), (found,), "element"))
-    return apply(COMPOSITE, [*starts, *given], {"body": function})
+    return apply(COMPOSITE, [*starts, *given], {"body": function}, where)
