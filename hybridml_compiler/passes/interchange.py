@@ -36,7 +36,7 @@ _and, _add, _less, _multiply, _astype = (OPS[name] for name in ("logical_and", "
 def interchanged(node: Node, operands: Sequence[Node], numbers: Sequence[int], optimized: Optimize) -> Results | None:
     """Results of a loop as nodes of loops of elements; None of another loop."""
     loop = Loop.of(node, operands)
-    if loop.xs or loop.ys or loop.checks or loop.count is not None or loop.reverse:
+    if loop.xs or loop.ys or loop.checks or loop.counts or loop.reverse:
         return None
     if type(loop.length) is not int or loop.length < 1:
         return None
