@@ -141,7 +141,7 @@ class Selection(Traced):
             return
         found = of.elements()
         self._array, self._node = found._array, found._node
-        of.tracer.note_in(self.frame, self)
+        _note(of.tracer, self)
         for reference in self.views:
             view = reference()
             if view is not None and view.of is not None and view.parent is not None:
@@ -150,7 +150,7 @@ class Selection(Traced):
                 view._array, view._node = seen._array, seen._node
                 view._view, view._made, view._version = seen._view, seen._made, seen._version
                 view._version.append(ref(view))
-                of.tracer.note_in(view.frame, view)
+                _note(of.tracer, view)
 
     def _shown(self) -> Tensor:
         return self if self.of is None else self.of.array
@@ -247,6 +247,14 @@ def selected(
     if array.shape[lead : lead + mask.ndim] != mask.shape or place_of(array) != place_of(mask):
         return None
     return _waiting(Chosen(tracer, _present(tracer, array), mask, lead, lambda: select(x, mask), recorded))
+
+
+def _note(tracer: Any, t: Selection) -> None:
+    """Notes a tensor where it was made: in a region, or in the program around all of them."""
+    if t.frame is not None:
+        t.frame.tensors[id(t)] = ref(t)
+    else:
+        tracer.made.append(ref(t))
 
 
 def _present(tracer: Any, t: Tensor) -> Tensor:

@@ -229,12 +229,8 @@ class Tracer:
 
     def note(self, t: Traced) -> None:
         """Notes a new tensor, which a question may give out."""
-        self.note_in(self.frames[-1] if self.frames else None, t)
-
-    def note_in(self, frame: Frame | None, t: Traced) -> None:
-        """Notes a tensor of a region, or of the program around all of them."""
-        if frame is not None:
-            frame.tensors[id(t)] = ref(t)
+        if self.frames:
+            self.frames[-1].tensors[id(t)] = ref(t)
         else:
             self.made.append(ref(t))
 
