@@ -50,7 +50,7 @@ from .core.eager import active_interpreter
 from .core.nested import Nested
 from .core.shared import accumulating
 from .core.spellings import advise
-from .core.tensor import Tensor, constant, like, method, place_of
+from .core.tensor import StandIn, Tensor, constant, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
@@ -249,7 +249,8 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
 
 def _get_requires_grad(self: Tensor) -> bool:
     """True when operations on this tensor are recorded. Setting it is allowed on leaves of a float dtype."""
-    return lift(self)._node is not None
+    t: Any = lift(self)
+    return (t._shown() if issubclass(type(t), StandIn) else t)._node is not None
 
 
 def _set_requires_grad(self: Tensor, on: bool) -> None:

@@ -32,7 +32,7 @@ from .context import beside, grad_is_off, lift, no_grad
 from .eager import active_interpreter
 from .nested import Nested
 from .source_location import write_stamp
-from .tensor import Tensor, like
+from .tensor import StandIn, Tensor, like
 
 _ndarray = np.ndarray
 _positive = OPS["positive"]
@@ -142,6 +142,12 @@ def update(
     A gradient of fn that needs the old value gets a copy of it, as in PyTorch. Where fn does no more with `x` than to
     write to places of it, `reads` are the tensors that it reads beside it: then there is no copy.
     """
+    given: Any = x
+    if issubclass(type(given), StandIn) and (now := given._pending()) is not None:
+        value = fn(now, *[now if a is x else a for a in args])
+        if not given._take(value):
+            write(x, value, name)
+        return x
     target = lift(x)
     _check_leaf(target, name)
     if reads is not None and _may_be_donated(target, reads):

@@ -249,8 +249,10 @@ libraries: dict[Op, RowLibrary] = {}  # of rows whose signatures have native cal
 
 def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
     """`slow`, operation by operation."""
-    if op.over_mask and issubclass(type(args[0]), StandIn) and (found := args[0]._reduced(op, params)) is not None:
-        return found
+    if interpreter_stack() is not None:
+        for a in args:
+            if issubclass(type(a), StandIn) and (found := a._applied(op, args, params)) is not None:
+                return found
     if op.kind == "elementwise" and interpreter_stack() is None:
         fast = _with_numbers(op, args)
         if fast is not None:

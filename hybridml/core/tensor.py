@@ -9,7 +9,7 @@ its methods in `ops.py`; other rooms add theirs with the `method` decorator. Mak
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -409,7 +409,10 @@ def aval_of(t: Tensor) -> Aval:
 
 def place_of(t: Tensor) -> str | None:
     """The name of the device that has a tensor's data, or will have that of a traced one; None for the CPU."""
-    array = t._array
+    shown: Any = t
+    if type(t) is not Tensor and issubclass(type(t), StandIn):
+        shown = shown._shown()
+    array = shown._array
     if type(array) is _ndarray or array.aval.device == CPU.type:
         return None
     name: str = array.aval.device
@@ -429,14 +432,38 @@ class StandIn(Tensor):
     __slots__ = ()
     made_by = "a function"  # what was traced when it was made, for errors
 
+    # What a selection by a mask needs no elements for (see tracing/capture/selection.py); None or False where it does.
+
     @staticmethod
-    def _selected(x: Tensor, mask: Tensor, select: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
-        """The elements of x where a mask of its shape is true, if they can wait for somebody to ask for them."""
+    def _selected(
+        x: Tensor, mask: Tensor, lead: int, part: Callable[[Tensor], Tensor], select: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor | None:
+        """The elements that a mask of axes of `part(x)` chooses, `select(x, mask)`, if they can wait."""
         return None
 
-    def _reduced(self, op: Any, params: dict[str, Any]) -> Tensor | None:
-        """A reduction of the tensor that needs no elements of it; None where there is none."""
+    def _applied(self, op: Any, args: Sequence[Any], params: dict[str, Any]) -> Tensor | None:
+        """An operation of which it is an operand."""
         return None
+
+    def _part(self, key: Any) -> Tensor | None:
+        """The part of it that a key chooses."""
+        return None
+
+    def _over(self, x: Tensor, mask: Tensor, lead: int) -> tuple[Tensor, Tensor] | None:
+        """The condition and the values, which broadcast with x, that `x[mask] = self` writes."""
+        return None
+
+    def _shown(self) -> Tensor:
+        """A tensor of the same device and dtype, which has a value."""
+        return self
+
+    def _pending(self) -> Tensor | None:
+        """Itself before an update in place."""
+        return None
+
+    def _take(self, value: Tensor) -> bool:
+        """Whether it has become the value of such an update."""
+        return False
 
     @property
     def __class__(self) -> Any:

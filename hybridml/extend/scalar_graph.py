@@ -18,7 +18,7 @@ from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import Body, body_of
 from hybridml_compiler.loops.scalar import NumpyBuilder
-from hybridml_compiler.ops.indexing import Index, Load, Scalar, at
+from hybridml_compiler.ops.composite import lower_while
 from hybridml_compiler.ops.memory_order import order_of, order_of_result
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
@@ -199,7 +199,7 @@ def while_loop(
 
 
 def _loop(arrays: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
-    go, carries, given = _parts(arrays, body)
+    n = len(body.outputs)
 
     def step(*values: np.ndarray) -> Sequence[np.ndarray]:
         deadline = deadline_var.get()
@@ -207,37 +207,12 @@ def _loop(arrays: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
             deadline()
         return body.over(values)
 
-    return NumpyBuilder().while_(go, carries, given, step)
-
-
-def _lower_loop(s: Any, i: Index, loads: Sequence[Load], body: Body, result: None) -> list[Scalar]:
-    """A loop of real numbers: complex ones go by their parts."""
-    go, carries, given = _parts([at(load, i) for load in loads], body)
-    kinds = [s.dtype(x) for x in (*carries, *given)]
-
-    def apart(values: Sequence[Scalar]) -> list[Scalar]:
-        return [p for x in values for p in ((s.real(x), s.imag(x)) if s.dtype(x).kind == "c" else (x,))]
-
-    def whole(parts: Sequence[Scalar], kinds: Sequence[np.dtype]) -> list[Scalar]:
-        left = iter(parts)
-        return [s.pair(next(left), next(left)) if kind.kind == "c" else next(left) for kind in kinds]
-
-    def step(*parts: Scalar) -> list[Scalar]:
-        goes, *after = body.lower(s, whole(parts, kinds))
-        return [goes, *apart(after)]
-
-    return whole(s.while_(go, apart(carries), apart(given), step), kinds[: len(carries)])
-
-
-def _parts(operands: Sequence[Any], body: Body) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-    """Whether a loop begins, its carries, and what it is given beside them."""
-    n = len(body.outputs)
-    return operands[0], operands[1:n], operands[n:]
+    return NumpyBuilder().while_(arrays[0], arrays[1:n], arrays[n:], step)
 
 
 # while go: go, *carries = body(*carries, *given). Each element takes its own number of steps.
 LOOP = Op(
     "loop", "elementwise", inputs=("operands",), variadic=True, unify=(), params={"body": None}, results=("carries",),
-    infer=lambda avals, body: body.outputs[1:], eager=_loop, lower=_lower_loop, samples=lambda _: (), public=False,
+    infer=lambda avals, body: body.outputs[1:], eager=_loop, lower=lower_while, samples=lambda _: (), public=False,
     complex_kernels=True,
 )  # fmt: skip

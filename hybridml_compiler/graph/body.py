@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..aval import Aval
-from ..ops.composite import COMPOSITE
+from ..ops.composite import COMPOSITE, WHILE
 from ..ops.op import Op
 from ..record import record
 from ..sizes.dims import steps_of
@@ -134,7 +134,7 @@ def body_of(graph: Graph) -> Body:
 
 def bodies_of(node: Node) -> Iterator[Body]:
     """The bodies that a node holds."""
-    if node.kind == "control" or node.op is COMPOSITE:
+    if node.kind == "control" or node.op in (COMPOSITE, WHILE):
         yield from (value for _, value in sorted(node.params.items()) if isinstance(value, Body))
 
 

@@ -188,6 +188,7 @@ def _of_numpy(row: str, names: tuple[str, ...], inputs: tuple[str, ...]) -> Op:
         infer=_numpy_infer,
         eager=_numpy_eager,
         vjp=(None,) * len(inputs),
+        element_map="broadcast",
         memory_order="operands",
         samples=lambda rng: (
             Sample((floats(rng, (3,), (0.5, 2.0)),) * len(inputs), {"name": name}, False) for name in names

@@ -30,7 +30,8 @@ A row carries everything that the framework knows of an operation:
                                          rules and the library's own compositions
   routine                                sizes for a target's own routine, called instead of NumPy (routines.py)
   over_mask                              of a reduction: its result for the elements of x where a mask is true, from x,
-                                         the mask and parameters that are no axes, for any number of elements
+                                         the mask, the axes that it reduces, which are among others those of the
+                                         mask, and its other parameters, for any number of elements
   complex_kernels                        whether `lower` is for complex numbers, too (loops/complex_parts.py); else
                                          they are NumPy's in compiled programs, too
   complex_eager                          what computes complex numbers with the bits of kernels where `eager` does not

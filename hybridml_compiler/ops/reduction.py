@@ -11,12 +11,12 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..sizes.dims import is_dim
+from ..sizes.dims import is_dim, same
 from . import movement
 from .creation import full
-from .elementwise import where
+from .elementwise import maximum, where
 from .indexing import Index, Load, Scalar
-from .op import Op
+from .op import REQUIRED, Op, Sample
 from .samples import Case, Samples, cases, fails
 from .shapes import Shape, axes_tuple, axis_index, reduced
 
@@ -138,7 +138,9 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
         combine=op,
         reorders="sum" if op == "add" else "product",
         complex_kernels=op == "add",
-        over_mask=lambda x, mask, dtype=None: made(_filled(x, mask, -0.0 if op == "add" else 1), dtype=dtype),
+        over_mask=lambda x, mask, axis, dtype=None: made(
+            _filled(x, mask, -0.0 if op == "add" else 1), axis=axis, dtype=dtype
+        ),
         method=name,
         doc=doc,
     )
@@ -216,7 +218,7 @@ def _check_not_empty(name: str, x: Aval, axes: Shape) -> None:
         raise ShapeError(f"{name}: no elements to choose from: axis {axes} of {x} is empty; check the size first")
 
 
-def _extreme(name: str, ufunc: Any) -> Op:
+def _extreme(name: str, ufunc: Any, last: float) -> Op:
     def infer(x: Aval, axis: Any, keepdims: bool) -> Aval:
         _check_not_empty(name, x, axes_tuple(name, axis, x))
         return _infer(name, x, axis, keepdims, x.dtype)
@@ -226,7 +228,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
         share = kept(g, x_shape, axis) / ties.sum(axis=axis, keepdims=True).astype(dtype=g.dtype)
         return ties.astype(dtype=g.dtype) * share
 
-    return Op(
+    made = Op(
         name,
         "reduction",
         inputs=("x",),
@@ -240,14 +242,27 @@ def _extreme(name: str, ufunc: Any) -> Op:
         error_samples=lambda: (*_bad_axes(name)(), fails(ShapeError, f"{name}: no elements", (2, 0), axis=1)),
         accepts="ordered",
         combine=name,
+        over_mask=lambda x, mask, axis: _extreme_over_mask(made, last, x, mask, axis),
         method=name,
         doc=f"The {name}imum over `axis`; nan if any element is nan. Equal extremes share the gradient evenly "
         "(a single choice would depend on the order of a parallel reduction).",
     )
+    return made
 
 
-max_ = _extreme("max", np.maximum)
-min_ = _extreme("min", np.minimum)
+def _extreme_over_mask(op: Op, last: float, x: Any, mask: Any, axis: Shape) -> Any:
+    """The extreme of some elements; the others are filled with `last`, an infinity. Where that is the extreme, all of
+    them are equal, and it is taken from their mean, whose gradient is theirs alone."""
+    if x.dtype.kind == "b":
+        return op(where(mask, x, last > 0), axis=axis)
+    if not dtypes.is_inexact(x.dtype):
+        return op(where(mask, x, int(np.iinfo(x.dtype).max if last > 0 else np.iinfo(x.dtype).min)), axis=axis)
+    found = op(where(mask, x, last), axis=axis)
+    return where(found == last, _mean_over_mask(x, mask, axis), found)
+
+
+max_ = _extreme("max", np.maximum, -math.inf)
+min_ = _extreme("min", np.minimum, math.inf)
 
 
 def _position(name: str, numpy_function: Any) -> Op:
@@ -326,10 +341,23 @@ def _mean_lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool) -> Scala
     return s.div(total, s.const(_count(x.shape, axis), x.dtype))
 
 
-def _mean_over_mask(x: Any, mask: Any) -> Any:
+def _chosen(x: Any, mask: Any, axis: Shape) -> Any:
+    """The number of elements over `axis` where a mask is true."""
+    lead = len(x.shape) - len(mask.shape)
+    others = [x.shape[k] for k in axis if k < lead or same(mask.shape[k - lead], 1)]
+    return mask.sum() * math.prod(others) if others else mask.sum()
+
+
+def _over_mask(x: Any) -> tuple[Any, Any]:
+    """Elements as a mean computes with them, and the dtype of that."""
     dtype = x.dtype if dtypes.is_inexact(x.dtype) else dtypes.default_float()
-    x = x.astype(dtype=dtypes.float32 if dtypes.is_narrow(dtype) else dtype)
-    return (sum_(_filled(x, mask, -0.0)) / mask.sum().astype(dtype=x.dtype)).astype(dtype=dtype)
+    return x.astype(dtype=dtypes.float32 if dtypes.is_narrow(dtype) else dtype), dtype
+
+
+def _mean_over_mask(x: Any, mask: Any, axis: Shape) -> Any:
+    x, dtype = _over_mask(x)
+    total = sum_(_filled(x, mask, -0.0), axis=axis)
+    return (total / _chosen(x, mask, axis).astype(dtype=x.dtype)).astype(dtype=dtype)
 
 
 mean = Op(
@@ -383,6 +411,15 @@ def _var_vjp(g: Any, x: Any, x_shape: Shape, axis: Any, correction: float) -> An
     return kept(g, x_shape, axis) * scale * (x - x.mean(axis=axis, keepdims=True))
 
 
+def _var_over_mask(x: Any, mask: Any, axis: Shape, correction: float) -> Any:
+    x, dtype = _over_mask(x)
+    count = _chosen(x, mask, axis).astype(dtype=x.dtype)
+    mean = kept(sum_(_filled(x, mask, -0.0), axis=axis) / count, tuple(x.shape), axis)
+    centred = where(mask, x, mean) - mean
+    total = sum_(where(mask, centred * centred, 0.0), axis=axis)
+    return (total / maximum(count - correction, 0.0)).astype(dtype=dtype)
+
+
 var = Op(
     "var",
     "reduction",
@@ -394,6 +431,7 @@ var = Op(
     lower=_var_lower,
     vjp=(_var_vjp,),
     reorders="squares",
+    over_mask=lambda x, mask, axis, correction=0.0: _var_over_mask(x, mask, axis, correction),
     samples=_samples(([(3, 5)], {"axis": 1, "correction": 1}), dtypes="f8 f4"),
     error_samples=_bad_axes("var"),
     accepts="float",
@@ -421,7 +459,7 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
         samples=_samples(_EMPTY, _COMPLEX, dtypes="? f4 i8"),
         error_samples=_bad_axes(name),
         combine=op,
-        over_mask=lambda x, mask: made(_filled(x, mask, op == "and")),
+        over_mask=lambda x, mask, axis: made(_filled(x, mask, op == "and"), axis=axis),
         method=name,
         doc=doc,
     )
@@ -431,4 +469,27 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
 any_ = _quantifier("any", np.logical_or, "or", "Is any element over `axis` true (not 0)? False for none.")
 all_ = _quantifier("all", np.logical_and, "and", "Are all elements over `axis` true (not 0)? True for none.")
 
-ROWS = (sum_, prod, max_, min_, argmax, argmin, mean, var, any_, all_)
+
+def _some(found: np.ndarray, text: str) -> np.ndarray:
+    if not found.all():
+        raise ShapeError(text)
+    return found
+
+
+some = Op(
+    "some",
+    "opaque",
+    public=False,
+    inputs=("found",),
+    params={"text": REQUIRED},
+    infer=lambda found, text: Aval(found.shape, dtypes.bool_),
+    fails=True,
+    eager=_some,
+    vjp=(None,),
+    samples=lambda rng: (Sample((np.array(True),), {"text": "no elements"}, grad=False),),
+    error_samples=lambda: (fails(ShapeError, "some: no elements", np.array(False), text="some: no elements"),),
+    accepts="bool",
+    doc="`found`, which is true; ShapeError with the `text` where it is not.",
+)
+
+ROWS = (sum_, prod, max_, min_, argmax, argmin, mean, var, any_, all_, some)

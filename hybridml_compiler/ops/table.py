@@ -46,7 +46,7 @@ _ROOMS = (
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
 _FILES = {op.name: room.__name__.replace(".", "/") + ".py" for room in _ROOMS for op in room.ROWS}
 # Operations of graphs alone: no public functions, `hybridml.control_flow` and the tracer make them.
-WITH_BODIES: dict[str, Op] = {op.name: op for op in (*control.ROWS, composite.COMPOSITE)}
+WITH_BODIES: dict[str, Op] = {op.name: op for op in (*control.ROWS, composite.COMPOSITE, composite.WHILE)}
 
 # Another library's name -> the row; only where the arguments mean the same. Array API names are the rows' own.
 ALIASES: dict[str, str] = {

@@ -7,6 +7,7 @@ a number that steps which threads share add up                         -> a loop
 a carry that products are added to in every step                      -> one product, after it (summed_products.py)
 a product by a matrix that no step changes                             -> one product, before it (common_products.py)
 numbers that steps decide, which functions of NumPy's take              -> a table (see step_tables.py)
+each element is computed from itself alone                            -> a loop of each element (see interchange.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
 a branch whose predicate is known, a loop of no step                  -> its results
@@ -24,6 +25,7 @@ from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
 from ..record import replace
 from .common_products import products_before
+from .interchange import interchanged
 from .loop_parts import Loop, Optimize, Results, substitute
 from .step_tables import numbers_carried, numbers_sunk
 from .summed_products import one_product
@@ -53,7 +55,8 @@ def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
             numbers = sorted(read[key])
             if node.op is LOOP:
                 made[key] = (
-                    sums_apart(node, operands, numbers, optimized)
+                    interchanged(node, operands, numbers, optimized)
+                    or sums_apart(node, operands, numbers, optimized)
                     or one_product(node, operands, numbers, optimized)
                     or _simpler_loop(node, operands, numbers, optimized)
                 )

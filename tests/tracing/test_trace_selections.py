@@ -111,3 +111,57 @@ def test_a_selection_that_is_kept() -> None:
     for mask in (MASK, ~MASK, MASK):
         traced(hm.tensor(X), hm.tensor(mask))
         np.testing.assert_array_equal(np.asarray(kept["s"]), X[mask])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "float16", "bfloat16", "float32"])
+def test_dtypes_of_extremes_and_variances(dtype: str) -> None:
+    x, mask = hm.tensor((X * 9).round()).astype(dtype), hm.tensor(MASK)
+
+    def fn(x: Any, mask: Any) -> Any:
+        s, rows = x[mask], x[mask[:, 0]]
+        return (
+            s.max(),
+            s.min(),
+            s.var(),
+            s.std(correction=1),
+            rows.max(axis=0),
+            rows.min(axis=1).sum(),
+            rows.var(axis=0),
+        )
+
+    for a, b in zip(hm.tree_leaves(fn(x, mask)), hm.tree_leaves(hm.trace(fn, strict=True)(x, mask)), strict=True):
+        assert a.dtype is b.dtype
+        np.testing.assert_allclose(np.asarray(a.astype("float64")), np.asarray(b.astype("float64")), rtol=1e-6)
+
+
+def test_extremes_of_no_elements() -> None:
+    def fn(x: Any, mask: Any) -> Any:
+        x[mask].max()  # unused, and an error all the same
+        return x[mask].min(axis=0)
+
+    traced = hm.trace(fn, strict=True)
+    assert traced(hm.tensor(X), hm.tensor(MASK)).item() == X[MASK].min()
+    for style in (fn, traced):
+        with pytest.raises(hm.ShapeError, match=r"max: no elements to choose from: axis \(0,\) of f64\[0\] is empty"):
+            style(hm.tensor(X), hm.tensor(MASK & False))
+
+
+def test_gradients_of_extremes_that_are_infinite() -> None:
+    x = np.array([-np.inf, -np.inf, 1.0, np.inf])
+    for chosen in ([True, True, False, False], [True, False, True, False], [False, False, False, True]):
+
+        def fn(x: Any, mask: Any) -> Any:
+            return hm.grad(lambda x: x[mask].max())(x), hm.grad(lambda x: x[mask].min())(x)
+
+        _equal(fn(hm.tensor(x), hm.tensor(chosen)), hm.trace(fn, strict=True)(hm.tensor(x), hm.tensor(chosen)))
+
+
+def test_what_a_loop_updates_is_no_selection_any_more() -> None:
+    def fn(x: Any, mask: Any) -> Any:
+        s, t = x[mask], x[mask]
+        for i in range(18):
+            s[0] = s[0] * 0.5 + i
+            t += s.mean()
+        return s, t, t.sum()
+
+    _equal(fn(hm.tensor(X), hm.tensor(MASK)), hm.trace(fn)(hm.tensor(X), hm.tensor(MASK)))

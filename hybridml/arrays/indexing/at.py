@@ -22,7 +22,7 @@ from hybridml_compiler.ops.table import OPS
 from ...core.aliasing import is_python_float
 from ...core.context import lift, literal, placed
 from ...core.proxies.scalar import tensor_of
-from ...core.tensor import Tensor, constant
+from ...core.tensor import StandIn, Tensor, constant
 from ..creation import asarray, int_of_trace
 from .index_plan import Plan, gathered, plan, sliced
 from .selecting import lifted
@@ -116,18 +116,28 @@ def _masked(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor | None:
     if not isinstance(key, Tensor | np.ndarray | list):
         return None
     mask = lifted(key)
-    if mask.dtype.kind != "b" or mask.shape != x.shape[: mask.ndim]:
+    return by_mask(x, mask, 0, how, value) if mask.dtype.kind == "b" else None
+
+
+def by_mask(x: Tensor, mask: Tensor, lead: int, how: str, value: Tensor) -> Tensor | None:
+    """The update through a mask of axes of x from `lead` on; None where the value is one element for each chosen."""
+    after = lead + mask.ndim
+    if mask.shape != x.shape[lead:after]:
         return None
-    rest = x.ndim - mask.ndim
-    if value.ndim > rest and any(n != 1 for n in value.shape[: value.ndim - rest]):
-        return None
-    value = _stretched(value, x.shape[mask.ndim :], how)
-    if rest:
-        mask = OPS["reshape"].fn(mask, mask.shape + (1,) * rest)
+    rest = x.ndim - after
+    given: Any = value
+    over = given._over(x, mask, lead) if issubclass(type(given), StandIn) else None
+    if over is not None:
+        wide, value = over
+    else:
+        wide = OPS["reshape"].fn(mask, mask.shape + (1,) * rest) if rest else mask
+        if value.ndim > rest and any(n != 1 for n in value.shape[: value.ndim - rest]):
+            return None
+        value = _stretched(value, x.shape[after:], how)
     _, _, neutral = _ROWS[how]
     if neutral is not None:  # elsewhere the value could be one whose gradient rule gives nan
-        return _combined(x, how, OPS["where"].fn(mask, value, neutral))
-    return OPS["where"].fn(mask, _combined(x, how, value), x)
+        return _combined(x, how, OPS["where"].fn(wide, value, neutral))
+    return OPS["where"].fn(wide, _combined(x, how, value), x)
 
 
 def as_value(value: Any, dtype: np.dtype) -> Tensor:

@@ -8,6 +8,7 @@ result the tensor takes in place.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from ...core.dispatch import count
 from ...core.interpreter import interpreter_stack
 from ...core.source_location import here
 from ...core.tensor import CPU, StandIn, Tensor, method, place_of, place_var, wrap
-from .at import as_value, put_back, updated
-from .index_plan import Plan, at_data, gathered, is_basic, plan, sliced
+from .at import as_value, by_mask, put_back, updated
+from .index_plan import MaskPlace, Plan, at_data, gathered, is_basic, mask_in, plan, sliced
 from .selecting import lifted
 
 _ndarray = np.ndarray
@@ -154,13 +155,23 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
 
 @placed
 def _chosen(x: Tensor, key: Any) -> Tensor:
+    given: Any = x
     kind: Any = type(x)
-    if issubclass(kind, StandIn) and isinstance(key, Tensor | _ndarray) and key.dtype.kind == "b" and x.ndim:
-        mask = lifted(key)
-        found = kind._selected(x, mask, _chosen_now) if mask.shape == x.shape else None
-        if found is not None:
-            return found
+    if issubclass(kind, StandIn):
+        part: Tensor | None = given._part(key)
+        if part is not None:
+            return part
+        place = mask_in(key, x.ndim)
+        if place is not None:
+            select = partial(_by_mask, place)
+            found = kind._selected(x, lifted(place.mask), place.lead(x.ndim), place.part, select)
+            if found is not None:
+                return found
     return _chosen_now(x, key)
+
+
+def _by_mask(place: MaskPlace, x: Tensor, mask: Tensor) -> Tensor:
+    return _chosen_now(x, place.key(mask))
 
 
 @placed
@@ -233,16 +244,24 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
         beside((x,), lambda: x.__setitem__(key, value))
         return
     value = as_value(value, x.dtype)
-    if type(x._array) is not _ndarray and not value.shape:
+    if type(x._array) is not _ndarray and not value.ndim:
         value = transfer(value, place_of(x) or CPU.type)  # a number may come from anywhere
     if is_basic(key):
         part = x[key]
         if not _same_memory(part, value):
             aliasing.assign(part, without_lead(value, part.shape), "x[...] = value")
         return
-    recorded = (x._node is not None or value._node is not None) and not grad_is_off()
-    if type(x._array) is _ndarray and not recorded and value.dtype is x.dtype and _stored(x, key, value):
-        return
+    place = mask_in(key, x.ndim) if issubclass(type(x), StandIn) else None
+    if place is not None and place.is_part:
+        part, mask = place.part(x), lifted(place.mask)
+        same = place_of(part) == place_of(mask)
+        chosen = by_mask(part, mask, place.lead(x.ndim), "set", value) if same else None
+        if chosen is not None:
+            aliasing.assign(part, chosen, "x[...] = value")
+            return
+    if type(x._array) is _ndarray and (grad_is_off() or (x._node is None and value._node is None)):
+        if value.dtype is x.dtype and _stored(x, key, value):
+            return
     aliasing.assign(x, updated(x, key, "set", value), "x[...] = value")
 
 

@@ -71,6 +71,48 @@ def at_data(key: Any) -> tuple[Any, ...] | None:
     return tuple([k.as_index() if type(k) is IntProxy and k._value is None else k for k in parts])
 
 
+@record
+class MaskPlace:
+    """A mask in a key that is basic before and after it."""
+
+    before: tuple[Any, ...]
+    mask: Any
+    after: tuple[Any, ...]
+
+    @property
+    def is_part(self) -> bool:
+        return bool(self.before or self.after)
+
+    def key(self, mask: Any) -> Any:
+        return (*self.before, mask, *self.after) if self.is_part else mask
+
+    def part(self, x: Tensor) -> Tensor:
+        """The view of x in which the mask chooses along axes from `lead` on."""
+        return x[(*self.before, *(_WHOLE,) * self.mask.ndim, *self.after)] if self.is_part else x
+
+    def lead(self, ndim: int) -> int:
+        """Number of axes of that view before those of the mask, for an x of `ndim` axes."""
+        named = sum(k is not None and k is not Ellipsis for k in (*self.before, *self.after)) + self.mask.ndim
+        return sum(k is None or type(k) is slice for k in self.before) + (ndim - named) * (Ellipsis in self.before)
+
+
+def mask_in(key: Any, ndim: int) -> MaskPlace | None:
+    """The one mask of a key for an x of `ndim` axes; None of another key, and where NumPy puts its axis elsewhere."""
+    parts = key if type(key) is tuple else (key,)
+    at = [k for k, part in enumerate(parts) if isinstance(part, Tensor | _ndarray)]
+    if len(at) != 1 or parts[at[0]].dtype.kind != "b" or not parts[at[0]].ndim:
+        return None
+    place = MaskPlace(parts[: at[0]], parts[at[0]], parts[at[0] + 1 :])
+    others = (*place.before, *place.after)
+    kept = [type(k) is not int for k in parts]
+    axes = sum(k is not None and k is not Ellipsis for k in others) + place.mask.ndim
+    if any(type(k) not in _PLAIN for k in others) or sum(k is Ellipsis for k in others) > 1 or axes > ndim:
+        return None
+    numbers = [k for k in range(len(parts)) if not kept[k]] + at
+    in_a_row = max(numbers) - min(numbers) < len(numbers)
+    return place if in_a_row or all(not is_kept for is_kept in kept[: at[0]]) else None
+
+
 def plan(key: Any, aval: Aval) -> Plan:
     """Rows for a key; `OutOfBoundsError` for an index that does not exist, `ShapeError` for a mask or index arrays that
     do not fit, `ArgumentError` for a key of another kind.

@@ -135,6 +135,18 @@ class Memory:
             self.view(array)[...] = value
 
 
+class SelectedMemory:
+    """Stand-in of the memory of elements that a mask selects, and nobody has asked for: of a tensor in any case."""
+
+    is_traced = True
+
+    def __init__(self, tracer: Tracer, settled: Callable[[], Memory]) -> None:
+        self.tracer, self._settled = tracer, settled
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._settled(), name)
+
+
 def cast(t: Tensor, dtype: np.dtype) -> Tensor:
     """The values in a dtype, no Python number any more."""
     found: Tensor = _astype.fn(t, dtype) if t.is_number or t.dtype != dtype else t

@@ -35,6 +35,7 @@ from .program_arrays import (
     operand,
     plain,
     value_of,
+    waits,
 )
 from .tracer import Tracer, top_tracer
 
@@ -74,6 +75,8 @@ _SUMS = _named(
     "amin clip"
 )
 _ANSWERS = _named("all any argmax argmin argsort count_nonzero")
+# Those of a selection that need none of its elements; of none, an extreme is an error of NumPy's.
+_WAIT = _named("all any mean prod std sum var")
 _TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
 
 
@@ -88,7 +91,7 @@ def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...]
         if result is not None:
             if out is None:
                 return value_of(tracer, result, scalar=True)
-            if type(out[0]) is ProgramArray and out[0]._memory.becomes_traced():
+            if waits(out[0]) or (issubclass(type(out[0]), ProgramArray) and out[0]._memory.becomes_traced()):
                 out[0]._store(result)
                 return out[0]
     return _settled(tracer, getattr(ufunc, call), inputs, kwargs)
@@ -202,7 +205,9 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     if name == "copy":
         return value_of(tracer, args[0]._value())
     found = None
-    if name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
+    if name in _WAIT and kwargs.get("out") is None and any(map(waits, given)):
+        found = _attempt(lambda: _as_selections(tracer, func, name, args, kwargs))
+    if found is None and name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
     return _settled(tracer, func, args, kwargs) if found is None else found
 
@@ -239,10 +244,24 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) ->
     return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
 
 
+def _as_selections(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """The result of a function of selections that wait, in the dtype that NumPy's has for one element."""
+    model = func(*[np.ones((1,) * x.ndim, x.dtype) if is_program(x) else x for x in args], **kwargs)
+    dtype = model.dtype
+    if dtype == np.float16 or any(True for _ in found_in(kwargs)):
+        return None
+    keep = name in _ANSWERS or dtype.kind == "b"
+    given = [x if not is_program(x) else x._value() if keep else cast(x._value(), dtype) for x in args]
+    result = func(*given, **kwargs)
+    return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
+
+
 def of_attribute(x: ProgramValue, name: str) -> Any:
     """A method or an attribute of NumPy's array or scalar."""
     if name[:8] == "__array_":  # by which NumPy would take the memory unseen, where `__array__` is asked otherwise
         raise AttributeError(name)
+    if waits(x) and callable(getattr(np.ndarray, name, None)):
+        return partial(_called, x, name)
     memory, found = x._memory, getattr(plain(x), name)
     if callable(found):
         return partial(_called, x, name)

@@ -12,6 +12,7 @@ import gc
 import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -26,7 +27,8 @@ from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import Memory, base_of, cast, holds, literal
+from .memory import Memory, SelectedMemory, base_of, cast, holds, literal
+from .selection import Selection
 from .tracer import Tracer, iterator_of
 
 _ndarray = np.ndarray
@@ -111,7 +113,10 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
         return self.copy()
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if type(self) is ProgramArray and type(other) in (int, float):  # NumPy's operator has functions for some powers
+        if type(self) is not ProgramScalar and type(other) in (
+            int,
+            float,
+        ):  # NumPy's operator has functions for some powers
             exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
             if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
                 return exact[other](self)
@@ -169,7 +174,7 @@ class ProgramArray(ProgramValue):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
-        if _of_step(key) or any(map(is_step, getattr(value, "shape", ()))):
+        if _of_step(key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
             self._set_in_step(key, value)
             return
         traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
@@ -234,6 +239,57 @@ class ProgramArray(ProgramValue):
         self[...] = result
 
 
+class SelectedArray(ProgramArray):
+    """Stand-in of the elements that a mask selects, which wait (see selection.py). Looking at them makes it an array as
+    any other."""
+
+    __slots__ = ("_selection", "_tracer")
+    _selection: Selection | None
+    _tracer: Tracer
+
+    def __init__(self, tracer: Tracer, selection: Selection) -> None:
+        object.__setattr__(self, "_tracer", tracer)
+        object.__setattr__(self, "_selection", selection)
+        tracer.arrays.append(ref(self))
+
+    def _settled(self) -> Memory:
+        if (selection := self._selection) is not None:
+            object.__setattr__(self, "_selection", None)
+            array = np.zeros(tuple(map(int, selection.shape)), selection.dtype)
+            if array.ndim > 1:
+                array = np.zeros_like(layout(selection))
+            memory = Memory(self._tracer, array)
+            memory.takes(selection)
+            for name, value in (("_memory", memory), ("_array", array.view())):
+                ProgramValue.__dict__[name].__set__(self, value)
+            memory.adds(self)
+        found: Memory = ProgramValue.__dict__["_memory"].__get__(self)
+        return found
+
+    @property
+    def _memory(self) -> Any:  # type: ignore[override]
+        return self._settled() if self._selection is None else SelectedMemory(self._tracer, self._settled)
+
+    @property
+    def _array(self) -> np.ndarray:  # type: ignore[override]
+        self._settled()
+        found: np.ndarray = ProgramValue.__dict__["_array"].__get__(self)
+        return found
+
+    dtype = property(lambda self: self._array.dtype if self._selection is None else self._selection.dtype)
+    ndim = property(lambda self: self._array.ndim if self._selection is None else self._selection.ndim)
+
+    def _value(self) -> Tensor:
+        return super()._value() if self._selection is None else self._selection
+
+    def _store(self, result: Any) -> None:
+        if self._selection is not None and np.can_cast(result.dtype, self.dtype, "same_kind"):
+            waits = self._selection._pending() is not None
+            if waits and issubclass(type(result), Tensor) and self._selection._take(cast(result, self.dtype)):
+                return
+        super()._store(result)
+
+
 class ProgramScalar(ProgramValue):
     """A scalar: an element of an array, or a sum of some. Beside tensors it is a number, as in eager code."""
 
@@ -272,11 +328,19 @@ def is_program(value: Any) -> bool:
     return issubclass(type(value), ProgramValue)
 
 
+def waits(value: Any) -> bool:
+    """Whether a value is a selection whose elements nobody has asked for."""
+    kind = type(value)
+    if kind is SelectedArray:
+        return value._selection is not None
+    return issubclass(kind, Selection) and value.of is not None
+
+
 def plain(value: Any) -> Any:
     """A value with NumPy's arrays in the places of stand-ins, in lists, tuples, slices and dicts, too."""
     kind = type(value)
     if issubclass(kind, ProgramValue):
-        return value._array.view() if kind is ProgramArray else value._array[()]  # who keeps the view is counted
+        return value._array[()] if kind is ProgramScalar else value._array.view()  # who keeps the view is counted
     if kind in (tuple, list):
         return kind([plain(v) for v in value])
     if kind is dict:
@@ -329,6 +393,9 @@ def _owners(given: Any) -> Iterator[Any]:
 
 def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
     """A new array, or scalar, with the values of a tensor."""
+    given: Any = t
+    if waits(given) and (waiting := given._pending()) is not None:
+        return SelectedArray(tracer, waiting)
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
     if found.ndim > 1:
         found = np.zeros_like(layout(t))  # as its elements lie in eager code
@@ -365,7 +432,9 @@ def operand(tracer: Tracer, value: Any) -> Tensor | None:
         return value._value()
     if type(value) in (ScalarProxy, ArrayProxy):
         value = value._tensor
-    return tracer.lift(value).detach() if issubclass(type(value), Tensor) else None
+    if not issubclass(type(value), Tensor):
+        return None
+    return value.unrecorded() if waits(value) else tracer.lift(value).detach()
 
 
 def has_tensor(value: Any, deep: bool = True) -> bool:
