@@ -14,6 +14,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import Body, family
 from hybridml_compiler.graph.flops import node_flops
 from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.schedule.launch import goes_on
 from hybridml_compiler.sizes.dims import hint
 
 from ..core.tensor import Tensor
@@ -207,11 +208,13 @@ def kernels_of(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, d
     from hybridml_compiler.targets.cpu.llvm.registry import kind_of as code_of
 
     for executable in executables_of(entry, path):
+        before = None
         for launch in getattr(executable, "launches", ()):
             operations = alone = 0.0
+            counts, before = not goes_on(launch, before), launch
             weights: dict[str, float] = dict.fromkeys(launch.where, 1e-9)
             for node in _computed(launch.nodes):
-                operations += flops(node)
+                operations += flops(node) * counts
                 alone += _nanoseconds(node)
                 lines = _lines_of(node)
                 for line in lines:

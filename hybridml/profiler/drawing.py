@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.schedule.launch import goes_on
 
 from ..display.drawing import Drawing, Group, Keys, describe, draw_groups, shorten
 from ..display.reports import size
@@ -16,7 +17,7 @@ def draw_program(launches: Sequence[Any], outputs: Sequence[Node], keys: Keys) -
     """A drawing of the launches in order, the values that each hands to others, and those that the program returns."""
     groups = []
     for k, launch in enumerate(launches):
-        again = k > 0 and bool(launch.nodes) and launch.nodes == launches[k - 1].nodes
+        again = goes_on(launch, launches[k - 1] if k else None)
         title, count = shorten(f"{k}: {kernel_name(launch)}", 64), len(launch.nodes)
         facts = f"{count} operation{'s' * (count != 1)}, {size(launch.nbytes)}" if count else size(launch.nbytes)
         notes = [facts, *([f"goes on with {k - 1}"] if again else [])]

@@ -7,6 +7,7 @@ from typing import Any
 
 from hybridml_compiler.graph.flops import node_flops, operations
 from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.schedule.launch import goes_on
 
 _MOVES = ("movement", "gather", "creation")
 
@@ -30,9 +31,10 @@ def launch_flops(launches: Sequence[Any]) -> list[int]:
     """Floating-point operations per launch; none for one that finishes what the launch before it has begun."""
     found, before = [], None
     for launch in launches:
-        again = launch.nodes and launch.nodes == before
-        found.append(0 if again else sum(node_flops(n) * times for n, times in operations(launch.nodes)))
-        before = launch.nodes
+        found.append(
+            0 if goes_on(launch, before) else sum(node_flops(n) * times for n, times in operations(launch.nodes))
+        )
+        before = launch
     return found
 
 

@@ -4,6 +4,7 @@ loops over the same, where one computes all that the other does        -> one lo
 results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
 a number that steps which threads share add up                         -> a loop of its own (see sums_apart.py)
+steps that do not need each other, of few numbers    -> an axis of arrays, without a loop (see steps_as_axis.py)
 a carry that products are added to in every step                      -> one product, after it (summed_products.py)
 a product by a matrix that no step changes                             -> one product, before it (common_products.py)
 numbers that steps decide, which functions of NumPy's take              -> a table (see step_tables.py)
@@ -28,6 +29,7 @@ from .common_products import products_before
 from .interchange import interchanged
 from .loop_parts import Loop, Optimize, Results, substitute
 from .step_tables import numbers_carried, numbers_sunk
+from .steps_as_axis import steps_as_axis
 from .summed_products import one_product
 from .sums_apart import sums_apart
 
@@ -57,6 +59,7 @@ def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
                 made[key] = (
                     interchanged(node, operands, numbers, optimized)
                     or sums_apart(node, operands, numbers, optimized)
+                    or steps_as_axis(node, operands, numbers, optimized)
                     or one_product(node, operands, numbers, optimized)
                     or _simpler_loop(node, operands, numbers, optimized)
                 )

@@ -7,7 +7,7 @@ its input. The arena starts with the status word of the index checks, if there a
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -78,6 +78,11 @@ class Launch:
     @property
     def checked(self) -> bool:
         return self.spec.checked
+
+
+def goes_on(launch: Any, before: Any) -> bool:
+    """Whether a launch finishes what the one before has begun: it computes nothing else."""
+    return before is not None and bool(launch.nodes) and set(launch.nodes) <= set(before.nodes)
 
 
 @record

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from .. import dtypes
 from ..aval import Aval
 from ..errors import CompileError
 from ..graph.checks import fails
-from ..graph.ir import Graph, Node, input_node
+from ..graph.ir import Graph, Node, apply, input_node
 from ..loops.ir import Kernel, KernelSpec
+from ..ops.table import OPS
 from ..record import replace
 from ..sizes.dims import hint
 from ..sizes.steps import most_in, most_of
@@ -22,6 +24,7 @@ from .fusion.group import Group
 from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.in_place import InPlace, store_of, with_stores
 from .fusion.prologue import lower_prologue
+from .fusion.row_fusion import form_rows, may_share_rows, rows_of
 from .fusion.steps import Step, Task, fills_cache
 from .fusion.tile_fusion import form_tiles, operands_of, tiles_of
 from .host_call import fixed_from, fixed_params, opaque_of
@@ -149,6 +152,7 @@ class _Planner:
             for task in self._tasks(group):
                 tasks.append(task)
                 alone = all([n in kept or not fills_cache(n, self.target) for n in task.operands])  # in no chain
+                alone = alone and not may_share_rows(task.spec, self.target)
                 if alone and self.carried is None and self.target.merges is None and not isinstance(task.spec, Copy):
                     self.begin(self._alone(task.spec)[0])
         checked = any(task.spec.checked for task in tasks)
@@ -158,6 +162,7 @@ class _Planner:
             form = form_chains if self.target.runs_tiles is None else form_tiles
             fixed = {*kept, *self.memory.values()}
             steps = form_regions(tasks, form(tasks, fixed, self.target), fixed, self.target)
+            steps = form_rows(tasks, steps, self.target)
         else:
             tasks, steps = parts, [Step([number]) for number in range(len(parts))]
         buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
@@ -212,7 +217,7 @@ class _Planner:
                     before.append(self._task(prepared, (operands[k], memory), group))
                     operands[k] = memory
             left, right = operands
-            return [*before, self._call(group, call, left, right)]
+            return [*before, *self._call(group, call, left, right)]
         kernels = self.alike.lowered(
             group,
             lambda: lower_group(group, self.in_memory, self.memory, self.target),
@@ -248,28 +253,43 @@ class _Planner:
         memory = input_node(Aval((most_of(spec.memory),), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(spec, (*results[0].inputs, *results, memory), group)
 
-    def _call(self, group: Group, call: Call, left: Node, right: Node) -> Task:
-        """A call, with the loop nests round it."""
+    def _call(self, group: Group, call: Call, left: Node, right: Node) -> list[Task]:
+        """A call, with the loop nests round it or, of sums in blocks, after it."""
         steps: list[Callable[..., tuple[Kernel, tuple[Node, ...]]]] = []
         if isinstance(call, Product) and call.computed:
             steps.append(lower_prologue)
         if len(group.roots) > 1:
             steps.append(lower_epilogue)
-        if not steps:
-            return self._task(call, (left, right, group.roots[0]), group)
-        made = self.alike.lowered(
-            group, lambda: [lower(group, self.in_memory, self.memory, self.target.schedule_matrix) for lower in steps]
-        )
-        found = dict(zip(steps, made, strict=True))
-        prologue, (_, *before) = found.get(lower_prologue, (None, (None, left)))
+        found: dict[Any, tuple[Kernel, tuple[Node, ...]]] = {}
+        if steps:
+            schedule = self.target.schedule_matrix
+            made = self.alike.lowered(
+                group, lambda: [lower(group, self.in_memory, self.memory, schedule) for lower in steps]
+            )
+            found = dict(zip(steps, made, strict=True))
+        prologue, (_, *before) = found.get(lower_prologue, (None, (left, left)))
         epilogue, after = found.get(lower_epilogue, (None, (group.roots[0],)))
         if epilogue is not None and is_idle(epilogue):
             epilogue, after = None, after[:1]
+        if isinstance(call, Product) and (blocks := self.target.sum_blocks(call)) > 1:
+            return self._in_blocks(group, replace(call, blocks=blocks), (left, right), epilogue, after)
         if epilogue is None and prologue is None:
-            return self._task(call, (left, right, *after), group)
+            return [self._task(call, (left, right, *after), group)]
         if after[0] in group.local and (passing := self.target.passing(call)) is not None:
             call, after = passing, (input_node(Aval((1,), call.dtype)), *after[1:])
-        return self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)
+        return [self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)]
+
+    def _in_blocks(
+        self, group: Group, call: Product, given: tuple[Node, Node], epilogue: Kernel | None, after: tuple[Node, ...]
+    ) -> list[Task]:
+        """A product whose sums are in blocks, the kernel that adds these, and its epilogue as a kernel of its own."""
+        sums = input_node(Aval((call.blocks, call.n), call.dtype))  # of no graph: it is in the arena
+        total = apply(OPS["sum"], [sums], {"axis": (0,), "dtype": call.dtype, "keepdims": False})
+        adding = lower_group(Group([total], {sums}, set()), lambda node: node is sums, {}, self.target)
+        found = [self._task(call, (*given, sums), group)]
+        for kernel, operands in adding:
+            found.append(self._task(kernel, tuple(after[0] if n is total else n for n in operands), group))
+        return found if epilogue is None else [*found, self._task(epilogue, after, group)]
 
     def _task(self, spec: KernelSpec, operands: tuple[Node, ...], group: Group) -> Task:
         return Task(spec, tuple(self.memory.get(node, node) for node in operands), group)
@@ -315,7 +335,11 @@ class _Planner:
         tasks = [all_tasks[t] for t in step.tasks]
         reasons = [reason for task in tasks for reason in task.group.reasons]
         spec: KernelSpec
-        if step.scratch:
+        if step.by_rows:
+            spec, operands = rows_of(step, all_tasks), operands_of(step, all_tasks)
+            places, sizes = [home[n] for n in operands], [n.aval.nbytes for n in operands]
+            reasons.append("row by row: both read the matrix while its rows are in a cache")
+        elif step.scratch:
             operands = operands_of(step, all_tasks)
             places, sizes = [home[n] for n in operands], [n.aval.nbytes for n in operands]
             own = sum(n.aval.nbytes for n in step.scratch)

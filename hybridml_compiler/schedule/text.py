@@ -17,6 +17,7 @@ from .control import Control
 from .fusion.batch_fusion import BatchFusion
 from .fusion.epilogue import Fused
 from .fusion.horizontal_fusion import HorizontalFusion
+from .fusion.row_fusion import RowFusion
 from .fusion.tile_fusion import TileFusion
 from .host_call import HostCall
 from .launch import BufferRef, Copy, Launch, Plan
@@ -55,7 +56,7 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     places = list(map(describe_place, launch.operands))
     if isinstance(spec, Copy):
         return lines
-    if not isinstance(spec, BatchFusion | HorizontalFusion | TileFusion):
+    if not isinstance(spec, BatchFusion | HorizontalFusion | TileFusion | RowFusion):
         return lines + _work_lines(spec, places)
     if isinstance(spec, BatchFusion):
         places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in spec.scratch]

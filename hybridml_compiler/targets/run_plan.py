@@ -18,6 +18,7 @@ from ..schedule.control import Choice, Loop
 from ..schedule.fusion.batch_fusion import BatchFusion
 from ..schedule.fusion.epilogue import Fused
 from ..schedule.fusion.horizontal_fusion import HorizontalFusion
+from ..schedule.fusion.row_fusion import RowFusion
 from ..schedule.fusion.tile_fusion import TileFusion
 from ..schedule.host_call import HostCall
 from ..schedule.kernels.gemm import Product
@@ -124,6 +125,8 @@ class _Run:
                 return True
             case BatchFusion():
                 return self.chain(spec, memories)
+            case RowFusion():
+                return all(self.call(x.spec, [memories[k] for k in x.operands], part, parts) for x in spec.stages)
             case TileFusion():
                 return self.machine.call(spec, memories, 0, 1) or self.tiles(spec, memories)
             case HorizontalFusion():

@@ -64,3 +64,13 @@ def test_a_loop_has_registers_for_its_sums() -> None:
     order, target = graph.nodes(), capabilities(host_spec())
     groups, _ = Grouping(order, target).groups(materialise(graph, order, target)[0])
     assert {len(group.roots) for group in groups[:-1]} == {cost.MAX_KERNEL_SUMS}
+
+
+@pytest.mark.parametrize(("count", "kept"), [(20, 1), (60, 5)])
+def test_a_node_that_is_read_twice_counts_once_for_the_length_of_an_expression(count: int, kept: int) -> None:
+    x = value = input_node(Aval((40,), F4), "x")
+    for _ in range(count):  # one that is computed for every reader again would be 3 ** 20 nodes
+        value = make("where", make("greater", value, x), value, make("multiply", value, x))
+    graph = Graph((x,), (value,))
+    reasons = materialise(graph, graph.nodes(), capabilities(host_spec()))[0]
+    assert len(reasons) == kept, reasons

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -301,3 +303,25 @@ def test_questions_that_replace_others_are_bounded() -> None:
         for k in range(12):
             f(hm.ones(3) * k / 7)
     assert f.cache_info().compiles == 8
+
+
+FIRST_FUNCTIONS = """
+import numpy as np, hybridml as hm
+def product(x):
+    return np.dot(x, x)
+def empty(x):
+    y = np.empty_like(x)
+    y[0], y[1] = x[1] * 3.0, 1.0
+    return y
+def full(x):
+    return np.zeros_like(x) + np.full_like(x, 2.0) * np.ones_like(x)
+for fn in (product, empty, full):
+    print(hm.trace(fn)(hm.ones((2, 2))).tolist())
+"""
+
+
+def test_functions_that_make_arrays_are_found_after_others() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_FUNCTIONS], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout.split("\n")[1:3] == ["[[3.0, 3.0], [1.0, 1.0]]", "[[2.0, 2.0], [2.0, 2.0]]"], done.stderr

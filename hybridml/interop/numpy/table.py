@@ -31,11 +31,16 @@ REFUSED: dict[str, str] = {}  # dotted name of a NumPy function or module -> why
 _OF_ARRAYS = frozenset({"order", "subok", "like", "casting", "overwrite_input", "device", "kind", "max_work"})
 
 
+def original(function: Any) -> Any:
+    """NumPy's own function: a trace has others in the places of some, which say what they stand for."""
+    return getattr(function, "stands_for", function)
+
+
 def implements(*functions: Function) -> Callable[[Function], Function]:
     """Decorator: the function runs in the place of NumPy's `functions`."""
 
     def register(fn: Function) -> Function:
-        FUNCTIONS.update(dict.fromkeys(functions, fn))
+        FUNCTIONS.update(dict.fromkeys(map(original, functions), fn))
         return fn
 
     return register
@@ -45,7 +50,7 @@ def same(namespace: Any, names: str, prefix: str = "") -> None:
     """Rows for functions of a NumPy namespace which `hybridml` has under the same name; an older NumPy lacks some."""
     for name in names.split():
         if hasattr(namespace, name):
-            FUNCTIONS[getattr(namespace, name)] = prefix + name
+            FUNCTIONS[original(getattr(namespace, name))] = prefix + name
 
 
 def name_of(func: Function) -> str:
@@ -185,7 +190,7 @@ def _signature(func: Function) -> inspect.Signature | None:
 def public(func: Function) -> Function:
     """The function that users call: NumPy has a second one behind each that takes `like=`."""
     module = importlib.import_module(getattr(func, "__module__", "numpy"))  # an older ufunc has none
-    found = getattr(module, func.__name__, func)
+    found = original(getattr(module, func.__name__, func))
     return found if callable(found) else func
 
 

@@ -43,6 +43,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             found[...] = 0  # what memory holds would be a literal of the program
         return given_back(tracer, found, args)
 
+    make.stands_for = function  # type: ignore[attr-defined]
     return make
 
 

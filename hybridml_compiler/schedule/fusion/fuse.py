@@ -12,7 +12,7 @@ The decisions look at the kind of an operation and its cost, never at its name.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from ... import dtypes
 from ...graph import checks
@@ -104,6 +104,8 @@ def materialise(
                 nodes += size[operand]
             else:
                 loaded += _bytes_an_element(operand, node)
+        if nodes > cost.MAX_INLINE_NODES:  # with those that are read more than once as many times
+            nodes = _distinct(node, chosen)
         if nodes > cost.MAX_INLINE_NODES:
             kept = _narrowest(node, target)
             chosen.setdefault(kept, "the expression is long enough")
@@ -140,6 +142,17 @@ def materialise(
         if reason and node not in chosen:
             chosen.setdefault(_narrowest(node, target), reason)
     return {node: chosen[node] for node in order if node in chosen}, weighed
+
+
+def _distinct(node: Node, chosen: Container[Node]) -> int:
+    """The number of nodes that are computed with a node, each counted once; of many more than fit one kernel, some."""
+    seen, stack = {node}, [node]
+    while stack and len(seen) <= cost.MAX_INLINE_NODES:
+        for x in stack.pop().inputs:
+            if x not in seen and x.op is not None and x not in chosen and x.kind not in OWN_LOOP:
+                seen.add(x)
+                stack.append(x)
+    return len(seen)
 
 
 def _narrowest(node: Node, target: Capabilities) -> Node:

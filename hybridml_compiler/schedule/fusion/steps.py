@@ -39,13 +39,14 @@ class Stage:
 
 @record(frozen=False, eq=False)
 class Step:
-    """Tasks launched as one: a single one, or the stages of a chain or of a tile fusion."""
+    """Tasks launched as one: a single one, or the stages of a chain, of a tile fusion or of a row fusion."""
 
     tasks: list[int]
     batch: int = 1
     scratch: dict[Node, int] = field(default_factory=dict)  # array of the step's own -> offset in a slot
     slot_bytes: int = 0
     tiled: bool = False  # whether nothing but tiles of its scratch are ever in memory
+    by_rows: bool = False  # whether its two products read their matrix together
 
 
 def fills_cache(node: Node, target: Capabilities) -> bool:

@@ -43,6 +43,7 @@ class Product(KernelSpec):
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see low_precision.py.
     `computed`: a has no memory; it is computed while it is packed, see prologue.py.
     `passing`: only its epilogue reads the result, one tile of rows after another, and it has no memory.
+    `blocks`: of a row times a matrix, k is cut into so many nearly equal parts, each of which makes a row of results.
     """
 
     dtype: np.dtype
@@ -55,6 +56,7 @@ class Product(KernelSpec):
     stored: tuple[np.dtype, np.dtype] | None = None
     computed: bool = False
     passing: bool = False
+    blocks: int = 1
 
     @property
     def matrices(self) -> int:
@@ -88,8 +90,12 @@ class Product(KernelSpec):
         """Size of all that is read as right operand."""
         return self.k * self.n * self.dtype.itemsize * (self.matrices if any(self.b.batch) else 1)
 
+    def rows_of_block(self, block: int) -> tuple[int, int]:
+        """First row of B that makes this row of the result, and the one after the last."""
+        return block * self.k // self.blocks, (block + 1) * self.k // self.blocks
+
     def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
-        if self.computed:
+        if self.computed or self.blocks > 1:
             return {1}
         rows = {self.matrices * d for d in divisors(self.m) if self.m // d >= cost.CHAIN_ROWS}
         return rows | divisors(self.matrices)
@@ -122,6 +128,7 @@ class Product(KernelSpec):
             f"matmul {dtypes.short(self.dtype)} {shape}{stored}"
             + (" A'" if self.a.transposed else "")
             + (" of A computed" if self.computed else "")
+            + (f" in {self.blocks} sums" if self.blocks > 1 else "")
             + (" B'" if self.b.transposed else "")
         )
 
@@ -191,7 +198,7 @@ def fold_batch(product: Product) -> Product:
 def is_column(product: Product) -> bool:
     """Whether its result is one column, which is computed as a row. Matrices of one element a row have two orders, of
     which the other operand's place may be none."""
-    along = product.a.column == 1 and at_most(2, product.k)
+    along = 1 in (product.a.column, product.a.row) and at_most(2, product.k)
     return product.n == 1 and at_most(2, product.m) and (product.stored is not None or along)
 
 

@@ -60,6 +60,10 @@ class Capabilities:
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
     # the passes of Fourier transforms of such an array; None where it has no kernels for them
     transforms: Callable[[Aval, Sequence[AxisTransform]], Steps | None] = lambda _, __: None
+    # Into how many parts does a product cut k, each of which makes a row of results that are added then?
+    sum_blocks: Callable[[Product], int] = lambda _: 1
+    # Is it a gain to run two products row by row of the matrix that both read (see row_fusion.py)?
+    runs_rows: Callable[[Product, Product], bool] = lambda _, __: False
     halves: bool = False  # do calls that read bfloat16 as it is stored do so with float16?
     # Is it worth a kernel to run so many rows of that length one by one (see grouping.py)?
     worth_rows: Callable[[int, int], bool] = cost.worth_rows

@@ -11,6 +11,7 @@ from ...schedule.kernels.library import LIBRARY, Call, Capabilities
 from ...schedule.kernels.transform_steps import steps_of
 from ...sizes.dims import hint
 from .kernels.loop_schedule import schedule, schedule_matrix
+from .llvm.fusion.row_fusion import row_plan
 from .llvm.kind import CallKind
 from .llvm.registry import kind_of
 from .spec import CpuSpec
@@ -46,6 +47,8 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         lambda call: _kind(call).passing(call, cpu),
         lambda product, other: _kind(product).same_sums(product, other, cpu),
         lambda aval, transforms: steps_of(aval, transforms, cpu.lanes, cpu.cores),
+        sum_blocks=lambda product: _kind(product).sum_blocks(product, cpu),
+        runs_rows=lambda dots, updates: row_plan(dots, updates, cpu) is not None,
         runs_control=True,
         takes_sizes=True,
     )

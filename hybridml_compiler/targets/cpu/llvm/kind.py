@@ -39,4 +39,6 @@ class CallKind(Kind):
     passing: Callable[[Any, CpuSpec], Call | None] = lambda *_: None
     # Number of times that it computes an element of a left operand without memory; whether two calls add up alike.
     computes_left: Callable[[Any, CpuSpec], int] = lambda *_: 0
+    # Number of parts of its sums that have results of their own.
+    sum_blocks: Callable[[Any, CpuSpec], int] = lambda *_: 1
     same_sums: Callable[[Any, Any, CpuSpec], bool] = lambda *_: False

@@ -24,6 +24,7 @@ KINDS = {
     "Transform": ("fourier.kernel", "TRANSFORM"),
     "Fused": ("fusion.fused", "FUSED"),
     "BatchFusion": ("fusion.batch_fusion", "BATCH_FUSION"),
+    "RowFusion": ("fusion.row_fusion", "ROW_FUSION"),
     "HorizontalFusion": ("fusion.horizontal_fusion", "HORIZONTAL_FUSION"),
     "HostCall": ("host_call", "HOST_CALL"),
     "Loop": ("control", "CONTROL"),

@@ -6,18 +6,17 @@ last tile of dot products overlaps the one before, and computes the same bits ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .....record import record
 from .....schedule.kernels.gemm import Product
-from .....sizes.dims import is_dim
 from ...kernels.gemv import BROADCAST, SUMS, Axpys, Gemv
 from .. import ir
-from ..contraction.emission import Emission
-from ..contraction.loops import divide, i64, least, loop, repeat
+from ..contraction.emission import Emission, Range
+from ..contraction.loops import divide, i64, least, loop, repeat, share
 from ..contraction.micro_kernel import MicroKernel
 from ..contraction.vectors import Vectors, prefix
 from ..types import I32, PTR
@@ -28,8 +27,7 @@ from .operands import batch_offset
 class Dots(Emission[Product, Gemv]):
     def emit(self) -> ir.Function:
         b, v, p, g, (a, right, c) = self.b, self.v, self.call, self.plan, self.buffers(3)
-        sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())
-        tiles = {rows: _emit_tile(self.module, f"{self.name}_{rows}", p, g, rows) for rows in sorted(sizes)}
+        tiles = self._tiles()
 
         def unit(index: Any) -> None:
             matrix, block = divide(b, index, g.blocks)
@@ -39,20 +37,41 @@ class Dots(Emission[Product, Gemv]):
             first, following = (b.mul(b.add(block, i64(k)), i64(g.block)) for k in (0, 1))
             end = b.select(b.icmp_signed("==", block, i64(g.blocks - 1)), i64(p.n), following)
 
-            def columns(j: Any) -> None:
-                j = least(b, j, b.sub(end, i64(g.columns)))
-                here, there = v.at(b_at, (j, p.b.column)), v.element(c_at, j)
-                row = 0
-                for tile in range(g.tiles):
-                    rows = g.rows if tile < g.large else g.rows - 1
-                    b.call(tiles[rows], [v.element(a_at, i64(row * p.a.row)), here, v.element(there, i64(row * p.n))])
-                    row += rows
-
-            repeat(b, first, end, g.columns, columns)
+            self._rows(tiles, (a_at, b_at, c_at), first, end)
             above = b.mul(matrix, i64(p.m))
             self.finish((above, b.add(above, i64(p.m))), (first, end))
 
         return self.over_units(unit)
+
+    def emit_rows(self) -> ir.Function:
+        """Over rows lo to hi of one B, at least as many as a tile has."""
+        v, p, (a, right, c) = self.v, self.call, self.buffers(3)
+        starts = v.element(a, i64(p.a.offset)), v.element(right, i64(p.b.offset)), c
+        self._rows(self._tiles(), starts, self.lo, self.hi)
+        self.finish((i64(0), i64(p.m)), (self.lo, self.hi))
+        self.b.ret_void()
+        return self.function
+
+    def _tiles(self) -> dict[int, ir.Function]:
+        """The functions of tiles, by their rows of A."""
+        g = self.plan
+        sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())
+        return {rows: _emit_tile(self.module, f"{self.name}_{rows}", self.call, g, rows) for rows in sorted(sizes)}
+
+    def _rows(self, tiles: Mapping[int, ir.Function], starts: Sequence[Any], first: Any, end: Any) -> None:
+        """Rows `first` to `end` of B by all of A: columns of the result."""
+        b, v, p, g, (a_at, b_at, c_at) = self.b, self.v, self.call, self.plan, starts
+
+        def columns(j: Any) -> None:
+            j = least(b, j, b.sub(end, i64(g.columns)))
+            here, there = v.at(b_at, (j, p.b.column)), v.element(c_at, j)
+            row = 0
+            for tile in range(g.tiles):
+                rows = g.rows if tile < g.large else g.rows - 1
+                b.call(tiles[rows], [v.element(a_at, i64(row * p.a.row)), here, v.element(there, i64(row * p.n))])
+                row += rows
+
+        repeat(b, first, end, g.columns, columns)
 
 
 def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows: int) -> ir.Function:
@@ -96,52 +115,77 @@ class Updates(Emission[Product, Axpys]):
 
     def emit(self) -> ir.Function:
         b, v, p, plan, (a, right, c) = self.b, self.v, self.call, self.plan, self.buffers(3)
-        n, k_end, a_step, b_step = (self.size(size) for size in (p.n, p.k, p.a.column, p.b.row))
-        batch = [size for x in (p.a, p.b) for size in (x.offset, *x.batch)]
+        n, k_end = self.size(p.n), self.size(p.k)
+        batch = [size for x in (p.a, p.b) for size in (x.offset, *x.batch, x.row, x.column)]
         for size in (*batch, *p.batch, plan.blocks):  # before all loops
             self.size(size)
-        left = p.k % BROADCAST
-        last = self.size(p.k - left)
 
         def unit(index: Any) -> None:
             matrix, block = divide(b, index, self.size(plan.blocks))
+            rows: tuple[Any, Any] = i64(0), k_end
+            if p.blocks > 1:
+                rows, row, matrix = share(b, matrix, i64(p.blocks), k_end), matrix, i64(0)
             a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix, self.size))
             b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix, self.size))
-            c_at = v.element(c, b.mul(matrix, n))
+            c_at = v.element(c, b.mul(matrix if p.blocks == 1 else row, n))
             first = b.mul(block, i64(plan.block))
-            end = least(b, b.add(first, i64(plan.block)), n)
-            tail = b.urem(b.sub(end, first), i64(plan.lanes))
-            whole = b.sub(end, tail)
-            some, mask = b.icmp_signed("<", whole, end), v.mask(tail, 0)
-
-            def over_columns(body: Callable[[Any, Any], None]) -> None:
-                repeat(b, first, whole, plan.lanes, lambda j: body(j, None))
-                with b.if_then(some):
-                    body(whole, mask)
-
-            over_columns(lambda j, mask: v.store(v.zero, v.element(c_at, j), mask))
-
-            def rows(k: Any, count: int) -> None:
-                steps = [b.add(k, i64(r)) for r in range(count)]
-                values = [v.splat(v.scalar(v.element(a_at, b.mul(step, a_step)))) for step in steps]
-                places = [v.element(b_at, b.mul(step, b_step)) for step in steps]
-
-                def columns(j: Any, mask: Any) -> None:
-                    total = v.load(v.element(c_at, j), mask)
-                    for value, place in zip(values, places, strict=True):
-                        total = v.fma(value, v.load(v.element(place, j), mask), total)
-                    v.store(total, v.element(c_at, j), mask)
-
-                over_columns(columns)
-
-            repeat(b, i64(0), last, BROADCAST, lambda k: rows(k, BROADCAST))
-            if is_dim(left):
-                repeat(b, last, k_end, 1, lambda k: rows(k, 1))
-            elif left:
-                rows(last, left)
-            self.finish((matrix, b.add(matrix, i64(1))), (first, end))
+            columns = first, least(b, b.add(first, i64(plan.block)), n)
+            self._over_columns(columns, lambda j, mask: v.store(v.zero, v.element(c_at, j), mask))
+            self._rows((a_at, b_at, c_at), rows, columns)
+            self.finish((matrix, b.add(matrix, i64(1))), columns)
 
         return self.over_units(unit)
+
+    def emit_rows(self) -> ir.Function:
+        """Rows lo to hi of one B, added to a row of the result, or put there where they are the first."""
+        v, p, (a, right, c) = self.v, self.call, self.buffers(3)
+        starts = v.element(a, i64(p.a.offset)), v.element(right, i64(p.b.offset)), c
+        self._rows(starts, (self.lo, self.hi), (i64(0), i64(p.n)))
+        self.b.ret_void()
+        return self.function
+
+    def emit_zeros(self) -> ir.Function:
+        """A row of the result."""
+        v, c = self.v, self.buffer(2)
+        columns = i64(0), i64(self.call.n)
+        self._over_columns(columns, lambda j, mask: v.store(v.zero, v.element(c, j), mask))
+        self.b.ret_void()
+        return self.function
+
+    def _over_columns(self, columns: Range, body: Callable[[Any, Any], None]) -> None:
+        """`body(column, mask)` of each vector."""
+        b, v, (first, end) = self.b, self.v, columns
+        tail = b.urem(b.sub(end, first), i64(self.plan.lanes))
+        whole = b.sub(end, tail)
+        repeat(b, first, whole, self.plan.lanes, lambda j: body(j, None))
+        with b.if_then(b.icmp_signed("<", whole, end)):
+            body(whole, v.mask(tail, 0))
+
+    def _rows(self, starts: Sequence[Any], rows: Range, columns: Range) -> None:
+        """Adds columns of some rows of B, each times its element of A."""
+        b, v, p, (a_at, b_at, c_at), (first, end) = self.b, self.v, self.call, starts, rows
+        a_step, b_step = self.size(p.a.column), self.size(p.b.row)
+        whole = ir.known(end)  # of all of k, from 0 on
+        last = b.sub(end, b.urem(b.sub(end, first), i64(BROADCAST)) if whole is None else i64(whole % BROADCAST))
+
+        def some(k: Any, count: int) -> None:
+            steps = [b.add(k, i64(r)) for r in range(count)]
+            values = [v.splat(v.scalar(v.element(a_at, b.mul(step, a_step)))) for step in steps]
+            places = [v.element(b_at, b.mul(step, b_step)) for step in steps]
+
+            def column(j: Any, mask: Any) -> None:
+                total = v.load(v.element(c_at, j), mask)
+                for value, place in zip(values, places, strict=True):
+                    total = v.fma(value, v.load(v.element(place, j), mask), total)
+                v.store(total, v.element(c_at, j), mask)
+
+            self._over_columns(columns, column)
+
+        repeat(b, first, last, BROADCAST, lambda k: some(k, BROADCAST))
+        if whole is None:
+            repeat(b, last, end, 1, lambda k: some(k, 1))
+        elif whole % BROADCAST:
+            some(last, whole % BROADCAST)
 
 
 def _total(b: ir.IRBuilder, sums: list[list[Any]]) -> Any:

@@ -14,7 +14,7 @@ from .....schedule import cost
 from .....schedule.fusion.epilogue import matrices_of
 from .....schedule.kernels.gemm import Product, use_own_product
 from ...kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_rows, with_any_rows
-from ...kernels.gemv import Axpys, Gemv, axpys_of, dots_of
+from ...kernels.gemv import Axpys, Gemv, axpys_of, dots_of, sum_blocks_of
 from ...kernels.low_precision import Format, can_pass, format_of, narrow_blocking
 from ...kernels.slabs import Slabs
 from ...runtime import blas
@@ -77,6 +77,11 @@ def same_sums(product: Product, other: Product, cpu: CpuSpec) -> bool:
     blockings = own_blocking(product, cpu), own_blocking(other, cpu)
     depths = [blocking.depth for blocking in blockings if isinstance(blocking, Blocking)]
     return len(depths) == 2 and depths[0] == depths[1]
+
+
+def sum_blocks(product: Product, cpu: CpuSpec) -> int:
+    """Parts of k of a product that adds up rows of its right operand."""
+    return sum_blocks_of(product) if isinstance(own_blocking(product, cpu), Axpys) else 1
 
 
 def takes_epilogue(product: Product, cpu: CpuSpec) -> bool:
@@ -151,4 +156,5 @@ PRODUCT = CallKind(
     passing=passing_product,
     computes_left=computes_left,
     same_sums=same_sums,
+    sum_blocks=sum_blocks,
 )
