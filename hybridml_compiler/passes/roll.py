@@ -138,6 +138,8 @@ class _Loop:
                 operands.append(body[p] if kind == "own" else carries[p] if kind == "before" else stand[at])
             body.append(with_inputs(node, tuple(operands)))
         wanted = self._wanted(graph, nodes, inside)
+        if any(self.steps[0][p].aval.weak for p in (*carried, *wanted)):
+            return None  # numbers of Python's: no result of a loop is one
         fixed = [at for at in stand if at in constants]
         moving = [at for at in stand if at in sliced]
         given = [*(stand[at] for at in fixed), *carries.values(), *(stand[at] for at in moving)]

@@ -19,11 +19,11 @@ import numpy as np
 
 from ..errors import HybridmlError
 from ..graph.body import steps_in
-from ..graph.ir import Graph, Node, constant, topological, with_inputs
+from ..graph.ir import Graph, Node, apply, constant, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..sizes.dims import LEAST, Size, Symbol, _make, bounds, is_dim, symbol, symbols_of
 from ..sizes.values import evaluate
-from .loop_parts import Loop
+from .loop_parts import Loop, Optimize
 
 _CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power"))
 _MOST = 1 << 16  # elements of a table
@@ -83,6 +83,52 @@ def numbers_carried(loop: Loop) -> dict[Node, Node]:
     return _tables(loop, own, [n for n in nodes if n in called and n not in own], wanted)
 
 
+def numbers_before(loop: Loop, optimized: Optimize) -> dict[Node, Node]:
+    """Look-ups in the place of calls of functions of the step, of numbers that the loop is given, and of carries that
+    depend on such numbers alone: a loop of its own computes what they take, and one call before the loop all of them.
+    Not where data may end the loop before a step that raises."""
+    if loop.step is None or loop.reverse or not _are_ints(loop.length, loop.first):
+        return {}
+    if not 0 < int(loop.length or 0) <= _MOST or loop.counts or loop.go is not None:
+        return {}
+    roots = [*(after for *_, after in loop.carries), *loop.others]
+    nodes = topological(roots)
+    if not any(map(_is_called, nodes)):
+        return {}
+    given = {own for _, own in loop.consts if not own.shape and own.dtype.kind in "fiub"}
+    carries = [carry for carry in loop.carries if not carry[1].shape]
+    while True:
+        called = dict.fromkeys([*given, *(own for _, own, _ in carries)], False)
+        for node in nodes:
+            if node not in called and _is_decided(node, called) and steps_in(node) <= {loop.step}:
+                called[node] = _is_called(node) or any([called[n] for n in node.inputs])
+        left = [carry for carry in carries if called.get(carry[2]) is False]
+        if len(left) == len(carries):
+            break
+        carries = left
+    wanted = [n for n in nodes if n in _frontier(nodes, roots, called) and not n.aval.weak]
+    between = [n for n in topological(wanted) if called.get(n)]
+    taken = list(dict.fromkeys(n for node in between for n in node.inputs if not called[n] and n.value is None))
+    if not taken:
+        return {}
+    first = Loop(
+        [], [pair for pair in loop.consts if pair[1] in given], carries, [], taken, [], None, loop.length, False,
+        loop.step, loop.first, False,
+    )  # fmt: skip
+    stacked = first.nodes(range(len(carries), len(carries) + len(taken)), optimized)
+    final = {node: stacked[len(carries) + k] for k, node in enumerate(taken)}
+    for n in between:
+        assert n.op is not None
+        final[n] = apply(n.op, [final.get(m, m) for m in n.inputs], n.params, n.where)
+    number = _number(loop, nodes)
+    found: dict[Node, Node] = {}
+    for node in wanted:
+        table = input_node(final[node].aval)
+        loop.consts.append((final[node], table))
+        found[node] = _looked(table, [number - loop.first])
+    return found
+
+
 def numbers_sunk(loop: Loop) -> dict[Node, Node]:
     """Numbers that the steps of loops around this one decide, computed in the body, where called functions take
     them."""
@@ -125,9 +171,15 @@ def _tables(
         for node, table in tables.items():
             table[k] = values[node]
         now = {c: values[after] for c, (_, after) in own.items()}
-    found = next((s for n in nodes if _is_full(n) for s in symbols_of(n.params["value"]) if s.name == step), None)
-    number = symbol(step, LEAST, length + loop.first - 1) if found is None else _make({(found,): 1})
+    number = _number(loop, nodes)
     return {node: _at(table, [number - loop.first], node) for node, table in tables.items()}
+
+
+def _number(loop: Loop, nodes: Iterable[Node]) -> Size:
+    """The number of a step of a loop, as these nodes have it if they do."""
+    step, length = str(loop.step), int(loop.length or 0)
+    found = next((s for n in nodes if _is_full(n) for s in symbols_of(n.params["value"]) if s.name == step), None)
+    return symbol(step, LEAST, length + loop.first - 1) if found is None else _make({(found,): 1})
 
 
 def _is_full(node: Node) -> bool:
@@ -177,8 +229,11 @@ def _looked_up(node: Node, known: dict[tuple[str, ...], dict[Node, np.ndarray]])
 
 def _at(table: np.ndarray, place: Sequence[Size], like: Node) -> Node:
     """The number at a place of a table, as a node of that type."""
-    starts, stops = tuple(place), tuple([k + 1 for k in place])
-    chosen = make("slice", constant(table, like.dtype, weak=like.aval.weak), starts=starts, stops=stops)
+    return _looked(constant(table, like.dtype, weak=like.aval.weak), place)
+
+
+def _looked(table: Node, place: Sequence[Size]) -> Node:
+    chosen = make("slice", table, starts=tuple(place), stops=tuple([k + 1 for k in place]))
     return make("reshape", chosen, shape=())
 
 

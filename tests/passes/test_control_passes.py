@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -265,3 +266,16 @@ def test_layers_are_told_from_steps_without_a_walk(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(roll, "_steps", walked)
     nodes = graph.nodes()
     assert roll._roll(graph, nodes, roll._cuts(nodes), roll._anchors(nodes)) is None
+
+
+def test_numbers_of_python_are_no_results_of_loops() -> None:
+    def infected(beta: float) -> Any:
+        s, i = 0.99, 0.01
+        for _ in [*range(1000)]:
+            new = beta * s * i
+            s, i = s - new, i + new
+        return s, i
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert hm.trace(infected)(0.1) == infected(0.1)
