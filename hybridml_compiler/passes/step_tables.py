@@ -106,7 +106,8 @@ def numbers_before(loop: Loop, optimized: Optimize) -> dict[Node, Node]:
         if len(left) == len(carries):
             break
         carries = left
-    wanted = [n for n in nodes if n in _frontier(nodes, roots, called) and not n.aval.weak]
+    known, frontier = given | {own for _, own, _ in carries}, _frontier(nodes, roots, called)
+    wanted = [n for n in nodes if n in frontier and not n.aval.weak and known & {*topological([n])}]  # else in a table
     between = [n for n in topological(wanted) if called.get(n)]
     taken = list(dict.fromkeys(n for node in between for n in node.inputs if not called[n] and n.value is None))
     if not taken:

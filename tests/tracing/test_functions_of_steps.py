@@ -156,3 +156,23 @@ def test_tables_are_small() -> None:
     traced = hm.trace(program)
     np.testing.assert_allclose(traced(hm.zeros(2)).numpy(), program(hm.zeros(2)).numpy(), rtol=1e-4)
     assert calls(traced) == "python_math"
+
+
+@pytest.mark.parametrize("until", [False, True])
+def test_numbers_that_are_given_are_one_call_before_the_loop(until: bool) -> None:
+    def program(x: Any, rate: float, dt: float) -> Any:
+        t = 0.0
+        for k in range(N):
+            x = x + math.exp(-rate * k * dt) * np.sin(t) + np.cos(rate + k)
+            t = t + dt * rate
+            if until and x.sum() > 30.0:
+                break
+        return x, t
+
+    traced, x = hm.trace(program), hm.asarray(np.arange(4.0))
+    for rate in (0.1, 0.3, 0.5):
+        (found, end), (expected, last) = traced(x, rate, 0.1), program(x, rate, 0.1)
+        assert found.tolist() == expected.tolist() and end == last
+    assert is_loop(traced)
+    bodies = str(traced._shown().program.executable.ir).partition("graph program")[0]
+    assert until or "python_math" not in bodies

@@ -112,6 +112,10 @@ def _number(t: Any) -> Any:
     return ScalarProxy(t) if isinstance(t, Tensor) and type(t).is_number else t
 
 
+_UFUNCS: dict[Any, np.ufunc] = {
+    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
+    operator.floordiv: np.floor_divide, operator.mod: np.remainder, operator.pow: np.power,
+}  # fmt: skip
 Op = Callable[[Any, Any], Any]
 Method = Callable[[ScalarProxy, Any], Any]
 
@@ -122,6 +126,10 @@ def _computed(method: str, op: Op) -> Method:
     def computed(self: ScalarProxy, other: Any) -> Any:
         if getattr(type(other), "is_late", False):
             return NotImplemented
+        if type(other) is np.float64:
+            found = type(self).by_numpy(_UFUNCS.get(op, np.less), (other, self) if swapped else (self, other))
+            if found is not None:
+                return found
         if type(other) is not ScalarProxy and isinstance(other, complex | np.generic):  # with rules of their own
             return op(other, self._concrete()) if swapped else op(self._concrete(), other)
         return _number(slot(self._tensor, tensor_of(hooks.size_as_float(other)) if is_dim(other) else other))

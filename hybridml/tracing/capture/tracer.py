@@ -185,6 +185,7 @@ class Tracer:
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []
         self.rolled = False
+        self.calls_in_steps = False  # of functions of NumPy and Python, which may be slower than in eager code
         self.prints: Callable[[Any, Any], None] | None = None
         self.logs: Callable[..., None] | None = None  # takes what `logging.Logger._log` does
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
