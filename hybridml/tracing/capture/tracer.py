@@ -173,6 +173,7 @@ class Tracer:
         self.strict = False  # nothing is to be asked
         # What gives loops their steps, where one step stands for all (rolling/hooks.py); loops that are captured now.
         self.rolling: Any = None
+        self.stages: Any = None  # what captures functions of transforms first (staging/transforms.py)
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
         self.ends: float | None = None  # when loops step by step, and questions, are given up,
@@ -216,6 +217,7 @@ class Tracer:
     def end(self) -> None:
         """Ends the trace: nothing is asked any more, and frames and tensors of it are let go."""
         self.ask = None
+        self.stages = None
         self.taken.clear()
         self.marked.clear()
 
@@ -255,6 +257,8 @@ class Tracer:
             params = {**params, "value": of_steps(params["value"])}
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
+        if self.stages is not None:
+            self.stages.see(op, tensors)
         self.operations += 1
         if self.step_by_step or self.loops:
             self.check_steps()
@@ -468,6 +472,8 @@ class Tracer:
             return None
         t = self.lift(t)
         node = t._array
+        if self.stages is not None:
+            self.stages.check_asked(node, what)
         if how == "array" and node.aval.device != CPU:
             raise out_of_reach(node.aval.device, what)
         if how in ("array", "text"):
