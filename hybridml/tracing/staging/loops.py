@@ -100,7 +100,7 @@ class _Inside:
             start = [*start, tracer.wrap(ir.constant(0, int64))]
         after, ys = ([snapshot(tracer, t) for t in tensors] for tensors in (after, ys))
         leave(tracer)
-        count, begin, *_ = *self.counts, None, None
+        count, begin = [*self.counts, None, None][:2]
         return Loop(
             tracer, "a loop inside of a transform", frame.since, frame.made, inputs, slices, after, ys,
             [snapshot(tracer, tracer.lift(t)) for t in start], [snapshot(tracer, tracer.lift(x)) for x in xs],
