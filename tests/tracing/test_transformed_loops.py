@@ -315,3 +315,117 @@ def test_a_condition_that_differs_from_element_to_element() -> None:
     traced = hm.trace(hm.vmap(fn))
     assert_close([traced(ys, limits)], [hm.vmap(fn)(ys, limits)])
     assert traced.ir.count("length=None") == 1
+
+
+# -- ranges that data ends, and masks
+
+
+def between(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for k in range(ends[1], ends[4]):
+        s = s * 0.9 + hm.sin(s + y[k]) * y[k]
+    return s
+
+
+def down(y: Any, ends: Any) -> Any:
+    y = y.clone()
+    for k in range(ends[4] - 1, ends[1] - 1, -1):
+        y[k] = y[k] * 0.5 + 0.1
+    return (y * y).sum()
+
+
+def rows(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for i in range(ends.shape[0] - 1):
+        t = y[i] * 0
+        for k in range(ends[i], ends[i + 1]):
+            t = t + y[k] * hm.sin(y[k - 1])
+        s = s * 0.5 + t * t
+    return s
+
+
+def left_between(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for k in range(ends[1], ends[4]):
+        s = s + hm.sin(y[k]) * y[k]
+        if s > 0.7:
+            break
+    return s * s
+
+
+def inner_number(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for i in range(ends.shape[0] - 1):
+
+        def part(x: Any, i: Any = i) -> Any:
+            t: Any = 0.0
+            for k in range(ends[i], ends[i + 1]):
+                t = t + y[k]
+            return t
+
+        s = s * 0.5 + (hm.vmap(part)(y) ** 2).sum()
+    return s
+
+
+def masked(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for k in range(20):
+        s = s * 0.9 + (y[ends[:20] > 9] * k).sum()
+    return s
+
+
+def masked_by_each(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for k in range(20):
+        z = y + k * 0.1
+        s = s * 0.9 + z[z > 0.5].sum()
+    return s
+
+
+def masked_by_each_in_parts(y: Any, ends: Any) -> Any:
+    s = y.sum() * 0
+    for _ in range(20):
+        z = y[ends[:20] > 9]
+        s = s * 0.9 + z[z > 0.5].sum()
+    return s
+
+
+WITH_ENDS: dict[str, Callable[..., Any]] = {
+    "jvp": lambda f: lambda y, ends: hm.jvp(lambda y: f(y, ends), (y,), (hm.cos(y),)),
+    "vmap": lambda f: lambda y, ends: hm.vmap(lambda y: f(y, ends))(y * COLUMN(y)),
+    "vmap all": lambda f: lambda y, ends: hm.vmap(f)(y * COLUMN(y), hm.stack([ends] * 3)),
+    "vmap grad": lambda f: lambda y, ends: hm.vmap(hm.grad(lambda y: f(y, ends)))(y * COLUMN(y)),
+    "grad vmap": lambda f: hm.grad(lambda y, ends: hm.vmap(lambda y: f(y, ends))(y * COLUMN(y)).sum()),
+    "grad jvp": lambda f: hm.grad(lambda y, ends: hm.jvp(lambda y: f(y, ends), (y,), (hm.cos(y),))[1]),
+}
+
+
+@pytest.mark.parametrize("form", WITH_ENDS)
+@pytest.mark.parametrize(
+    "fn", [between, down, rows, left_between, inner_number, masked, masked_by_each, masked_by_each_in_parts]
+)
+def test_ranges_of_data_and_masks(fn: Any, form: str) -> None:
+    y, r = hm.asarray(R.random(20)), np.random.default_rng(1)
+    transformed = WITH_ENDS[form](fn)
+    traced = hm.trace(transformed)
+    for most in (20, 18, 40):  # 40: beyond the array, at last
+        ends = hm.asarray(np.sort(r.integers(0, most, 21)))
+        found = []
+        for style in (transformed, traced):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    found.append(leaves(style(y, ends)))
+                except (hm.HybridmlError, TypeError) as error:
+                    found.append([type(error)])
+        for a, b in zip(*found, strict=True):
+            assert (a is b) if isinstance(a, type) else np.allclose(np.asarray(a), np.asarray(b), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("form", ["jvp", "vmap", "vmap grad", "grad vmap", "grad jvp"])
+@pytest.mark.parametrize("fn", [between, masked])
+def test_ranges_of_data_are_loops(fn: Any, form: str) -> None:
+    y, ends = hm.asarray(R.random(20)), hm.asarray(np.arange(21))
+    traced = hm.trace(WITH_ENDS[form](fn), strict=True)
+    traced(y, ends)
+    assert " loop(" in traced.ir and len(traced.ir.splitlines()) < 200
