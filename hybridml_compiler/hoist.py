@@ -32,7 +32,7 @@ def _varying(
         by_number = step is not None and step in steps_in(node)
         if by_number or (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
             varies.add(node)
-    operands = [(node, n) for node in varies if node.op is not None for n in node.inputs]
+    operands = [(node, n) for node in varies if node.op is not None for n in node.inputs if n not in varies]
     turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view
 
     def inside(node: ir.Node) -> bool:

@@ -40,8 +40,8 @@ def while_loop(
     """`value = body_fn(value)`, from `init`, as long as `cond_fn(value)`; at most `max_steps` times.
 
     The carry keeps its structure, shapes, dtypes and devices (ArgumentError, ShapeError, DTypeError and DeviceError
-    name the leaf). A traced gradient needs `max_steps`, because it keeps values of every step: GradientError without
-    it.
+    name the leaf). A gradient that is taken outside of a traced function, or in another loop, needs `max_steps`,
+    because it keeps values of every step: GradientError without it.
 
     >>> import hybridml as hm
     >>> hm.while_loop(lambda x: x < 100, lambda x: x * 2, hm.tensor(3)).item()

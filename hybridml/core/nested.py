@@ -176,6 +176,13 @@ def called(op: Op, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
     return op.fn(list(tensors), **params) if op.variadic else op.fn(*tensors, **params)
 
 
+def staged(around: Nesting, fn: Callable[..., R]) -> Callable[..., R]:
+    """The function that a transform calls with tensors of `around`, on top of what is in force now: a tracer may have
+    captured it first (see tracing/staging)."""
+    stages = getattr(context.current_interpreter(), "stages", None)
+    return fn if stages is None else stages.of(around, fn)
+
+
 def top_nesting() -> Any:
     """The interpreter on top of the stack, if it stands on another; None where a tracer or NumPy applies operations."""
     level = interpreter_stack()

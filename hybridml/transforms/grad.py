@@ -16,6 +16,7 @@ from ..core.autodiff.tape import Leaf, Mark, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
 from ..core.forward.interpreter import Dual, Forward
 from ..core.interpreter import interpret
+from ..core.nested import staged
 from ..core.pytree import flatten, tree_leaves, tree_map
 from ..core.tensor import Tensor, like
 
@@ -224,6 +225,7 @@ def jvp(
 
     with enable_grad():
         inner = tree_map(dual, given)
+        fn = staged(forward, fn)
         value, product, aux = interpret(forward, lambda: _with_tangents(forward, *_value_of("jvp", fn, inner, has_aux)))
     if grad_is_off():
         value, product, aux = _detached((value, product, aux))

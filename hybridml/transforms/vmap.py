@@ -21,6 +21,7 @@ from ..core.batching.rules import moved, spread
 from ..core.context import current_interpreter
 from ..core.forward.interpreter import Forward
 from ..core.interpreter import below, interpret, interpreter_stack
+from ..core.nested import staged
 from ..core.pytree import flatten, tree_leaves, tree_map, unflatten
 from ..core.tensor import Tensor, aval_of
 
@@ -82,7 +83,8 @@ def vmap(
             given = [slot.element(batching, first, count, size) for slot in slots]
             inner_args, inner_kwargs = unflatten(structure, given)
             found: list[Any] = []
-            shape = flatten(interpret(batching, lambda: fn(*inner_args, **inner_kwargs)), found)
+            call = staged(batching, fn)
+            shape = flatten(interpret(batching, lambda: call(*inner_args, **inner_kwargs)), found)
             return shape, [_result(batching, leaf) for leaf in found]
 
         step = max(size if chunk_size is None else min(chunk_size, size), 1)

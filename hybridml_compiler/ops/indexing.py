@@ -53,6 +53,15 @@ def unflatten(s: Any, position: Scalar, shape: Sequence[int]) -> Index:
     return tuple(index)
 
 
+def reshaped(s: Any, i: Index, shape: Sequence[int], source: Sequence[int]) -> Index:
+    """Index in an array of shape `source` of the element at `i` of its reshape."""
+    long, own = ([axis for axis, n in enumerate(sizes) if n != 1] for sizes in (shape, source))
+    if len(long) != len(own) or not all(same(shape[a], source[b]) for a, b in zip(long, own, strict=True)):
+        return unflatten(s, flatten(s, i, shape), source)
+    at = dict(zip(own, (i[axis] for axis in long), strict=True))  # axes of one element come or go
+    return tuple([at.get(axis, 0) for axis in range(len(source))])
+
+
 def replace(i: Index, axis: int, value: Scalar) -> Index:
     return (*i[:axis], value, *i[axis + 1 :])
 

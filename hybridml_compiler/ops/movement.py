@@ -21,7 +21,7 @@ from ..errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 from ..hooks import hooks
 from ..sizes.dims import same
 from .creation import Number, full, number
-from .indexing import Index, Load, Scalar, all_of, at, flatten, unflatten
+from .indexing import Index, Load, Scalar, all_of, at, reshaped
 from .op import REQUIRED, Op
 from .samples import cases, fails
 from .shapes import (
@@ -72,7 +72,7 @@ reshape = Op(
     canon=lambda x, shape: {"shape": _reshape_shape(x, shape)},
     infer=lambda x, shape: Aval(_reshape_shape(x, shape), x.dtype),
     eager=lambda x, shape: x.reshape(shape) if x.size < OPERATION else _reshape_large(x, shape),
-    lower=lambda s, i, x, shape: x(unflatten(s, flatten(s, i, shape), x.shape)),
+    lower=lambda s, i, x, shape: x(reshaped(s, i, shape, x.shape)),
     vjp=(lambda g, x_shape: g.reshape(shape=x_shape),),
     is_view=True,
     element_map="flat",

@@ -124,10 +124,24 @@ def test_errors_are_those_of_eager_code() -> None:
             t = b[i] * w
         return b.sum()
 
-    for fn in (overwritten, in_the_next_step):
+    def after_the_loop(a: Any, w: Any) -> Any:
+        b, s = a * 2, w * 0
+        for i in range(20):
+            s = s + b[i] * w
+        b[3] = 5.0
+        return (s * s).sum() + b.sum()
+
+    def after_a_while(a: Any, w: Any) -> Any:
+        b, s = a * 2, w * 0
+        while s < 4:
+            s = s + (b[1:] * w).sum() + 1
+        b[3] = 5.0
+        return s + b.sum()
+
+    for fn in (overwritten, in_the_next_step, after_the_loop, after_a_while):
         for style in (both(fn), hm.trace(both(fn)), both(hm.trace(fn))):
             with pytest.raises(GradientError, match="was overwritten in place"):
-                style(hm.asarray(R.random(20)), hm.asarray(0.5))
+                style(hm.asarray(R.random(20)), hm.asarray(0.5, dtype="float64"))
 
 
 def test_a_leaf_is_not_updated_in_place() -> None:

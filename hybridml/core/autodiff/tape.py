@@ -118,6 +118,15 @@ def kept_by(node: Node) -> list[Any]:
 
 def boundary(roots: Iterable[Any], since: int, own: Iterable[Any] = ()) -> list[Any]:
     """The ends of histories that were made after the stamp `since`: older nodes, and leaves that are none of `own`."""
+    return [h for h in _reached(roots, since, own) if not is_node(h) or stamp_of(h) <= since]
+
+
+def between(roots: Iterable[Any], since: int, own: Iterable[Any] = ()) -> list[Node]:
+    """The nodes of histories up to that."""
+    return [h for h in _reached(roots, since, own) if is_node(h) and stamp_of(h) > since]
+
+
+def _reached(roots: Iterable[Any], since: int, own: Iterable[Any]) -> list[Any]:
     seen = {id(leaf) for leaf in own}
     found, stack = [], list(roots)
     while stack:
@@ -125,9 +134,8 @@ def boundary(roots: Iterable[Any], since: int, own: Iterable[Any] = ()) -> list[
         if id(history) in seen:
             continue
         seen.add(id(history))
-        if not is_node(history) or stamp_of(history) <= since:
-            found.append(history)
-        else:
+        found.append(history)
+        if is_node(history) and stamp_of(history) > since:
             stack += [p for p in parents_of(history) if not is_node(p) or not is_freed(p)]
     return found
 
@@ -221,6 +229,11 @@ class Mark(Refusing):
         self.shape, self.hooks = shape, None
 
 
+def is_recorded(history: Any) -> bool:
+    """Whether a backward may ask for cotangents of a tensor with this history."""
+    return history is not None and type(history) is not Mark
+
+
 class Hooked:
     """The pull of a node whose result has hooks, or keeps its gradient (`retain_grad`)."""
 
@@ -277,9 +290,19 @@ class Handle:
         switches.value += 1
 
 
+def last_write(t: Tensor) -> int:
+    """The stamp of the last update of a tensor in place; 0: never."""
+    return _last(t._version)
+
+
+def _last(version: Any) -> int:
+    last: int = version if type(version) is int else version[0]
+    return last
+
+
 def stale(op: str, what: str, version: Any, node: Node, kept: Sequence[Any] | None = None) -> None:
     """Raises when a kept value was written to after its node was made."""
-    last = version if type(version) is int else version[0]
+    last = _last(version)
     if last > node[_STAMP]:
         where = "" if kept is None else f"\n  it was kept at {line_of(kept)}"
         line = overwritten_at(last)

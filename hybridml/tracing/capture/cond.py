@@ -67,6 +67,8 @@ class Choice:
         ]
         if not grad_is_off():
             self._record(results)
+        if self.tracer.stages is not None:
+            self.tracer.stages.made(results)
         return results
 
     def _record(self, results: list[Tensor]) -> None:

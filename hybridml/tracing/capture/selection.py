@@ -175,6 +175,7 @@ class Selection(Traced):
             if not inner.is_flat or inner.array.dtype.kind != "b" or of.lead or inner.mask._array is not of.mask._array:
                 return None
             both = _and.fn(of.mask, inner.array)
+            _check_same(of.tracer, both)
             of_both = replace(of, mask=both, recorded=not grad_is_off(), is_safe=False, found=[])
             of_both.make = lambda: _elements(of)[inner.elements()]
             return _waiting(of_both)
@@ -243,10 +244,17 @@ def selected(
         return None
     recorded = not grad_is_off()
     x, mask = _present(tracer, x), _present(tracer, mask)
+    _check_same(tracer, mask)
     array = part(x)
     if array.shape[lead : lead + mask.ndim] != mask.shape or place_of(array) != place_of(mask):
         return None
     return _waiting(Chosen(tracer, _present(tracer, array), mask, lead, lambda: select(x, mask), recorded))
+
+
+def _check_same(tracer: Any, mask: Tensor) -> None:
+    """Refuses a mask that may differ from element to element of a `vmap`, which is an error."""
+    if tracer.stages is not None:
+        tracer.stages.check_asked(mask._array, "x[mask]")
 
 
 def _note(tracer: Any, t: Selection) -> None:

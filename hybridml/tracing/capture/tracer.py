@@ -171,8 +171,8 @@ class Tracer:
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
-        # What gives loops their steps, where one step stands for all (rolling/hooks.py); loops that are captured now.
-        self.rolling: Any = None
+        self.rolling: Any = None  # what gives loops their steps, where one stands for all (rolling/hooks.py)
+        self.stages: Any = None  # what captures functions of transforms first (staging/transforms.py)
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
         self.operations = 0
         self.ends: float | None = None  # when loops step by step, and questions, are given up,
@@ -183,15 +183,13 @@ class Tracer:
         self.marked: list[tuple[list[ReferenceType[Tensor]], Any]] = []
         self.perhaps_numbers: set[ir.Node] = set()  # tensors that are numbers of Python's where a loop takes no step
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
-        self.loops: list[Any] = []
+        self.loops: list[Any] = []  # that are captured now
         self.rolled = False
         self.calls_in_steps = False  # of functions of NumPy and Python, which may be slower than in eager code
         self.prints: Callable[[Any, Any], None] | None = None
         self.logs: Callable[..., None] | None = None  # takes what `logging.Logger._log` does
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
-        self.only_kept: Callable[[CodeType, str], bool] | None = (
-            None  # tells where such texts may go (see text_flow.py)
-        )
+        self.only_kept: Callable[[CodeType, str], bool] | None = None  # tells where these may go (see text_flow.py)
         self.clocks: list[Any] | None = None  # readings of clocks, in their order (see clocks.py)
         self.begun = False  # there is an operation
         self.environment: dict[str, Any] = {}  # environment variables that were read
@@ -216,7 +214,7 @@ class Tracer:
 
     def end(self) -> None:
         """Ends the trace: nothing is asked any more, and frames and tensors of it are let go."""
-        self.ask = None
+        self.ask = self.stages = None
         self.taken.clear()
         self.marked.clear()
 
@@ -256,6 +254,8 @@ class Tracer:
             params = {**params, "value": of_steps(params["value"])}
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
+        if self.stages is not None:
+            self.stages.see(op, tensors)
         self.operations += 1
         if self.step_by_step or self.loops:
             self.check_steps()
@@ -469,6 +469,8 @@ class Tracer:
             return None
         t = self.lift(t)
         node = t._array
+        if self.stages is not None:
+            self.stages.check_asked(node, what)
         if how == "array" and node.aval.device != CPU:
             raise out_of_reach(node.aval.device, what)
         if how in ("array", "text"):

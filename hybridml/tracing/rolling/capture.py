@@ -18,6 +18,7 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Any, NoReturn
 
 from hybridml_compiler import config
@@ -30,16 +31,17 @@ from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 from hybridml_compiler.sizes.steps import Undecided
 
 from ...core.aliasing import stamp
-from ...core.autodiff.tape import boundary, is_node
-from ...core.context import clock, grad_is_off
+from ...core.autodiff.tape import boundary, is_node, is_recorded
+from ...core.context import clock, grad_is_off, no_grad
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
+from ..capture.loops.counts import can_ask, most_steps
 from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
-from ..capture.tracer import Frame, ShadowLeaf, Tracer
+from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .aliases import mark
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
@@ -109,7 +111,7 @@ class Capture(Questions):
         tracer.loops.append(self)
         self.region = enter(tracer)
         self.outside = [(t, t._array, t._node) for t in self.states]
-        self.grads = _grads(tracer)
+        self.grads = [*chain(*tracer.grads())]
         self.said = tracer.ask, tracer.prints, tracer.logs, tracer.clocks
         tracer.ask, tracer.prints, tracer.logs, tracer.clocks = self.question, self._says, self._says, None
         for state, t in zip(self.states, self.given, strict=True):
@@ -188,7 +190,7 @@ class Capture(Questions):
         shared = self._shared(self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
-        if not are_same(self.grads, _grads(tracer)):
+        if not are_same(self.grads, [*chain(*tracer.grads())]):
             self.refuse("a step sets gradients")
         now = held(self.frame.f_locals, self.loop.read)
         if self.held is None or now is None or not are_same(self.held, now):
@@ -252,17 +254,21 @@ class Capture(Questions):
             if apart:
                 self.refuse(f"{apart[0]} has another value where it is left")
             questions.append(exit.leaves)
-            way = Branch(tuple(questions), (*answers, True), [*at, self.tracer.wrap(ir.constant(False))])
+            way = Branch(tuple(questions), (*answers, True), [*at, self._flag(ir.constant(False))])
             if all((b.asked, b.answers) != (way.asked, way.answers) for b in self.leaving):  # before another question
                 self.leaving.append(way)
             answers.append(False)
         if self.is_left:
-            values.append(self.tracer.wrap(ir.constant(True) if go is None else go))
+            values.append(self._flag(ir.constant(True) if go is None else go))
         questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
         self.branches.append(Branch(tuple(questions), tuple(answers), values))
         if (self.items and (self.asked or self.varies)) or (self.varies and any(g.items for g in self.grown)):
             self.refuse("a list grows, by how much data decides")
         return True
+
+    def _flag(self, node: ir.Node) -> Tensor:
+        """A flag of a step, which is not among the tensors that a question may give out."""
+        return like(self.tracer.wrap(node), node)
 
     def _count(self, names: Sequence[str]) -> bool:
         """Makes ints numbers of the graph, from the next step on."""
@@ -472,48 +478,65 @@ class Capture(Questions):
         start = [*(as_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
         if not inputs and not self.items and not self.is_left:
             return [], None, []
-        n, go, ways = len(inputs), None, self.branches
+        n, go, ways, length = len(inputs), None, self.branches, self.length
+        counted = not self.has_gradient and self._is_recorded(inputs, start)
         if self.is_left:
-            more, first, go, ways = self._until(inputs, start)
+            more, first, go, ways = self._until()
             inputs, start = [*inputs, *more], [*start, *first]
-        loop = Loop(
-            tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
-            [snapshot(tracer, t) for t in start], [], self.length, go=go, step=self.name or None, checks=self.checks,
-            branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
-            no_gradient="" if self.has_gradient else _NO_GRADIENT, parallel=self.parallel,
-            count=self.counts[0], begin=self.counts[1], reverse=self.reverse,
-        )  # fmt: skip
+
+        def of(length: Size | None) -> Loop:
+            count, begin = self.counts
+            return Loop(
+                tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
+                [snapshot(tracer, t) for t in start], [], length, go=go, step=self.name or None, checks=self.checks,
+                branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
+                no_gradient="" if self.has_gradient or counted else _NO_GRADIENT, parallel=self.parallel,
+                count=count, begin=begin, reverse=self.reverse,
+            )  # fmt: skip
+
+        if counted:
+            with no_grad():
+                length = most_steps(tracer, of(length).run()[n + 1])
+        loop = of(length)
         # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
         ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
         written = zip(self.states, self.given, ends, strict=True)
         stamp(*(t for t, given, after in written if all(end._array is not given._array for end in after)))
         results = loop.run()
-        if not loop.no_gradient and any(t._node is not None for t in results):
+        if not loop.no_gradient and any(is_recorded(t._node) for t in results):
             try:
                 loop.try_gradient()
             except (Undecided, DataEnds) as error:
                 self.refuse(f"it is differentiated, and {error}")
-            if (go is not None or loop.count is not None) and loop.saves * int(loop.length or 0) > _MOST_BYTES:
+            most = config.field("gradient_memory") << 20
+            may_end = go is not None or loop.count is not None
+            if may_end and loop.saves * int(loop.length or 0) > (most if counted else _MOST_BYTES):
                 self.refuse("its gradient would keep too much for a loop that may end early")
-            size = size_of(loop, config.field("gradient_memory") << 20)
+            size = size_of(loop, most)
             results = results if size is None else run_in_segments(loop, size)
         return results[:n], results[n + 1] if self.is_left else None, results[len(inputs) :]
 
-    def _until(
-        self, inputs: Sequence[Tensor], start: Sequence[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
+    def _is_recorded(self, inputs: Sequence[Tensor], start: Sequence[Tensor]) -> bool:
+        """Whether a loop that may have any number of steps is differentiated, which Python asks it for."""
+        own = [leaf_of(t) for t in inputs]
+        ends = [*boundary([h for h in self.histories if is_node(h)], self.since, own), *(t._node for t in start)]
+        if self.tracer.loops or grad_is_off() or not any(map(is_recorded, ends)):
+            return False  # in another loop, that one knows
+        if self.length is not None or not can_ask(self.tracer):  # a range ends by itself too
+            self.refuse(_NO_GRADIENT)
+        return True
+
+    def _until(self) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
         """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
         condition; and all that a step computes, in each way that it may go."""
-        own, tracer = [leaf_of(t) for t in inputs], self.tracer
-        around = boundary([h for h in self.histories if is_node(h)], self.since, own)
-        recorded = around or (not grad_is_off() and any(t._node is not None for t in start))
-        if not tracer.loops and not self.has_gradient and recorded:
-            self.refuse(_NO_GRADIENT)  # in another loop, that one knows whether it is differentiated
+        tracer = self.tracer
+        enter(tracer)
         flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
         stay = [ir.apply(_not, [leaves]) for leaves in self.also]
         go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
         counted = tracer.wrap(OPS["add"].fn(count, 1)._array)
         first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
+        leave(tracer, keep=False)  # nothing that Python asks for may be computed from these
         return [flag, count], first, go, [b.with_more([counted]) for b in (*self.branches, *self.leaving)]
 
     def assign(self, values: dict[str, Any]) -> None:
@@ -523,9 +546,3 @@ class Capture(Questions):
         self.frame.f_locals.update(values)
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
-
-
-def _grads(tracer: Tracer) -> list[Any]:
-    """The leaves whose gradients have been set so far, each with its gradient."""
-    leaves = [i.leaf for i in tracer.inputs]
-    return [x for leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed for x in (leaf, leaf._grad)]

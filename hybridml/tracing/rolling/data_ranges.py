@@ -30,7 +30,7 @@ from .capture import MOST_PARTS
 from .carries import computed_int
 from .code_loops import CodeLoop
 from .elements import Elements
-from .steps import Steps, loop_to_capture
+from .steps import FEWEST, Steps, loop_to_capture
 
 _MOST = 1 << 31  # of a number that is no index
 _ASKS = "asks"  # of a loop: whether it has a step is a question, before it
@@ -47,7 +47,7 @@ def steps_of_data(
         return None
     if not all(_is_data(end) or type(end) is int or is_step(end) for end in (start, stop)):
         return None
-    loop = loop_to_capture(tracer, frame)
+    loop = loop_to_capture(tracer, frame, FEWEST)
     if loop is None:
         return None
     ends = [_number(tracer, end) for end in (start, stop)]

@@ -13,6 +13,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
 
 from ..capture.tracer import Tracer
+from ..staging.transforms import Stages
 from . import while_loops
 from .code_loops import makes_iterator
 from .data_ranges import steps_of_data
@@ -22,9 +23,10 @@ from .steps import range_of, steps_over
 
 
 class Rolling:
-    """The loops of one trace. `frame`: where a loop may be."""
+    """The loops of one trace. `frame`: where a loop may be. `staged`: functions of transforms are captured first."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, staged: bool = False) -> None:
+        tracer.stages = Stages(tracer) if staged else None
         self.tracer, self.numbers = tracer, NumberLoops(tracer)
 
     def watched(self) -> AbstractContextManager[None]:

@@ -12,9 +12,9 @@ from types import CodeType, FrameType
 
 from hybridml_compiler.aval import CPU
 
-from ..capture.tracer import Tracer, top_tracer
+from ..capture.tracer import Tracer, current_tracer, top_tracer
 from .number_loops import NumberLoop, number_loops
-from .steps import FEWEST, FEWEST_IN_PART, Counted, parts
+from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
 
 
@@ -43,7 +43,12 @@ class NumberLoops:
     def told(self, frame: FrameType, offset: int) -> None:
         """Ends and begins steps at an instruction that is about to run."""
         loops = self.at[frame.f_code].get(offset)
-        if loops is None or top_tracer() is not self.tracer:
+        if loops is None:
+            return
+        if top_tracer() is not self.tracer:
+            for loop in loops if current_tracer() is self.tracer and self.tracer.stages is None else ():
+                if offset == loop.begin and loop.loop.place not in self.tracer.step_by_step:
+                    stage(self.tracer, (loop.steps(frame) or (0,))[0])
             return
         for loop in reversed(loops):  # inner ones first
             now = self.running.get((frame, loop.begin))

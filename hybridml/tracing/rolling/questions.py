@@ -61,6 +61,8 @@ class Questions:
         """The answer to a question about data, the one after the other; that to go on, where it may leave the loop."""
         if node.dtype.kind != "b" or node.aval.size != 1:
             self.refuse(f"{what} is asked for")
+        if self.tracer.stages is not None:
+            self.tracer.stages.check_asked(node, what)
         frame = user_frame()
         position = None if frame is not self.frame else question_at(self.frame.f_code, self.frame.f_lasti)
         if position in self.loop.exits:

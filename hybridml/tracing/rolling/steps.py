@@ -19,7 +19,7 @@ from hybridml_compiler.sizes.steps import Undecided, is_step, odd_step, replaced
 
 from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
-from ..specialize.errors import StepByStep
+from ..specialize.errors import Staged, StepByStep
 from .capture import MOST_PARTS, Capture
 from .carries import Carry, as_count, is_number
 from .code_loops import CodeLoop, for_loop_over
@@ -49,7 +49,7 @@ def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...], para
 def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False) -> Iterator[Any] | None:
     """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
     of them that another loop's number decides; None for any other use of them."""
-    loop, length = loop_to_capture(tracer, frame), over.length
+    loop, length = loop_to_capture(tracer, frame, over.length), over.length
     if loop is None:
         return None
     fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
@@ -60,13 +60,23 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel:
     return None if length < fewest else _parts(tracer, loop, frame, over, parallel)
 
 
-def loop_to_capture(tracer: Tracer, frame: types.FrameType) -> CodeLoop | None:
+def loop_to_capture(tracer: Tracer, frame: types.FrameType, length: Size) -> CodeLoop | None:
     """The loop that begins at this instruction of a frame, if one step of it may stand for all."""
-    if tracer is not top_tracer() or any(i.node.aval.device != CPU for i in tracer.inputs):
+    if any(i.node.aval.device != CPU for i in tracer.inputs):
         return None
     loop = for_loop_over(frame.f_code, frame.f_lasti)
-    # Where it asks for a number of a step, that loop is done step by step.
-    return None if loop is None or loop.place in (tracer.step_by_step or ()) else loop
+    if loop is None or loop.place in (tracer.step_by_step or ()):
+        return None  # where it asks for a number of a step, that loop is done step by step
+    if tracer is top_tracer():
+        return loop
+    stage(tracer, FEWEST if is_dim(length) else length)
+    return None
+
+
+def stage(tracer: Tracer, length: int) -> None:
+    """Raises Staged for a long loop in a function of a transform, which is captured first then."""
+    if length >= FEWEST and tracer.stages is None:
+        raise Staged
 
 
 def _note_order(tracer: Tracer, frame: types.FrameType) -> None:

@@ -20,11 +20,13 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.steps import is_step
 
+from ...core.nested import NestedTensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .capture import Capture
 from .carries import Carry, carry_of
 from .code_loops import CodeLoop, Position, while_loop_at
+from .steps import FEWEST, stage
 
 
 def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
@@ -42,6 +44,11 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     if any(i.node.aval.device != CPU for i in tracer.inputs):
         return None
     variables, alone = frame.f_locals, tracer.alone.get(loop.place, ())
+    if any(issubclass(type(x), NestedTensor) for x in variables.values()):  # it is inside of a transform
+        stage(tracer, FEWEST)
+        return None
+    if tracer.stages is not None:
+        tracer.stages.check_asked(node, what)
     taken = tracer.taken.setdefault((frame, loop.place), [])
     if len(taken) < len(alone) or any(name not in variables for name in loop.carried):
         taken.append("first")  # is by itself: the next one has what it has made

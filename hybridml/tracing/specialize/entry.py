@@ -92,6 +92,7 @@ class Entry:
         self.root: ValueBranch | CompiledPath | None = None
         self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
         self.apart: dict[Any, list[Any]] = {}  # of those that are, where they are parted (see errors.py)
+        self.staged = False  # functions of transforms, with loops in them, are captured first
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.patience = Patience()  # for its traces
@@ -179,8 +180,9 @@ class Entry:
                 self.recorded += found.containers
             except StepByStep as loop:
                 put_back()
+                self.staged = self.staged or loop.stages
                 apart = self.apart.setdefault(loop.place, [])
-                if not loop.apart or len(apart) >= MOST_PARTS:
+                if not (loop.apart or loop.stages) or len(apart) >= MOST_PARTS:
                     self.step_by_step.setdefault(loop.place, str(loop))
                 apart += loop.apart
 
@@ -225,7 +227,7 @@ class Entry:
         tracer.alone, tracer.step_by_step, tracer.ends = self.apart, self.step_by_step, ends
         tracer.seconds = self.patience.seconds
         if observer is None and not self.silent and self.backend.takes_sizes and None not in self.step_by_step:
-            tracer.rolling = Rolling(tracer)
+            tracer.rolling = Rolling(tracer, self.staged)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         tracer.codes, tracer.named = frozenset(self.watch.codes), dict(self.watch.named_arrays(sys.maxsize))
         output = Output(tracer, self.watch.knows)

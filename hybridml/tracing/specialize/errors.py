@@ -63,6 +63,8 @@ class StepByStep(BaseException):
     """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or in parts.
     `apart`: "first" or "last" for such a step by itself, and numbers of steps with which parts begin."""
 
+    stages = False
+
     def __init__(self, place: tuple[CodeType, int] | None, why: str, apart: Sequence[Any] = ()) -> None:
         which = "its loops"
         if place is not None:
@@ -71,6 +73,15 @@ class StepByStep(BaseException):
             which = f"the loop at {describe_line(code.co_filename, line)}"
         super().__init__(f"{which} ({why.splitlines()[0]})")
         self.place, self.apart = place, apart
+
+
+class Staged(StepByStep):
+    """A loop is inside of a transform: the trace is done again, with functions of transforms captured first."""
+
+    stages = True
+
+    def __init__(self) -> None:
+        super().__init__(None, "it is inside of a transform")
 
 
 class Filled(BaseException):

@@ -57,6 +57,9 @@ _KEY_BYTES = 64  # a longer value is told by its hash
 _NUMBERS = "use tensor operations instead of Python numbers"
 _ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
 _ADVICE["x[mask]"] = "use hm.where(mask, x, 0)"
+_ADVICE["the gradient of a loop that data ends"] = (
+    "use a `for` over a range with `break`, or max_steps of hm.while_loop"
+)
 _IN_A_BODY = {"bool()": "use hm.cond or hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS}
 _READ_LATER = "return the tensor and read it after the call"
 

@@ -29,13 +29,26 @@ from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import LEAST, Size
 from hybridml_compiler.sizes.steps import most_in
 
-from ....core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
+from ....core.autodiff.tape import (
+    Node,
+    between,
+    boundary,
+    is_node,
+    kept_by,
+    last_write,
+    make_node,
+    part,
+    run,
+    stamp_of,
+)  # fmt: skip
 from ....core.context import at_place, enable_grad, grad_is_off
 from ....core.tensor import Tensor, aval_of, like
+from ...specialize.errors import Staged, StepByStep
 from ..subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from ..tracer import Tracer
 from .branches import Branch, merged
 from .cotangent_sums import added_in_place
+from .counts import can_ask, most_steps
 from .saved_values import Restored, Saved, Step, cut_back, filled_up, worth_saving
 
 _add, _full = OPS["add"], OPS["full"]
@@ -94,6 +107,8 @@ class Loop:
         self.results = [snapshot(self.tracer, t) for t in results]
         if not grad_is_off():
             self._record(results)
+        if self.tracer.stages is not None:
+            self.tracer.stages.made(results, ways=len(self._ways))
         return results
 
     def outputs(self) -> list[ir.Node]:
@@ -190,6 +205,16 @@ class Loop:
             found |= more
         return tuple(sorted(found))
 
+    def _is_overwritten(self, mask: tuple[int, ...]) -> bool:
+        """Whether something that the history of a step keeps has been written to since."""
+        own = [leaf_of(t) for t in (*self.carries, *self.slices)]
+        for node in between(self._histories({*mask, *self.recorded}), self.since, own):
+            for kept in kept_by(node):
+                for t in kept if type(kept) in (list, tuple) else (kept,):
+                    if isinstance(t, Tensor) and last_write(t) > stamp_of(node):
+                        return True
+        return False
+
     def try_gradient(self) -> None:
         """Raises Undecided where the gradient is no loop, as its steps differ in more than sizes; DataEnds where a loop
         of Python in it has none."""
@@ -205,7 +230,7 @@ class Loop:
 
     def gradient(self, mask: tuple[int, ...]) -> Gradient:
         """The body of the gradient of the results in `mask`."""
-        if mask not in self.gradients:
+        if mask not in self.gradients or self._is_overwritten(mask):  # then a pull may refuse that
             frame = enter(self.tracer)
             try:
                 with enable_grad():
@@ -219,8 +244,15 @@ class Loop:
 def _pull_loop(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     loop: Loop
     (loop,) = kept_by(node)
+    if loop.tracer.ask is not None and not all(issubclass(type(g), loop.tracer.cls) for g in bundle.values()):
+        why = "its gradient is taken inside of a transform"  # where operations are not the tracer's own
+        if loop.tracer.rolling is None:
+            raise GradientError(f"{loop.what}: {why}")
+        raise Staged if loop.tracer.stages is None else StepByStep(None, why)
     if loop.no_gradient:
         raise DataEnds(f"{loop.what}: {loop.no_gradient}; use hm.while_loop with max_steps")
+    if loop.length is None and loop.steps is not None and can_ask(loop.tracer):
+        loop = replace(loop, length=most_steps(loop.tracer, loop.results[loop.steps]), gradients={})
     if loop.length is None:
         raise GradientError(
             f"{loop.what}: a traced gradient needs to know how many steps there can be, to keep what it reads of each; "
@@ -261,12 +293,14 @@ class Gradient:
         )  # fmt: skip
         cotangents = [t._array for t in (*inputs, *self.given.values())]
         saved = Saved([], []) if loop.again else worth_saving(loop.as_step(), backward.outputs(), cotangents)
-        ys = [*loop.carries, *(_inside(loop, filled_up(node, loop.step)) for node in saved.nodes)]
+        ys = [*loop.carries, *(_saved(loop, node) for node in saved.nodes)]
         forward = replace(
             loop, ys=[*loop.ys, *ys], branches=[b.with_more(ys) for b in loop.branches], gradients={}, results=[]
         )
         results = forward.run()
         stacks = results[n + len(loop.ys) :]
+        if tracer.stages is not None:
+            tracer.stages.saved(stacks[n:])
         held = [_inside(loop, r.versions[-1]) for r in saved.restored]
         before = [_inside(loop, r.versions[0]) for r in saved.restored]
         m = len(inputs)
@@ -291,6 +325,16 @@ class Gradient:
 def _inside(loop: Loop, node: ir.Node) -> Tensor:
     """A tensor of the body, which the tracer does not know: nothing that it is asked may be computed from it."""
     return like(loop.results[0], node)
+
+
+def _saved(loop: Loop, node: ir.Node) -> Tensor:
+    """A value of the body that is saved. A gradient of the gradient goes by the carries; only a graph that is run on
+    dual numbers or batches has to know the history of what it reads."""
+    filled = filled_up(node, loop.step)
+    t, stages = _inside(loop, filled), loop.tracer.stages
+    if stages is not None and filled is node and node in stages.known:
+        t._node = stages.known[node]._node
+    return t
 
 
 def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
