@@ -453,8 +453,7 @@ class Tracer:
                 f"{what} needs the value of a tensor where a gradient of {self.name} is derived, which has none; use "
                 "tensor operations instead of Python numbers"
             )
-        told = answer_of(node)
-        if told is not None:
+        if (told := answer_of(node)) is not None:
             return np.asarray(told)
         answer = None if self.rolling is None else self.rolling.answer(node, what)
         return self.ask(node, what) if answer is None else answer

@@ -358,9 +358,8 @@ class Entry:
         self.watch.free += variables_read(tracer)
         self.draws |= bool(compiled.draws)
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
-        may_be_slow = bool(self.step_by_step) or tracer.calls_in_steps or len(path.asked) >= MANY_SEGMENTS
-        if ends is not None and not self.silent and may_be_slow:
-            self.trial = Trial()
+        if self.step_by_step or tracer.calls_in_steps or len(path.asked) >= MANY_SEGMENTS:
+            self.trial = None if ends is None or self.silent else Trial()
         self.grown += 1  # now that all guards are there
         self.root = path.place(compiled)
         return compiled, found
