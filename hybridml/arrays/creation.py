@@ -254,6 +254,8 @@ def full(
     if device is not None and not isinstance(fill_value, Tensor):
         return on_device(device, lambda: full(shape, fill_value, dtype, requires_grad=requires_grad))
     if isinstance(fill_value, Tensor):
+        if dtype is None and getattr(type(fill_value), "is_double", False):  # a number of NumPy's
+            dtype = dtypes.default_float()
         t = OPS["broadcast_to"].fn(asarray(fill_value, dtype, device=device), shape).clone()
     else:
         t = _full.fn(shape=shape, value=fill_value, dtype=dtype)

@@ -73,10 +73,9 @@ def numbers_carried(loop: Loop) -> dict[Node, Node]:
         if len(left) == len(own):
             break
         own = left
-    # Elements of arrays are no weak numbers, which may only be looked at for their errors: there are none.
-    checks = {n for n in loop.checks if called.get(n)} - _frontier(
-        nodes, roots[: len(loop.carries) + len(loop.ys)], called
-    )
+    # Elements of arrays are no weak numbers: of these only those are looked up that nothing but the checks reads.
+    read = {n for node in nodes for n in node.inputs} | {*roots[: len(loop.carries) + len(loop.ys)]}
+    checks = {n for n in loop.checks if called.get(n) and n not in read}
     wanted = {n for n in _frontier(nodes, roots, called) if not n.aval.weak} | checks
     if not own or not wanted:
         return {}

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from ..graph.ir import Node
 from ..graph.rewrite import Rule, make
+from ..ops.table import OPS
 from ..sizes.dims import same
 from .patterns import is_op, sample
+
+_SCATTERS = tuple(op.name for op in OPS.values() if op.kind == "scatter")
 
 
 def _same_window(a: Node, b: Node) -> bool:
@@ -26,6 +29,18 @@ def _nothing_new(node: Node) -> Node | None:
 
 def _no_elements(node: Node) -> Node | None:
     return node.inputs[0] if any(map(same, node.params["starts"], node.params["stops"])) else None
+
+
+def _no_places(node: Node) -> Node | None:
+    return node.inputs[0] if same(node.inputs[1].aval.size, 0) and node.inputs[0].aval == node.aval else None
+
+
+def _scatter_samples() -> list[Node]:
+    shapes = [(0, 6) if OPS[op].params["axis"] == -1 else (0,) for op in _SCATTERS]  # along the axis an index for each
+    return [
+        make(op, sample("f4", 5, 6), sample("i8", *shape), sample("f4", 0, 6), axis=0)
+        for op, shape in zip(_SCATTERS, shapes, strict=True)
+    ]
 
 
 def _empty_samples() -> list[Node]:
@@ -45,4 +60,5 @@ def _samples() -> list[Node]:
 UPDATE_RULES = (
     Rule("update(x, what is there) -> x", ("slice_update",), _nothing_new, _samples, ("slice", "slice_update")),
     Rule("update(x, no elements) -> x", ("slice_update",), _no_elements, _empty_samples),
+    Rule("scatter(x, no places) -> x", _SCATTERS, _no_places, _scatter_samples),
 )  # fmt: skip

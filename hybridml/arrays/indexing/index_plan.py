@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,18 @@ def is_basic(key: Any) -> bool:
 def at_data(key: Any) -> tuple[Any, ...] | None:
     """A key with tensors in the places of ints that data decides; None of any other."""
     parts = key if type(key) is tuple else (key,)
-    if not any(type(k) is IntProxy and k._value is None for k in parts):
+    places = [_place(k) for k in parts]
+    if all(place is None for place in places):
         return None
-    return tuple([k.as_index() if type(k) is IntProxy and k._value is None else k for k in parts])
+    return tuple([k if place is None else place for k, place in zip(parts, places, strict=True)])
+
+
+def _place(k: Any) -> Tensor | None:
+    """The tensor of an int that data decides: of Python's, or an element of a NumPy array of the program."""
+    if type(k) is IntProxy:
+        return k.as_index() if k._value is None else None
+    element: Callable[[Any], Tensor | None] | None = getattr(type(k), "as_index", None)
+    return None if element is None else element(k)
 
 
 @record

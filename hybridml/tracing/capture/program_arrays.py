@@ -307,6 +307,12 @@ class ProgramScalar(ProgramValue):
         t = cast(self._value(), np.dtype(kind))
         return self._memory.tracer.wrap(t._array, True, self.dtype == np.float64)
 
+    def as_index(self) -> Tensor | None:
+        """The int64 tensor of an integer that data decides; None of any other number."""
+        if not self._memory.is_traced or self.dtype.kind not in "iu":
+            return None
+        return cast(self._value(), np.dtype(np.int64))
+
     def __hash__(self) -> int:
         return hash(self._own("hash()"))
 

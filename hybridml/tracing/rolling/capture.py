@@ -292,7 +292,9 @@ class Capture(Questions):
     def _check_memory(self, shared: Mapping[str, Any]) -> None:
         """Refuses variables that show what a step updates: each of them would be an array of its own."""
         states = {memory_of(t) for t in self.states}
-        for name, memory in shared.items():
+        starts = [(n, self.before.get(n)) for n, carry in self.carries.items() if carry.kind == "tensor"]
+        begins = {n: memory_of(self.tracer.lift(t)) for n, t in starts if t is not None and issubclass(type(t), Tensor)}
+        for name, memory in (*shared.items(), *begins.items()):
             if memory in states:
                 self.refuse(f"{name} is a view of a tensor that a step updates")
         items = [memory_of(t) for t in self.items]

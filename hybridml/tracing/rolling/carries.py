@@ -35,6 +35,7 @@ class Carry:
     given: Tensor | None = None  # its input of the region
     of_number: bool = False  # a tensor that is a number of Python's before the first step
     is_single: bool = False  # that is a float32, which does not compute as such a number does
+    is_double: bool = False  # a float that is NumPy's float64
 
 
 def carry_of(
@@ -46,8 +47,8 @@ def carry_of(
     ints = (type(start) in (int, IntProxy) or is_step(start)) and (type(end) in (int, IntProxy) or is_dim(end))
     if ints and not in_steps:
         return Carry("count", start) if type(start) is IntProxy or _is_small(start) else None
-    if type(start) in (float, ScalarProxy) and type(end) in (float, ScalarProxy):
-        return Carry("float", start)
+    if is_float(start) and is_float(end):
+        return Carry("float", start, is_double=is_double(end)) if is_double(start) is is_double(end) else None
     if type(start) in (int, float) and _is_double(end) and may_not_begin():
         return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)), of_number=True)
     if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
@@ -64,10 +65,20 @@ def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
     return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), of_number=True, is_single=True)
 
 
+def is_float(value: Any) -> bool:
+    """Whether a variable is a float of Python's or NumPy's."""
+    return type(value) in (float, ScalarProxy, np.float64)
+
+
+def is_double(value: Any) -> bool:
+    """Whether a float is NumPy's."""
+    return type(value) is np.float64 or (type(value) is ScalarProxy and value._tensor.is_double)
+
+
 def is_like(end: Any, carry: Carry) -> bool:
     """Whether a value is of the kind of a carry that has a value of the graph."""
     if carry.kind == "float":
-        return type(end) in (float, ScalarProxy)
+        return is_float(end) and is_double(end) is carry.is_double
     if carry.kind == "count" and type(end) is IntProxy:
         return end._bound <= LARGEST + _GROWS and end._kind is int
     if carry.kind == "count":
@@ -79,7 +90,7 @@ def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
     """The variable whose value a tensor of the graph is."""
     if carry.kind == "tensor":
         return t
-    number = ScalarProxy(tracer.wrap(t._array, True))
+    number = ScalarProxy(tracer.wrap(t._array, True, carry.is_double))
     return number if carry.kind == "float" else computed_int(tracer, number)
 
 
@@ -96,8 +107,8 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
         return value._tensor
     if is_dim(value):
         return tracer.wrap(tracer.size(value)._array, True)
-    if type(value) in (int, float):
-        return tracer.wrap(ir.constant(float(value), weak=True), True)
+    if type(value) in (int, float, np.float64):
+        return tracer.wrap(ir.constant(float(value), weak=True), True, type(value) is np.float64)
     return tracer.lift(value)
 
 

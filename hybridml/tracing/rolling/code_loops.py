@@ -90,10 +90,11 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
     asked = flow.question(offset)
     if asked is None:
         return None
-    position = position_of(flow.found[asked])
+    position = flow.position(asked)
     for head in sorted(flow.loops, key=lambda head: len(flow.loops[head])):
-        inside = [k for k in flow.loops[head] if position_of(flow.found[k]) == position and is_question(flow.found[k])]
-        if not inside or flow.found[head].opname == "FOR_ITER":
+        inside = [k for k in flow.loops[head] if flow.position(k) == position and is_question(flow.found[k])]
+        chained = any(i.opname == "COPY" for i in flow.found[asked - 3 : asked])  # what a step compares is on the stack
+        if not inside or chained or flow.found[head].opname == "FOR_ITER":
             continue
         loop = flow.loop(head, inside[-1], None)
         if loop is not None and position in loop.exits:
@@ -105,7 +106,7 @@ def question_at(code: CodeType, offset: int) -> Position | None:
     """The place in the source of what a conditional jump asks at this offset."""
     flow = flow_of(code)
     asked = flow.question(offset)
-    return None if asked is None else position_of(flow.found[asked])
+    return None if asked is None else flow.position(asked)
 
 
 class Flow:
@@ -132,6 +133,12 @@ class Flow:
     def offset(self, k: int) -> int | None:
         """The offset of an instruction; None where it is the second one there."""
         return next((offset for offset, n in self.at.items() if n == k), None)
+
+    def position(self, k: int) -> Position:
+        """The place in the source of a question: of its jump, which others may share, and of what it loads last."""
+        last = next((i for i in reversed(self.found[:k]) if i.opname.startswith("LOAD_")), self.found[k])
+        jump, loaded = position_of(self.found[k]), position_of(last)
+        return None if jump is None or loaded is None else (*jump, *loaded)
 
     def jump(self, k: int) -> int:
         """The number of the instruction that a jump goes to."""
@@ -173,7 +180,7 @@ class Flow:
                 continue
             if not is_question(found[k]) or len(out) > 1:
                 return None
-            exits[position_of(found[k])] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
+            exits[self.position(k)] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
             ends += out
         if not ends or any(not self._are_same(end, ends[0]) for end in ends[1:]):
             return None

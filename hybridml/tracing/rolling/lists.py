@@ -53,9 +53,10 @@ class Grown:
         for k in range(int(steps)):
             for item, values in zip(self.items, whole, strict=True):
                 if values is not None:
-                    value = values[k]
-                    is_float = type(item) is ScalarProxy
-                    self.target.append(ScalarProxy(tracer.wrap(value._array, True)) if is_float else value)
+                    value: Any = values[k]
+                    if type(item) is ScalarProxy:
+                        value = ScalarProxy(tracer.wrap(value._array, True, item._tensor.is_double))
+                    self.target.append(value)
                 else:
                     self.target.append(replaced(item, name, LEAST + k) if is_dim(item) and name else item)
 

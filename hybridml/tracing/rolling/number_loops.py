@@ -29,7 +29,7 @@ from hybridml_compiler.sizes.steps import is_step
 
 from ...core.proxies.integer import IntProxy
 from ...core.tensor import Tensor
-from .code_loops import CodeLoop, Flow, flow_of, is_question, position_of, stores
+from .code_loops import CodeLoop, Flow, flow_of, is_question, stores
 
 MOST_STEPS = 1 << 24  # that are counted: 40 ns each
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^")
@@ -124,7 +124,7 @@ def _goes_on(flow: Flow, k: int, inside: frozenset[int]) -> int:
 
 
 def _what(flow: Flow, chain: Sequence[int]) -> list[object]:
-    return [position_of(flow.found[k]) for k in chain]
+    return [flow.position(k) for k in chain]
 
 
 def _sliced(

@@ -43,7 +43,7 @@ def _store_infer(base: Aval, value: Aval, **window: Any) -> Aval:
 
 STORE = Op(
     "store", "elementwise", inputs=("base", "value"), infer=_store_infer, eager=lambda base, value, **_: value,
-    lower=lambda s, i, base, value, **_: value(i), samples=lambda _: (), public=False, unify=(),
+    lower=lambda s, i, base, value, **_: value(i), samples=lambda _: (), public=False, unify=(), complex_kernels=True,
     params={"starts": (), "stops": (), "steps": ()}, doc="A value that is stored in a slice of `base`, as it is.",
 )  # fmt: skip
 
