@@ -36,6 +36,10 @@ HONEST = {
         "indices.op.name == 'index'",
     ): "the row that checks indices, and does nothing else",
     ("hybridml_compiler/graph/independence.py", "node.op.name == 'slice'"): "the row that reads a window",
+    ("hybridml/tracing/capture/loops/ways.py", "node.op is _set_rows"): "the update at indices that is a carry",
+    ("hybridml/tracing/capture/loops/ways.py", "node.op is OPS['reshape']"): "the movement that keeps every element",
+    ("hybridml/tracing/staging/graphs.py", "control[node.op]"): "loops and branches, each with its own rule",
+    ("hybridml/core/proxies/scalar.py", "_UFUNCS.get(op, np.less)"): "an operator of Python's",
     ("hybridml/core/dispatch.py", "op is _pow"): "a fixed power is not lifted: each is a program of its own",
     ("hybridml/core/dispatch.py", "op is _astype"): "promotion is done by casts, so a cast is not promoted",
     (

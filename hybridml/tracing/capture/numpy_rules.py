@@ -8,6 +8,7 @@ says the shape, the dtype and whether it is a scalar. All others ask for the val
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -132,10 +133,23 @@ def of_numbers(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 NumberProxy.by_numpy = staticmethod(of_numbers)
 
 
+_NUMPYS = (np.ndarray, np.generic)
+_OF_INTS: dict[np.ufunc, Callable[[Any, Any], Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+}  # fmt: skip
+
+
+def _has_ufuncs(x: Any) -> bool:
+    return hasattr(type(x), "__array_ufunc__")
+
+
 def _of_sizes(size: Any, ufunc: np.ufunc, call: str, *inputs: Any, **kwargs: Any) -> Any:
     """A ufunc of sizes, and of the numbers of steps: of these as numbers of the trace, or of the ints themselves."""
-    if any(isinstance(x, Tensor) for x in inputs):
-        return NotImplemented
+    if any(type(x) is not Dim and not issubclass(type(x), _NUMPYS) and _has_ufuncs(x) for x in inputs):
+        return NotImplemented  # a tensor, or a number of the program
+    if ufunc in _OF_INTS and not kwargs and all(is_dim(x) or isinstance(x, int | np.integer) for x in inputs):
+        return _OF_INTS[ufunc](*(int(x) if type(x) is not Dim else x for x in inputs))
     found = None if kwargs or call != "__call__" else of_numbers(ufunc, inputs)
     return getattr(ufunc, call)(*(int(x) if is_dim(x) else x for x in inputs), **kwargs) if found is None else found
 
