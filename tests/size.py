@@ -24,7 +24,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        65780,
+        65850,
         "loops of dual numbers and batches, gradients of loops of any number of steps (740); "
         "ranges that data ends, places of ints of data, branches with indices of their own (450); "
         "loops that numbers end, parts of loops, traces that are tried again, trials (560); "
