@@ -312,7 +312,7 @@ def test_assignments_to_keys(shape: str) -> None:
 
 
 def assert_same(*found: Tensor) -> None:
-    """What functions of NumPy give of tensors of `arange(5)`, and what hybridml's do."""
+    """Asserts that these have the bits of what hybridml's functions give of `arange(5)`."""
     x = hm.asarray(np.arange(5.0))
     expected = x @ x, hm.exp(x), hm.exp(x[2]), hm.arctan2(x, x), hm.arctan2(x, 2)
     assert [t._array.tobytes() for t in found] == [t._array.tobytes() for t in expected]

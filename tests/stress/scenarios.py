@@ -274,7 +274,7 @@ def forks(round: int) -> None:
 
 
 def _head(said: IO[str]) -> str:
-    """What it said last, cut so that a log shows it all: a hang begins with the innermost frames, an error ends so."""
+    """The text of a child, cut so that a log has room for it: a hang begins with the inner frames, an error ends so."""
     said.seek(0)
     text = said.read()
     return text if len(text) < 4000 else f"{text[:2000]}\n...\n{text[-2000:]}"
