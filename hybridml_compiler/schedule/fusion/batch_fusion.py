@@ -24,7 +24,7 @@ from .. import cost
 from ..kernels.library import Capabilities
 from ..lowering.footprint import may_overwrite, splits_evenly
 from ..memory import Interval, plan_arena
-from .steps import Partition, Stage, Step, Task, fills_cache, touched_by
+from .steps import Partition, Stage, Staged, Step, Task, fills_cache, touched_by
 
 
 @record
@@ -36,7 +36,7 @@ class Scratch:
 
 
 @record
-class BatchFusion(KernelSpec):
+class BatchFusion(Staged):
     """Stages in order for each of `batch` elements; slot s of `slots` runs a share of them in its part of the last
     operand. The range that threads share are the slots."""
 
@@ -46,14 +46,6 @@ class BatchFusion(KernelSpec):
     slots: int
     slot_bytes: int
     ahead: tuple[tuple[int, int], ...] = ()  # operands in memory, with the bytes of an element: see `_far`
-
-    @property
-    def specs(self) -> tuple[KernelSpec, ...]:
-        return tuple(stage.spec for stage in self.stages)
-
-    @property
-    def nests(self) -> tuple[Kernel, ...]:
-        return tuple(nest for spec in self.specs for nest in spec.nests)
 
     @property
     def operands(self) -> list[tuple[int, ...]]:

@@ -13,29 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...loops.ir import Kernel, KernelSpec
+from ...loops.ir import KernelSpec
 from ...record import record, replace
 from ...walk import reachable
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities
 from .epilogue import Fused
-from .steps import Partition, Stage, Step, Task, touched_by
+from .steps import Partition, Stage, Staged, Step, Task, touched_by
 from .tile_fusion import operands_of
 
 
 @record
-class RowFusion(KernelSpec):
+class RowFusion(Staged):
     """Stages that mean what they do one after the other: `A @ x`, maybe with an epilogue, and `w @ A` in blocks."""
 
     stages: tuple[Stage, Stage]
-
-    @property
-    def specs(self) -> tuple[KernelSpec, ...]:
-        return tuple(stage.spec for stage in self.stages)
-
-    @property
-    def nests(self) -> tuple[Kernel, ...]:
-        return tuple(nest for spec in self.specs for nest in spec.nests)
 
     @property
     def dots(self) -> Product:

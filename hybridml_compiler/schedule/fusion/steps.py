@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from ...graph.ir import Node
-from ...loops.ir import KernelSpec
+from ...loops.ir import Kernel, KernelSpec
 from ...once import lazy
 from ...record import record
 from ...walk import reachable
@@ -35,6 +35,20 @@ class Stage:
 
     spec: KernelSpec
     operands: tuple[int, ...]
+
+
+class Staged(KernelSpec):
+    """A launch of stages, which mean what they do one after the other."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def specs(self) -> tuple[KernelSpec, ...]:
+        return tuple(stage.spec for stage in self.stages)
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        return tuple(nest for spec in self.specs for nest in spec.nests)
 
 
 @record(frozen=False, eq=False)

@@ -18,29 +18,21 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, KernelSpec
+from ...loops.ir import KernelSpec
 from ...record import record
 from ..kernels.gemm import Product
 from ..kernels.library import Capabilities
 from .epilogue import Fused
-from .steps import Partition, Stage, Step, Task, Touched, fills_cache, touched_by
+from .steps import Partition, Stage, Staged, Step, Task, Touched, fills_cache, touched_by
 
 
 @record
-class TileFusion(KernelSpec):
+class TileFusion(Staged):
     """Stages that mean what they do one after the other, on scratch arrays of so many bytes, which come after the
     operands."""
 
     stages: tuple[Stage, ...]
     scratch: tuple[int, ...]
-
-    @property
-    def specs(self) -> tuple[KernelSpec, ...]:
-        return tuple(stage.spec for stage in self.stages)
-
-    @property
-    def nests(self) -> tuple[Kernel, ...]:
-        return tuple(nest for spec in self.specs for nest in spec.nests)
 
     @property
     def operands(self) -> int:
