@@ -147,6 +147,13 @@ def test_thin_products(m: int, n: int, k: int) -> None:
     run([make("matmul", *(make("permute_dims", v, axes=(1, 0)) for v in nodes))], nodes, flipped)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 40])
+def test_a_sum_of_negative_zeros_is_zero(n: int) -> None:
+    x, y = graph_of(arrays := [np.full((3, n), -0.0, "f4"), np.ones(n, "f4")])
+    product = make("multiply", x, y)
+    run([make("sum", product, axis=1), make("sum", product), make("matmul", x, y)], [x, y], arrays)
+
+
 def test_a_product_over_nothing_is_zero() -> None:
     nodes = graph_of(arrays := [np.ones((3, 0), "f4"), np.ones((0, 2), "f4")])
     assert (run([make("matmul", *nodes)], nodes, arrays)[0] == 0).all()

@@ -41,12 +41,15 @@ def _unrolls(size: Size) -> bool:
 
 
 def _unrolled(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
-    """A few iterations, one after the other without a loop."""
-    totals: list[Lanes] = []
+    """A few iterations, one after the other without a loop. A sum of zeros has the sign that it has in a loop."""
+    totals = [_neutral(r.op, r.value.dtype, _width(e, r)) for r in joined]
     for k in range(int(extent(joined[0].vars[0]))):
         with e.iteration(joined[0].vars[0], constant(k, dtypes.int64)):
             values = [e.s.splat(e.value(r.value), _width(e, r)) for r in joined]
-        totals = [e.combine(r.op, t, v) for r, t, v in zip(joined, totals, values, strict=True)] if k else values
+        totals = [
+            e.combine(r.op, total, value) if k or r.op == "add" else value
+            for r, total, value in zip(joined, totals, values, strict=True)
+        ]
     return totals
 
 
