@@ -222,11 +222,14 @@ class Tensor(TensorMethods):
         """The values as a NumPy array over this tensor's memory, a new view each time. Inside a traced function:
         `TraceError`.
 
-        A tensor that records history must be detached first, so that no gradient is lost without notice.
+        A tensor that requires grad must be detached first, so that no gradient is lost without notice, but under
+        `no_grad`; so for `np.asarray(t)` and `array[k] = t`.
         """
         array = values(self, "numpy()")
         if self._node is not None:
-            raise GradientError("numpy(): this tensor requires grad; use .detach().numpy()")
+            from .autodiff.lost_histories import check_history
+
+            check_history(self, "numpy()", "use .detach().numpy()")
         return array.view()  # the tensor keeps its form, whatever is done to that of the array
 
     def item(self, *place: int) -> bool | int | float:
@@ -245,6 +248,10 @@ class Tensor(TensorMethods):
         return values(self if place_of(self) is None else self.cpu(), "tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self._node is not None:
+            from .autodiff.lost_histories import check_history
+
+            check_history(self)
         array = values(self, "conversion to a NumPy array")
         found = np.array(array, dtype=dtype, copy=copy)
         return found.view() if found is array else found
@@ -253,12 +260,20 @@ class Tensor(TensorMethods):
         return bool(_single(self, "bool", "bool()"))
 
     def __float__(self) -> float:
+        if self._node is not None:
+            from .autodiff.lost_histories import check_stored
+
+            check_stored(self)
         return float(_real(self, "float", "float()"))
 
     def __int__(self) -> int:
         return int(_real(self, "int", "int()"))
 
     def __complex__(self) -> complex:
+        if self._node is not None:
+            from .autodiff.lost_histories import check_stored
+
+            check_stored(self)
         return complex(_single(self, "number", "complex()"))
 
     def __index__(self) -> int:

@@ -6,12 +6,15 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 
 from .. import autograd
 from ..arrays.creation import asarray, zeros_like
 from ..autograd import as_gradient, enable_grad
+from ..core.autodiff.lost_histories import without_numpys_error
 from ..core.autodiff.tape import Leaf, Mark, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
 from ..core.forward.interpreter import Dual, Forward
@@ -100,12 +103,11 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
         with enable_grad():
             for n, arg in zip(positions, given, strict=True):
                 inner[n] = tree_map(functools.partial(_tracked, "grad"), arg)
-            value, aux = _parts("grad", fn(*inner, **kwargs), has_aux)
+            with without_numpys_error():
+                found = fn(*inner, **kwargs)
+            value, aux = _parts("grad", found, has_aux)
             if not isinstance(value, Tensor) or value.numel() != 1:
-                got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
-                raise GradientError(
-                    f"grad: the function must return a scalar tensor, got {got}; reduce it with sum or mean"
-                )
+                raise GradientError(f"grad: the function must return a scalar tensor, got {_told(value)}")
             wanted = _tensors([inner[n] for n in positions])
             create = not grad_off and _concerns_outside([value, *_tensors(aux)], given, wanted, start)
             if value.requires_grad:
@@ -267,14 +269,25 @@ def _primal(name: str, leaf: Any) -> Any:
 
 def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: bool) -> tuple[Any, Any]:
     """The result of fn, a container of tensors, and its aux."""
-    value, aux = _parts(name, fn(*inner), has_aux)
+    with without_numpys_error():
+        found = fn(*inner)
+    value, aux = _parts(name, found, has_aux)
     for leaf in tree_leaves(value):
         if not isinstance(leaf, Tensor):
             raise GradientError(
-                f"{name}: the function must return a tensor or a container of tensors, got {type(leaf).__name__}; "
+                f"{name}: the function must return a tensor or a container of tensors, got {_told(leaf)}; "
                 "return other things beside it, with has_aux=True"
             )
     return value, aux
+
+
+def _told(value: Any) -> str:
+    """What a function has returned in place of a tensor, for errors."""
+    if isinstance(value, Tensor):
+        return f"shape {value.shape}; reduce it with sum or mean"
+    kind = type(value).__name__
+    is_number = isinstance(value, int | float | complex | np.generic | np.ndarray)
+    return f"{kind}, which has no history (float(t), t.item() and NumPy's arrays have none)" if is_number else kind
 
 
 def _parts(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:

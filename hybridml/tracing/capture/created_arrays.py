@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.autodiff.lost_histories import check_history
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
@@ -49,6 +50,9 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _filled(tracer: Tracer, function: Callable[..., Any], values: Any, args: Any, kwargs: Any) -> Any:
     """An array of the shape and dtype that NumPy finds for such values, into which they are written."""
+    for _, value in _leaves(values):
+        if issubclass(type(value), Tensor):
+            check_history(value)
     found = given_back(tracer, function(*map(_model, args), **kwargs))
     if type(found) is ProgramArray:
         for key, value in _leaves(values):

@@ -23,6 +23,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
 
 from ...core.aliasing import layout
+from ...core.autodiff.lost_histories import check_element, check_history
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
@@ -174,6 +175,9 @@ class ProgramArray(ProgramValue):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
+        if issubclass(type(value), Tensor):
+            check_stored = check_element if key != () and _is_element(key, self.ndim) else check_history
+            check_stored(value)
         if _of_step(key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
             self._set_in_step(key, value)
             return
@@ -205,7 +209,7 @@ class ProgramArray(ProgramValue):
     def _set_in_step(self, key: Any, value: Any) -> None:
         whole = self._of_steps()
         if self.dtype.kind == "f" and not is_dim(value):
-            whole[key] = value.detach() if issubclass(type(value), Tensor) else value  # as a NumPy array has it
+            whole[key] = value
             return
         stored = value_to_store(self._memory.tracer, value, self.dtype)
         if stored is None:

@@ -317,8 +317,9 @@ def _value(c: NativeBuilder, self: Any, slow: Any) -> Any:
 
 @native("ptr", "ptr", "ptr")
 def hml_float(c: NativeBuilder, self: Any, _: Any) -> None:
-    """`Tensor.__float__`, of a float."""
+    """`Tensor.__float__`, of a float without history: what an array takes by it is checked (lost_histories.py)."""
     row, slow = c.symbol("hml_row_float").struct(ROW), c.label("slow")
+    c.unless(~has_history(c, self), slow)
     data, dtype = _value(c, self, slow)
     c.unless(dtype["kind"] == DOUBLE, slow)
     c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
