@@ -20,7 +20,7 @@ from ..batching.rules import stretches
 from ..context import beside
 from ..nested import called
 from ..tensor import Tensor
-from .transposition import transposed
+from .transposition import bare, transposed
 
 Params = Mapping[str, Any]
 Tangents = Sequence[Tensor | None]
@@ -153,7 +153,10 @@ def _transposed(op: Op, xs: Sequence[Tensor], ts: Tangents, outs: Sequence[Tenso
         g: Any = tuple(gs) if op.results else gs[0]
         return [(_pulled(op, k, g, known), t) for k, t in enumerate(ts) if t is not None]
 
-    return transposed(outs, pull)
+    found = transposed(outs, pull)
+    if any(t is not None and t._node is not None for t in (*xs, *ts)):
+        return found
+    return [None if t is None else bare(t) for t in found]  # what is left leads to the cotangents alone
 
 
 def _known(op: Op, xs: Sequence[Tensor], outs: Sequence[Tensor], params: Params) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def by_pullback(
         found = transposed(outs, pull)
     if is_recorded:
         return outs, found
-    return [_bare(o) for o in outs], [None if t is None else _bare(t) for t in found]
+    return [bare(o) for o in outs], [None if t is None else bare(t) for t in found]
 
 
 def differentiated(t: Tensor) -> Tensor:
@@ -99,13 +99,14 @@ def pulled_from_rule(
         )
     with suppress(TypeError):  # it has no weak references
         _LINEAR.add(rule)
-    return found if not grad_is_off() else [None if c is None else _bare(c) for c in found]
+    return found if not grad_is_off() else [None if c is None else bare(c) for c in found]
 
 
 _LINEAR: WeakSet[Any] = WeakSet()  # rules that have been looked at
 
 
-def _bare(t: Tensor) -> Tensor:
+def bare(t: Tensor) -> Tensor:
+    """The tensor without its history."""
     return like(t, t._array)
 
 
