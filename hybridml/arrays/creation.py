@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +171,7 @@ def list_operand(values: Any, other: Any) -> Any:
 
 def _list_operand(values: Any, other: Any) -> Tensor:
     t = asarray(values)
-    if _is_typed(values):
+    if _is_typed(values) or not dtypes.is_inexact(t.dtype):  # the dtype of floats is the operand's in any case
         return t
     wanted = dtypes.result_type([(asarray(other).dtype, False), (t.dtype, True)])
     return asarray(values, wanted) if dtypes.is_inexact(wanted) else t
@@ -346,6 +347,11 @@ def _as(x: Tensor, device: Any) -> Any:
     return x.device
 
 
+def _model(x: Any) -> Any:
+    """What has the shape and dtype of x: a tensor of a list or a number."""
+    return x if hasattr(x, "shape") else asarray(x)
+
+
 def full_like(x: Tensor, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`full` with the shape and dtype of x.
 
@@ -353,6 +359,7 @@ def full_like(x: Tensor, fill_value: Any, dtype: DTypeLike | None = None, *, dev
     >>> hm.full_like(hm.ones((2,), dtype=hm.int8), 7).dtype.name
     'int8'
     """
+    x = _model(x)
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
 
 
@@ -363,6 +370,7 @@ def zeros_like(x: Tensor, dtype: DTypeLike | None = None, *, device: Any = None)
     >>> hm.zeros_like(hm.ones((2,))).tolist()
     [0.0, 0.0]
     """
+    x = _model(x)
     return _filled(x.shape, 0.0, x.dtype if dtype is None else dtype, _as(x, device))
 
 
@@ -373,6 +381,7 @@ def ones_like(x: Tensor, dtype: DTypeLike | None = None, *, device: Any = None) 
     >>> hm.ones_like(hm.zeros((2,))).tolist()
     [1.0, 1.0]
     """
+    x = _model(x)
     return _filled(x.shape, 1.0, x.dtype if dtype is None else dtype, _as(x, device))
 
 
@@ -407,19 +416,25 @@ def linspace(
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
+    retstep: bool = False,
     *,
     dtype: DTypeLike | None = None,
     device: Any = None,
-) -> Tensor:
+) -> Any:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out.
 
+    With `retstep` a tuple of them and the step between them, a number, as NumPy.
+
     >>> import hybridml as hm
-    >>> hm.linspace(0, 1, 5).tolist()
-    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> hm.linspace(0, 1, 5).tolist(), hm.linspace(0, 1, 5, retstep=True)[1]
+    ([0.0, 0.25, 0.5, 0.75, 1.0], 0.25)
     """
     if device is not None:
-        return on_device(device, lambda: linspace(start, stop, num, endpoint, dtype=dtype))
+        return on_device(device, lambda: linspace(start, stop, num, endpoint, retstep, dtype=dtype))
     start, stop = _number(start), _number(stop)
+    if retstep:
+        parts = num - 1 if endpoint else num
+        return linspace(start, stop, num, endpoint, dtype=dtype), (stop - start) / parts if parts > 0 else math.nan
     if isinstance(start, complex) or isinstance(stop, complex):
         wanted = dtypes.canonical(dtypes.of_scalar(1j) if dtype is None else dtype)
         parts = {"num": num, "endpoint": endpoint, "dtype": dtypes.real_of(wanted)}
@@ -480,17 +495,17 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f'meshgrid: indexing must be "xy" or "ij", got {indexing!r}')
-    n = len(arrays)
+    n, xs = len(arrays), [asarray(x) for x in arrays]
     axes = list(range(n))
     if indexing == "xy" and n > 1:
         axes[0], axes[1] = 1, 0
     shape = [0] * n
-    for x, axis in zip(arrays, axes, strict=True):
+    for x, axis in zip(xs, axes, strict=True):
         shape[axis] = x.numel()
     broadcast, reshape = OPS["broadcast_to"].fn, OPS["reshape"].fn
     return [
         broadcast(reshape(x, tuple(x.numel() if k == axis else 1 for k in range(n))), tuple(shape))
-        for x, axis in zip(arrays, axes, strict=True)
+        for x, axis in zip(xs, axes, strict=True)
     ]
 
 

@@ -199,8 +199,12 @@ def transpose(self: Tensor, *order: Any, axes: Any = None, dim0: Any = None, dim
 
 
 @method
-def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Axes start_dim..end_dim merged into one."""
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
+    """Axes start_dim..end_dim merged into one; all of them in Fortran's order with `order="F"`, or `flatten("F")`."""
+    if isinstance(start_dim, str):
+        start_dim, order = 0, start_dim
+    if order == "F":
+        return reshape(self, self.numel(), order=order)
     shape = self.shape
     n = len(shape)
     if n == 0:
@@ -212,8 +216,10 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @method
-def ravel(self: Tensor) -> Tensor:
-    """The elements in row-major order along one axis."""
+def ravel(self: Tensor, order: str = "C") -> Tensor:
+    """The elements along one axis, in row-major order, or in Fortran's with `order="F"`."""
+    if order == "F":
+        return reshape(self, self.numel(), order=order)
     return _reshape.fn(self, (-1,) if self.numel() else (0,))
 
 

@@ -117,6 +117,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
 
     A tensor, or a tuple of them where the row has several results.
     """
+    if not _LISTS.isdisjoint(map(type, _flat(op, args))):
+        args = _of_lists(op, args)
     if op is _pow and _is_square(*args):
         return _square.fn(args[0])
     if op.kind == "elementwise" and not params:
@@ -136,6 +138,15 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
                 return outs if op.results else outs[0]
     out = on_device(op, args, params)
     return general(op, args, params, arithmetic) if out is MISS else out
+
+
+def _of_lists(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of `hm.add([1, 2], x)`, `hm.sum([[1, 2], [3, 4]])`: tensors in the places of lists and tuples, whose
+    floats have the dtype of the first operand that is none."""
+    given = _flat(op, args)
+    beside = next((a for a in given if type(a) not in _LISTS), given[0])
+    found = tuple([list_operands[0](a, beside) if type(a) in _LISTS else a for a in given])
+    return (found,) if op.variadic else found
 
 
 def _is_square(x: Any, y: Any) -> bool:
@@ -405,6 +416,7 @@ def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     return slow(op, args, params, arithmetic=True)
 
 
+_LISTS = frozenset((list, tuple))
 # Makes a tensor of a list or a tuple beside another operand. `arrays.creation`, which stands above, registers it.
 list_operands: list[Callable[[Any, Any], Any]] = []
 

@@ -150,8 +150,8 @@ def _is_numpys(args: tuple[Any, ...]) -> bool:
     first, last = args[0], args[-1]
     if isinstance(first, _NO_SIZES):
         return True
-    # `normal(0, 1, 100)`: a shape of 0 or less draws nothing; `normal(5, 0, 1)` is five numbers.
-    return len(args) == 3 and isinstance(first, int) and (isinstance(last, tuple | list) or first <= 0)
+    # `normal(0, 1, 100)`, `uniform(-1, 1)`: a shape of 0 or less draws nothing; `normal(5, 0, 1)` is five numbers.
+    return isinstance(first, int) and (first <= 0 or (len(args) == 3 and isinstance(last, tuple | list)))
 
 
 def is_tensor(value: Any) -> bool:

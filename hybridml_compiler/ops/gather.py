@@ -62,6 +62,8 @@ def _take_infer(x: Aval, indices: Aval, axis: Any) -> Aval:
 
 def _take_eager(x: np.ndarray, indices: np.ndarray, axis: Any) -> Any:
     k = _axis("take", x.shape, axis)
+    if not x.size:  # of which NumPy takes any
+        _check_bounds("take", indices, x.shape[k], k)
     try:
         return x.take(indices, k)
     except IndexError:
@@ -103,6 +105,7 @@ take = Op(
         fails(OutOfBoundsError, "take: index 3 is out of range for axis 0 of size 3", (3,), np.array([0, 3])),
         fails(OutOfBoundsError, "take: index -4 is out of range", (3,), np.array([[0], [-4]])),
         fails(OutOfBoundsError, "which is empty", (0,), np.array([0])),
+        fails(OutOfBoundsError, "take: index 3 is out of range for axis 1 of size 3", (0, 3), np.array(3), axis=1),
     ),
     cost=0.3,  # gathered loads
     doc="Elements of x at integer `indices` of `axis`; the axes of indices (any number) replace it.",

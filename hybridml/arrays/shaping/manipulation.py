@@ -161,6 +161,7 @@ def split(x: Tensor, /, split_size_or_sections: Any, axis: int = 0) -> tuple[Ten
     >>> [x.tolist() for x in hm.split(hm.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
     """
+    x = _tensor(x)
     axis = _axis("split", axis, x.ndim, x)
     n = x.shape[axis]
     if getattr(split_size_or_sections, "shape", None) == ():  # of a tensor or of NumPy
@@ -206,6 +207,7 @@ def moveaxis(x: Tensor, /, source: int | Sequence[int], destination: int | Seque
     >>> hm.moveaxis(hm.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
+    x = _tensor(x)
     froms = [_axis("moveaxis", a, x.ndim, x) for a in ([source] if isinstance(source, int) else source)]
     places = [_axis("moveaxis", a, x.ndim, x) for a in ([destination] if isinstance(destination, int) else destination)]
     if len(froms) != len(places) or len(set(froms)) != len(froms) or len(set(places)) != len(places):
@@ -266,6 +268,7 @@ def swapaxes(x: Tensor, /, axis1: int, axis2: int) -> Tensor:
 
 def exchanged(x: Tensor, axis1: int, axis2: int) -> Tensor:
     """`swapaxes`, without other names of its parameters."""
+    x = _tensor(x)
     n = len(x.shape)
     if type(axis1) is not int or type(axis2) is not int or not (-n <= axis1 < n and -n <= axis2 < n):
         axis1, axis2 = _axis("swapaxes", axis1, n, x), _axis("swapaxes", axis2, n, x)
@@ -303,6 +306,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
     >>> hm.roll(hm.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
+    x = _tensor(x)
     if axis is None:
         return roll(x.reshape((-1,)), shift, axis=0).reshape(x.shape)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -329,6 +333,7 @@ def tile(x: Tensor, /, repetitions: int | Sequence[int]) -> Tensor:
     >>> hm.tile(hm.arange(2), (2, 2)).tolist()
     [[0, 1, 0, 1], [0, 1, 0, 1]]
     """
+    x = _tensor(x)
     counts = (repetitions,) if isinstance(repetitions, int | np.integer) else tuple(repetitions)
     ndim = max(len(counts), x.ndim)
     counts = (1,) * (ndim - len(counts)) + counts

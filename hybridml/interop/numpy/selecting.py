@@ -122,6 +122,12 @@ def _repeated(values: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, where: Any = True) -> None:
+    if isinstance(dst, np.ndarray):
+        value = _tensor(src) if where is True else xp.where(_truth(where), _tensor(src), dst)
+        if not np.can_cast(value.dtype, dst.dtype, "same_kind"):
+            raise DTypeError(f"np.copyto: {value.dtype.name} into an array of {dst.dtype.name}; cast it with astype")
+        dst[...] = value
+        return
     x = _written(dst, "np.copyto")
     value = xp.broadcast_to(xp.astype(_tensor(src), x.dtype, copy=False), x.shape)
     _assign(x, value if where is True else xp.where(_truth(where), value, x), "np.copyto")

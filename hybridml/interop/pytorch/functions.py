@@ -23,11 +23,11 @@ from ...core.tensor import Tensor
 
 SAME: dict[str, Any] = {
     "Array": Tensor, "Size": tuple, "array": xp.tensor, "around": xp.round, "as_tensor": xp.asarray,
-    "ascontiguousarray": xp.asarray,
+    "asanyarray": xp.asarray, "ascontiguousarray": xp.asarray, "asfortranarray": xp.asarray, "bool_": dtypes.bool_,
     "bernoulli": random.bernoulli, "broadcast_tensors": xp.broadcast_arrays, "cdouble": dtypes.complex128,
     "cfloat": dtypes.complex64, "conjugate": xp.conj, "degrees": xp.rad2deg, "double": dtypes.float64,
     "dtype": np.dtype, "float": dtypes.float32, "half": dtypes.float16, "identity": xp.eye, "inference_mode": no_grad,
-    "int": dtypes.int32, "long": dtypes.int64, "movedim": xp.moveaxis, "normal": random.normal,
+    "int": dtypes.int32, "int_": dtypes.int64, "intp": dtypes.int64, "single": dtypes.float32, "long": dtypes.int64, "movedim": xp.moveaxis, "normal": random.normal,
     "poisson": random.poisson, "promote_types": xp.result_type, "radians": xp.deg2rad, "row_stack": xp.vstack,
     "sgn": xp.sign, "short": dtypes.int16, "swapdims": xp.swapaxes, "take_along_dim": xp.take_along_axis,
     "tensor_split": xp.array_split, "unbind": xp.unstack, "unsqueeze": xp.expand_dims,

@@ -176,7 +176,7 @@ class ProgramArray(ProgramValue):
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
         if issubclass(type(value), Tensor):
-            check_stored = check_element if key != () and _is_element(key, self.ndim) else check_history
+            check_stored = check_element if self.ndim and _is_element(key, self.ndim) else check_history
             check_stored(value)
         if _of_step(key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
             self._set_in_step(key, value)
