@@ -59,6 +59,11 @@ _MODULES = (
     "special",    "testing",
     "utils",
 )  # fmt: skip
+_NUMPYS = """
+apply_along_axis array_equiv c_ compress copy copyto diag_indices diag_indices_from extract fill_diagonal
+flatnonzero fromfunction fromiter indices iscomplex iscomplexobj isrealobj isscalar ix_ mgrid ndenumerate ndim
+ndindex ogrid piecewise place putmask r_ rollaxis shape size tril_indices_from trim_zeros triu_indices_from
+"""
 _FUNCTIONS = {
     "ShapeDtypeStruct": "hybridml.arrays.shape_dtype",
     "TracedFunction": "hybridml.tracing.function",
@@ -117,16 +122,7 @@ _FUNCTIONS = {
         ("betaln", "igamma", "igammac", "logit", "mvlgamma", "polygamma", "sinc", "xlog1py", "xlogy"),
         "hybridml.special",
     ),
-    **dict.fromkeys(
-        (
-            "apply_along_axis", "array_equiv", "c_", "compress", "copy", "copyto", "diag_indices",
-            "diag_indices_from", "extract", "fill_diagonal", "flatnonzero", "fromfunction", "fromiter",
-            "indices", "iscomplex", "iscomplexobj", "isrealobj", "isscalar", "ix_", "mgrid", "ndenumerate",
-            "ndim", "ndindex", "ogrid", "piecewise", "place", "putmask", "r_", "rollaxis", "shape", "size",
-            "tril_indices_from", "trim_zeros", "triu_indices_from",
-        ),  # fmt: skip
-        "hybridml.interop.numpy.namespace",
-    ),
+    **dict.fromkeys(_NUMPYS.split(), "hybridml.interop.numpy.namespace"),
 }
 
 __all__ = [

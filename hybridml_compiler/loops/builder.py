@@ -330,7 +330,7 @@ class LoopBuilder:
             if cond.attr:
                 return thunk()
             pending = len(self.pending)
-            value = self._unify((thunk(), default))[1]
+            value = self._unify((self.under(cond, thunk), default))[1]  # whose loads are not those of other places
             del self.pending[pending:]  # reductions that only the dropped value needs
             return value
         return self.select(cond, self.under(cond, thunk), default)

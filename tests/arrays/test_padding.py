@@ -97,3 +97,15 @@ def test_what_has_no_elements_and_what_cannot_be_computed() -> None:
     with pytest.raises(TypeError, match="bool tensor"):
         hm.pad(hm.asarray([True, False]), 1, "mean")
     assert hm.pad([True, False], 2, "reflect").tolist() == [True, False, True, False, True, False]
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace])
+def test_stencils_read_what_is_there(style: Any) -> None:
+    """A part that an index is never in is lowered for its dtype alone: its load, which no mask guards, is no other's."""
+    image = np.arange(64.0).reshape(8, 8)
+
+    def blurred(x: Any, padded: Any) -> Any:
+        return sum((1.0 + i + 3 * j) * padded[i : i + 8, j : j + 8] for i in range(3) for j in range(3)) + x[:, ::-1]
+
+    found = style(lambda x: blurred(x, hm.pad(x, 1, "edge")))(hm.asarray(image))
+    np.testing.assert_allclose(found, blurred(image, np.pad(image, 1, "edge")), rtol=1e-14)

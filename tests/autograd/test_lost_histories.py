@@ -158,9 +158,9 @@ def test_tensors_in_their_place_keep_gradients(style: Callable[..., Any]) -> Non
 
 def test_a_number_has_no_history() -> None:
     for program in (lambda p: float(p.sum()), lambda p: np.float64(p.sum().item()), lambda p: p.sum().item()):
-        with pytest.raises(hm.GradientError, match="got float.*, which has no history"):
+        with pytest.raises(hm.GradientError, match=r"got float.*, which has no history"):
             hm.grad(program)(hm.asarray(X))
-        with pytest.raises(hm.GradientError, match="got float.*, which has no history"):
+        with pytest.raises(hm.GradientError, match=r"got float.*, which has no history"):
             hm.vjp(program, hm.asarray(X))
     with pytest.raises(hm.GradientError, match=r"got shape \(3,\); reduce it"):
         hm.grad(lambda p: p)(hm.asarray(X))
