@@ -60,10 +60,13 @@ PARAMETERS = {
 }
 # Methods that Python asks for by their own rules; other operators take `self` and at most one operand.
 PROTOCOLS = {
+    "__array__": "(self, dtype: Any = None, copy: builtins.bool | None = None) -> np.ndarray",
     "__array_function__": "(self, *args: Any, **kwargs: Any) -> Any",
     "__array_ufunc__": "(self, *args: Any, **kwargs: Any) -> Any",
+    "__complex__": "(self) -> builtins.complex",
     "__divmod__": "(self, other: Any, /) -> tuple[Tensor, Tensor]",
     "__eq__": "(self, other: Any, /) -> Tensor",
+    "__float__": "(self) -> builtins.float",
     "__ne__": "(self, other: Any, /) -> Tensor",
     "__rdivmod__": "(self, other: Any, /) -> tuple[Tensor, Tensor]",
     "__repr__": "(self) -> builtins.str",

@@ -186,6 +186,37 @@ from .inspect.side_by_side import compare as compare
 from .inspect.stances import eager as eager
 from .inspect.stances import stance as stance
 from .inspect.summary import summary as summary
+from .interop.numpy.namespace import Grid
+from .interop.numpy.namespace import Joined
+from .interop.numpy.namespace import apply_along_axis as apply_along_axis
+from .interop.numpy.namespace import array_equiv as array_equiv
+from .interop.numpy.namespace import compress as compress
+from .interop.numpy.namespace import copy as copy
+from .interop.numpy.namespace import copyto as copyto
+from .interop.numpy.namespace import diag_indices as diag_indices
+from .interop.numpy.namespace import diag_indices_from as diag_indices_from
+from .interop.numpy.namespace import extract as extract
+from .interop.numpy.namespace import fill_diagonal as fill_diagonal
+from .interop.numpy.namespace import flatnonzero as flatnonzero
+from .interop.numpy.namespace import fromfunction as fromfunction
+from .interop.numpy.namespace import fromiter as fromiter
+from .interop.numpy.namespace import indices as indices
+from .interop.numpy.namespace import iscomplex as iscomplex
+from .interop.numpy.namespace import iscomplexobj as iscomplexobj
+from .interop.numpy.namespace import isrealobj as isrealobj
+from .interop.numpy.namespace import isscalar as isscalar
+from .interop.numpy.namespace import ix_ as ix_
+from .interop.numpy.namespace import ndenumerate as ndenumerate
+from .interop.numpy.namespace import ndim as ndim
+from .interop.numpy.namespace import piecewise as piecewise
+from .interop.numpy.namespace import place as place
+from .interop.numpy.namespace import putmask as putmask
+from .interop.numpy.namespace import rollaxis as rollaxis
+from .interop.numpy.namespace import shape as shape
+from .interop.numpy.namespace import size as size
+from .interop.numpy.namespace import tril_indices_from as tril_indices_from
+from .interop.numpy.namespace import trim_zeros as trim_zeros
+from .interop.numpy.namespace import triu_indices_from as triu_indices_from
 from .interop.pytorch.functions import addcdiv as addcdiv
 from .interop.pytorch.functions import addcmul as addcmul
 from .interop.pytorch.functions import addmv as addmv
@@ -284,6 +315,7 @@ from hybridml_compiler.errors import TraceError as TraceError
 from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads as get_num_threads
 from hybridml_compiler.targets.cpu.runtime.threads import set_num_threads as set_num_threads
 from numpy import dtype as dtype
+from numpy import ndindex as ndindex
 import os
 
 _Operand: TypeAlias = Tensor | np.ndarray | np.generic | builtins.complex  # complex stands for float, int and bool too
@@ -303,6 +335,8 @@ accelerator: Accelerator
 backends: Backends
 bfloat16: np.dtype[Any]
 bool: np.dtype[Any]
+bool_: np.dtype[Any]
+c_: Joined
 cdouble: np.dtype[Any]
 cfloat: np.dtype[Any]
 complex128: np.dtype[Any]
@@ -320,11 +354,17 @@ int16: np.dtype[Any]
 int32: np.dtype[Any]
 int64: np.dtype[Any]
 int8: np.dtype[Any]
+int_: np.dtype[Any]
+intp: np.dtype[Any]
 long: np.dtype[Any]
+mgrid: Grid
 nan: builtins.float
 newaxis: None
+ogrid: Grid
 pi: builtins.float
+r_: Joined
 short: np.dtype[Any]
+single: np.dtype[Any]
 uint16: np.dtype[Any]
 uint32: np.dtype[Any]
 uint64: np.dtype[Any]
@@ -619,7 +659,7 @@ def lexsort(keys: Any, axis: builtins.int = -1, *, dim: builtins.int = ...) -> T
     """int64 positions that order by the last of `keys`, equal ones by the key before it, and so on."""
 def lgamma(x: _Operand, /) -> Tensor:
     """log |gamma(x)|; inf at 0, -1, -2, ... scipy.special's gammaln."""
-def linspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
+def linspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, retstep: builtins.bool = False, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out."""
 def load(path: builtins.str | os.PathLike[builtins.str] = ..., map_location: Any = None, *, weights_only: builtins.bool = True, f: builtins.str | os.PathLike[builtins.str] = ...) -> builtins.dict[builtins.str, Any]:
     """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so."""
@@ -970,7 +1010,9 @@ arctanh = atanh
 around = round
 array = tensor
 as_tensor = asarray
+asanyarray = asarray
 ascontiguousarray = asarray
+asfortranarray = asarray
 baddbmm = addmm
 bitwise_not = bitwise_invert
 bmm = matmul

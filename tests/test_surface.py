@@ -22,7 +22,9 @@ MODULES = {
     "amp", "autograd", "cuda", "data", "distributions", "errors", "fft", "func", "functional", "io", "linalg", "nn",
     "optim", "random", "signal", "special", "testing", "utils",
 }  # fmt: skip
-CONSTANTS = {"__array_api_version__", "__version__", "e", "inf", "nan", "newaxis", "pi"}
+CONSTANTS = {
+    "__array_api_version__", "__version__", "c_", "e", "inf", "mgrid", "nan", "newaxis", "ogrid", "pi", "r_",
+}  # fmt: skip
 INTERNAL = [op for op in OPS.values() if not op.public]
 
 

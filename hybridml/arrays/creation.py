@@ -348,7 +348,7 @@ def _as(x: Tensor, device: Any) -> Any:
 
 
 def _model(x: Any) -> Any:
-    """What has the shape and dtype of x: a tensor of a list or a number."""
+    """Returns what has the shape and dtype of x: itself, or the tensor of a list or a number."""
     return x if hasattr(x, "shape") else asarray(x)
 
 
@@ -420,7 +420,7 @@ def linspace(
     *,
     dtype: DTypeLike | None = None,
     device: Any = None,
-) -> Any:
+) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out.
 
     With `retstep` a tuple of them and the step between them, a number, as NumPy.
@@ -433,8 +433,9 @@ def linspace(
         return on_device(device, lambda: linspace(start, stop, num, endpoint, retstep, dtype=dtype))
     start, stop = _number(start), _number(stop)
     if retstep:
-        parts = num - 1 if endpoint else num
-        return linspace(start, stop, num, endpoint, dtype=dtype), (stop - start) / parts if parts > 0 else math.nan
+        count = num - 1 if endpoint else num
+        both: Any = linspace(start, stop, num, endpoint, dtype=dtype), (stop - start) / count if count > 0 else math.nan
+        return both
     if isinstance(start, complex) or isinstance(stop, complex):
         wanted = dtypes.canonical(dtypes.of_scalar(1j) if dtype is None else dtype)
         parts = {"num": num, "endpoint": endpoint, "dtype": dtypes.real_of(wanted)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler.ops.table import ALIASES, OPS
 
 from . import native_methods  # noqa: F401 (takes over from some of them)
+from .autodiff import lost_histories  # noqa: F401 (conversions of tensors)
 from .codegen import as_operator, generate, reflected
 from .tensor import Tensor
 

@@ -218,20 +218,6 @@ class Tensor(TensorMethods):
 
     # -- its values, as Python and NumPy see them
 
-    def numpy(self) -> np.ndarray:
-        """The values as a NumPy array over this tensor's memory, a new view each time. Inside a traced function:
-        `TraceError`.
-
-        A tensor that requires grad must be detached first, so that no gradient is lost without notice, but under
-        `no_grad`; so for `np.asarray(t)` and `array[k] = t`.
-        """
-        array = values(self, "numpy()")
-        if self._node is not None:
-            from .autodiff.lost_histories import check_history
-
-            check_history(self, "numpy()", "use .detach().numpy()")
-        return array.view()  # the tensor keeps its form, whatever is done to that of the array
-
     def item(self, *place: int) -> bool | int | float:
         """The single value as a Python scalar; `ShapeError` when there is not exactly one. With a place (in the
         flattened tensor, or an index for each axis) the value there.
@@ -247,34 +233,11 @@ class Tensor(TensorMethods):
         """The values as (nested) Python lists of scalars."""
         return values(self if place_of(self) is None else self.cpu(), "tolist()").tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if self._node is not None:
-            from .autodiff.lost_histories import check_history
-
-            check_history(self)
-        array = values(self, "conversion to a NumPy array")
-        found = np.array(array, dtype=dtype, copy=copy)
-        return found.view() if found is array else found
-
     def __bool__(self) -> bool:
-        return bool(_single(self, "bool", "bool()"))
-
-    def __float__(self) -> float:
-        if self._node is not None:
-            from .autodiff.lost_histories import check_stored
-
-            check_stored(self)
-        return float(_real(self, "float", "float()"))
+        return bool(single_value(self, "bool", "bool()"))
 
     def __int__(self) -> int:
-        return int(_real(self, "int", "int()"))
-
-    def __complex__(self) -> complex:
-        if self._node is not None:
-            from .autodiff.lost_histories import check_stored
-
-            check_stored(self)
-        return complex(_single(self, "number", "complex()"))
+        return int(real_value(self, "int", "int()"))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
@@ -282,7 +245,7 @@ class Tensor(TensorMethods):
                 f"a tensor used as a Python index must be an integer, got {self.dtype.name}; use int() (one is "
                 "asked for by `tensor * sequence` too, where the sequence is no array of numbers)"
             )
-        return int(_single(self, "number", "index"))
+        return int(single_value(self, "number", "index"))
 
     def __len__(self) -> int:
         shape: tuple[int, ...] = self._array.shape
@@ -501,7 +464,8 @@ def leaked(t: Tensor) -> TraceError:
     )
 
 
-def _single(t: Tensor, how: Reading, what: str) -> Any:
+def single_value(t: Tensor, how: Reading, what: str) -> Any:
+    """The single element of a tensor, read so; `ShapeError` for any other."""
     if t.numel() != 1:
         raise ShapeError(
             f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
@@ -511,10 +475,11 @@ def _single(t: Tensor, how: Reading, what: str) -> Any:
     return array_of(t).item() if interpreter is None else interpreter.read(t, how, what)
 
 
-def _real(t: Tensor, how: Reading, what: str) -> Any:
+def real_value(t: Tensor, how: Reading, what: str) -> Any:
+    """The single element of a tensor that is not complex."""
     if t.dtype.kind == "c":
         raise DTypeError(f"{what}: a {t.dtype.name} tensor is no real number; take .real, .imag or abs of it first")
-    return _single(t, how, what)
+    return single_value(t, how, what)
 
 
 def _unpickle(array: np.ndarray, requires_grad: bool, device: str = "cpu") -> Tensor:

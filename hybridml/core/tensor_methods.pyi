@@ -30,10 +30,13 @@ class TensorMethods:
     def __abs__(self) -> Tensor: ...
     def __add__(self, other: Any, /) -> Tensor: ...
     def __and__(self, other: Any, /) -> Tensor: ...
+    def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> np.ndarray: ...
     def __array_function__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __complex__(self) -> builtins.complex: ...
     def __divmod__(self, other: Any, /) -> tuple[Tensor, Tensor]: ...
     def __eq__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+    def __float__(self) -> builtins.float: ...
     def __floordiv__(self, other: Any, /) -> Tensor: ...
     def __ge__(self, other: Any, /) -> Tensor: ...
     def __getitem__(self, other: Any, /) -> Tensor: ...
@@ -378,8 +381,9 @@ class TensorMethods:
     @property
     def flat(self) -> None:
         """Iterator `x.flat`: the elements in row-major order, to read, to iterate over and to write."""
-    def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
-        """Axes start_dim..end_dim merged into one."""
+    def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1, *, order: builtins.str = 'C') -> Tensor:
+        """Axes start_dim..end_dim merged into one; all of them in Fortran's order with `order="F"`, or
+        `flatten("F")`."""
     def flip(self, /, axis: _Axis = None, *, dim: _Axis = ..., dims: _Axis = ...) -> Tensor:
         """The elements of `axis` (all axes without one) in reverse order."""
     def fliplr(self, /) -> Tensor:
@@ -677,6 +681,8 @@ class TensorMethods:
         """The p-norm of a tensor as of one vector, or along an axis: (...) -> () or without the axis."""
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Any = None) -> Tensor:
         """Fills the tensor with normal numbers, in place."""
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array over this tensor's memory, a new view each time."""
     def outer(self, y: Tensor, /) -> Tensor:
         """x_i * y_j: a matrix from two vectors; tensors with more axes are flattened first."""
     def partition(self, kth: builtins.int | Sequence[builtins.int], axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
@@ -712,8 +718,8 @@ class TensorMethods:
         the elements along an axis lies, between two of them by `method` (NumPy's names)."""
     def rad2deg(self, /) -> Tensor:
         """Converts radians to degrees."""
-    def ravel(self) -> Tensor:
-        """The elements in row-major order along one axis."""
+    def ravel(self, order: builtins.str = 'C') -> Tensor:
+        """The elements along one axis, in row-major order, or in Fortran's with `order="F"`."""
     @property
     def real(self) -> Tensor:
         """The real part; of a real number itself."""

@@ -282,7 +282,7 @@ def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: 
 
 
 def _told(value: Any) -> str:
-    """What a function has returned in place of a tensor, for errors."""
+    """Returns the words for what a function has returned in place of a tensor."""
     if isinstance(value, Tensor):
         return f"shape {value.shape}; reduce it with sum or mean"
     kind = type(value).__name__

@@ -266,7 +266,6 @@ ERRORS = [
     ("hm.autograd.set_detect_anomaly(True)", AttributeError, "hm.debug_nans"),
     ("hm.testing.assert_close(x, x)", AttributeError, "numpy.testing.assert_allclose"),
     ("hm.tree_flatten(x)", AttributeError, "hm.tree_leaves"),
-    ("hm.apply_along_axis(max, 0, x)", AttributeError, "hm.map"),
     ("x.max(1).indices", AttributeError, r"x.max\(dim=1\)"),
     ("hm.cuda.amp", AttributeError, "'hybridml.cuda' has no attribute 'amp'; write"),
     ("hm.trace(x)", hm.ArgumentError, "got Tensor; the sum of a diagonal is hm.linalg.trace"),

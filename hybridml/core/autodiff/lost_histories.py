@@ -1,4 +1,5 @@
-"""Errors of gradients that would be lost without notice: NumPy's memory has numbers alone, and no history."""
+"""Conversions of a tensor to NumPy's arrays and to numbers, and the errors where its gradient would be lost without
+notice: memory of NumPy's has numbers alone, and no history."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from opcode import opmap
+from typing import Any
+
+import numpy as np
 
 from hybridml_compiler.errors import GradientError
 
 from ..context import grad_is_off
-from ..tensor import Tensor
+from ..tensor import Tensor, method, real_value, single_value, values
 
 _STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
 _INSTEAD = "use hm.stack([...]), or hm.zeros(...) to write into; where no gradient is wanted, .detach()"
@@ -54,3 +58,39 @@ def without_numpys_error() -> Iterator[None]:
         if type(error.__cause__) is GradientError:
             raise error.__cause__ from None
         raise
+
+
+# -- methods
+
+
+@method
+def numpy(self: Tensor) -> np.ndarray:
+    """The values as a NumPy array over this tensor's memory, a new view each time. Inside a traced function:
+    `TraceError`.
+
+    A tensor that requires grad must be detached first, so that no gradient is lost without notice, but under `no_grad`;
+    so for `np.asarray(t)` and `array[k] = t`.
+    """
+    array = values(self, "numpy()")
+    check_history(self, "numpy()", "use .detach().numpy()")
+    return array.view()  # the tensor keeps its form, whatever is done to that of the array
+
+
+@method
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    check_history(self)
+    array = values(self, "conversion to a NumPy array")
+    found = np.array(array, dtype=dtype, copy=copy)
+    return found.view() if found is array else found
+
+
+@method
+def __float__(self: Tensor) -> float:
+    check_stored(self)
+    return float(real_value(self, "float", "float()"))
+
+
+@method
+def __complex__(self: Tensor) -> complex:
+    check_stored(self)
+    return complex(single_value(self, "number", "complex()"))
