@@ -60,7 +60,7 @@ _MODULES = (
     "utils",
 )  # fmt: skip
 _NUMPYS = """
-apply_along_axis array_equiv c_ compress copy copyto diag_indices diag_indices_from extract fill_diagonal
+apply_along_axis array array_equiv c_ compress copy copyto diag_indices diag_indices_from extract fill_diagonal
 flatnonzero fromfunction fromiter indices iscomplex iscomplexobj isrealobj isscalar ix_ mgrid ndenumerate ndim
 ndindex ogrid piecewise place putmask r_ rollaxis shape size tril_indices_from trim_zeros triu_indices_from
 """
@@ -128,7 +128,7 @@ _FUNCTIONS = {
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "DeadlineError", "Device", "DeviceError", "Generator",
     "GradientError", "HybridmlError", "OutOfBoundsError", "ShapeDtypeStruct", "ShapeError", "Tensor", "TraceError",
-    "TracedFunction", "amp", "apply_along_axis", "array_equiv", "audit", "autocast", "autograd", "axis_index",
+    "TracedFunction", "amp", "apply_along_axis", "array", "array_equiv", "audit", "autocast", "autograd", "axis_index",
     "bartlett_window", "betaln", "bfloat16", "blackman_window", "c_", "cdist", "celu", "checkpoint", "cholesky_inverse",
     "cholesky_solve", "compare", "compress", "cond", "conv1d", "conv2d", "conv3d", "copy", "copyto",
     "cosine_similarity", "cuda", "custom_jvp", "custom_vjp", "data", "deadline", "debug_nans", "diag_indices",

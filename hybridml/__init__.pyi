@@ -189,6 +189,7 @@ from .inspect.summary import summary as summary
 from .interop.numpy.namespace import Grid
 from .interop.numpy.namespace import Joined
 from .interop.numpy.namespace import apply_along_axis as apply_along_axis
+from .interop.numpy.namespace import array as array
 from .interop.numpy.namespace import array_equiv as array_equiv
 from .interop.numpy.namespace import compress as compress
 from .interop.numpy.namespace import copy as copy
@@ -1008,7 +1009,6 @@ arctan = atan
 arctan2 = atan2
 arctanh = atanh
 around = round
-array = tensor
 as_tensor = asarray
 asanyarray = asarray
 ascontiguousarray = asarray

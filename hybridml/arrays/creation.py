@@ -98,9 +98,13 @@ def int_of_trace(value: Any, dtype: np.dtype) -> Tensor | None:
 
 
 def _has_tensor(obj: Any) -> bool:
-    if isinstance(obj, list | tuple):
-        return any(map(_has_tensor, obj))
-    return isinstance(obj, Tensor) or type(obj) is ScalarProxy
+    """Whether a value is a tensor, or there is one in nested lists."""
+    if not isinstance(obj, list | tuple):
+        return isinstance(obj, Tensor) or type(obj) is ScalarProxy
+    kinds = set(map(type, obj))
+    if any(issubclass(kind, Tensor) or kind is ScalarProxy for kind in kinds):
+        return True
+    return any(issubclass(kind, list | tuple) for kind in kinds) and any(map(_has_tensor, obj))
 
 
 def _of_numbers(obj: list[Any], dtype: np.dtype | None) -> Tensor | None:
@@ -123,7 +127,7 @@ def _of_numbers(obj: list[Any], dtype: np.dtype | None) -> Tensor | None:
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
     """A tensor of lists, numbers and anything else that NumPy understands."""
-    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) or type(x) is ScalarProxy for x in obj):
+    if isinstance(obj, list | tuple) and _has_tensor(obj):
         return _astacked(obj, dtype)
     try:
         array = np.array(obj)

@@ -101,7 +101,7 @@ def test_what_has_no_elements_and_what_cannot_be_computed() -> None:
 
 @pytest.mark.parametrize("style", [lambda f: f, hm.trace])
 def test_stencils_read_what_is_there(style: Any) -> None:
-    """A part that an index is never in is lowered for its dtype alone: its load, which no mask guards, is no other's."""
+    """A part that an index is never in is lowered for its dtype alone: its load, without a mask, is no other's."""
     image = np.arange(64.0).reshape(8, 8)
 
     def blurred(x: Any, padded: Any) -> Any:

@@ -162,7 +162,30 @@ putmask = _row(
 )
 
 
-# -- indices and numbers
+# -- data, indices and numbers
+
+
+def array(
+    data: Any,
+    dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    ndmin: int = 0,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of its own memory with the values of `data`, and with their history, which `hm.tensor` leaves.
+
+    `ndmin`: the least number of axes. `copy=None` copies where it must, and `copy=False` raises ArgumentError there. As
+    NumPy and JAX; `requires_grad` makes it a leaf.
+
+    >>> import hybridml as hm
+    >>> hm.array([1.0, 2.0], ndmin=2).tolist()
+    [[1.0, 2.0]]
+    """
+    x = xp.asarray(data, dtype=dtype, device=device, copy=copy or (None if copy is None else False))
+    x = xp.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if x.ndim < ndmin else x
+    return x.detach().requires_grad_() if requires_grad else x
 
 
 def isscalar(element: Any) -> bool:

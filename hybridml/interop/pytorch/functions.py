@@ -22,7 +22,7 @@ from ...core.spellings import accepts_other_names
 from ...core.tensor import Tensor
 
 SAME: dict[str, Any] = {
-    "Array": Tensor, "Size": tuple, "array": xp.tensor, "around": xp.round, "as_tensor": xp.asarray,
+    "Array": Tensor, "Size": tuple, "around": xp.round, "as_tensor": xp.asarray,
     "asanyarray": xp.asarray, "ascontiguousarray": xp.asarray, "asfortranarray": xp.asarray, "bool_": dtypes.bool_,
     "bernoulli": random.bernoulli, "broadcast_tensors": xp.broadcast_arrays, "cdouble": dtypes.complex128,
     "cfloat": dtypes.complex64, "conjugate": xp.conj, "degrees": xp.rad2deg, "double": dtypes.float64,
