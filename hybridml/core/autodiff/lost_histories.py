@@ -41,12 +41,14 @@ def check_stored(t: Tensor) -> None:
             check_history(t, "array[...] = tensor")
 
 
-def check_element(t: Tensor) -> None:
-    """Raises what NumPy makes of that error."""
+def check_written(t: Tensor, as_element: bool) -> None:
+    """Raises it for a tensor that is written to an array: what NumPy makes of that error where it is one element."""
     try:
-        check_history(t, "array[...] = tensor")
+        check_history(t)
     except GradientError as error:
-        raise ValueError("setting an array element with a sequence.") from error
+        if as_element:
+            raise ValueError("setting an array element with a sequence.") from error
+        raise
 
 
 @contextmanager

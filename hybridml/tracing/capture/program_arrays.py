@@ -23,7 +23,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
 
 from ...core.aliasing import layout
-from ...core.autodiff.lost_histories import check_element, check_history
+from ...core.autodiff.lost_histories import check_written
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
@@ -32,8 +32,7 @@ from .memory import Memory, SelectedMemory, base_of, cast, holds, literal
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
-_ndarray = np.ndarray
-_full = OPS["full"]
+_ndarray, _full = np.ndarray, OPS["full"]
 # Dtypes of scalars beside tensors, as `item()` has them.
 _WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
 
@@ -176,8 +175,7 @@ class ProgramArray(ProgramValue):
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
         if issubclass(type(value), Tensor):
-            check_stored = check_element if self.ndim and _is_element(key, self.ndim) else check_history
-            check_stored(value)
+            check_written(value, self.ndim > 0 and _is_element(key, self.ndim))
         if _of_step(key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
             self._set_in_step(key, value)
             return
@@ -197,9 +195,9 @@ class ProgramArray(ProgramValue):
                 memory.write(self._array, whole)
 
     def _in_step(self, element: bool, key: Any) -> Any:
-        """An element or a slice whose place the number of a step of a loop decides: which memory of NumPy's that would
-        be is not known. It is a tensor where these compute as arrays do: of floats. Of other dtypes it is a scalar, and
-        there are no slices, in which writes would be seen."""
+        """An element or a slice whose place, so its memory, the number of a step of a loop decides. It is a tensor
+        where these compute as arrays do: of floats. Of other dtypes it is a scalar, and there are no slices, in which
+        writes would be seen."""
         if self.dtype.kind == "f":
             return self._of_steps()[key]
         if not element:
@@ -208,13 +206,11 @@ class ProgramArray(ProgramValue):
 
     def _set_in_step(self, key: Any, value: Any) -> None:
         whole = self._of_steps()
-        if self.dtype.kind == "f" and not is_dim(value):
-            whole[key] = value
-            return
-        stored = value_to_store(self._memory.tracer, value, self.dtype)
-        if stored is None:
-            raise Undecided(f"what is written to an array of {self.dtype.name}")
-        whole[key] = cast(stored, self.dtype)
+        if self.dtype.kind != "f" or is_dim(value):
+            if (stored := value_to_store(self._memory.tracer, value, self.dtype)) is None:
+                raise Undecided(f"what is written to an array of {self.dtype.name}")
+            value = cast(stored, self.dtype)
+        whole[key] = value
 
     def _of_steps(self) -> Tensor:
         """The array as a tensor, which steps of a loop read and update."""
