@@ -25,7 +25,8 @@ def assert_same(expected: Any, found: Any) -> None:
         assert type(a) is type(b)
         if isinstance(a, hm.Tensor | np.ndarray):
             assert a.dtype == b.dtype
-            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+            with hm.no_grad():
+                np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
         else:
             assert a == b
 

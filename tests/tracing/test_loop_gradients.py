@@ -175,10 +175,15 @@ def test_numpy_arrays_of_the_program_have_no_history_in_loops_either() -> None:
     def loss(x: hm.Tensor) -> hm.Tensor:
         out = np.zeros(40)
         for i in range(40):
-            out[i] = x[i] * 2.0
+            out[i] = (x[i] * 2.0).detach() if detached else x[i] * 2.0
         return (hm.asarray(out) * x).sum()
 
     x = hm.asarray(np.arange(40.0))
+    detached = False
+    for program in (hm.grad(loss), hm.trace(hm.grad(loss)), hm.grad(hm.trace(loss))):
+        with pytest.raises(hm.GradientError, match="NumPy's arrays keep no gradients"):
+            program(x)
+    detached = True
     expected = np.asarray(hm.grad(loss)(x))
     np.testing.assert_array_equal(expected, 2.0 * np.arange(40.0))
     np.testing.assert_array_equal(np.asarray(hm.trace(hm.grad(loss))(x)), expected)

@@ -195,7 +195,8 @@ def run(program: Program, style: Callable[..., Any], calls: int = 7) -> list[Any
     for k in range(calls):
         x = hm.tensor(np.random.default_rng(k).normal(size=4).astype("f4"))
         found.append((wrapped(x), state()))
-    return [np.array(leaf) for leaf in hm.tree_leaves(found)]
+    with hm.no_grad():
+        return [np.array(leaf) for leaf in hm.tree_leaves(found)]
 
 
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)

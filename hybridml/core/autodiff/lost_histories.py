@@ -41,7 +41,7 @@ def check_stored(t: Tensor) -> None:
             check_history(t, "array[...] = tensor")
 
 
-def check_written(t: Tensor, as_element: bool) -> None:
+def raise_written(t: Tensor, as_element: bool) -> None:
     """Raises it for a tensor that is written to an array: what NumPy makes of that error where it is one element."""
     try:
         check_history(t)
@@ -80,19 +80,21 @@ def numpy(self: Tensor) -> np.ndarray:
 
 @method
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    check_history(self)
     array = values(self, "conversion to a NumPy array")
+    check_history(self)
     found = np.array(array, dtype=dtype, copy=copy)
     return found.view() if found is array else found
 
 
 @method
 def __float__(self: Tensor) -> float:
+    value = float(real_value(self, "float", "float()"))
     check_stored(self)
-    return float(real_value(self, "float", "float()"))
+    return value
 
 
 @method
 def __complex__(self: Tensor) -> complex:
+    value = complex(single_value(self, "number", "complex()"))
     check_stored(self)
-    return complex(single_value(self, "number", "complex()"))
+    return value

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.autodiff.lost_histories import check_history
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
-from .memory import holds
+from .memory import check_written, holds
 from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import Tracer, current_tracer
 
@@ -52,7 +51,7 @@ def _filled(tracer: Tracer, function: Callable[..., Any], values: Any, args: Any
     """An array of the shape and dtype that NumPy finds for such values, into which they are written."""
     for _, value in _leaves(values):
         if issubclass(type(value), Tensor):
-            check_history(value)
+            check_written(tracer, value, lambda: False)
     found = given_back(tracer, function(*map(_model, args), **kwargs))
     if type(found) is ProgramArray:
         for key, value in _leaves(values):

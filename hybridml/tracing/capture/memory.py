@@ -23,6 +23,7 @@ from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 
+from ...core.autodiff.lost_histories import is_lost, raise_written
 from ...core.tensor import Tensor
 from .tracer import Tracer, top_tracer
 
@@ -145,6 +146,15 @@ class SelectedMemory:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._settled(), name)
+
+
+def check_written(tracer: Tracer, t: Tensor, is_element: Callable[[], bool]) -> None:
+    """Raises the error of a tensor that requires grad and is written to an array. In a step of a loop that is captured
+    every value has a history, and the loop looks at its ends."""
+    if tracer.loops and is_lost(t):
+        tracer.loops[-1].into_arrays.append(t._node)
+    elif is_lost(t):
+        raise_written(t, is_element())
 
 
 def cast(t: Tensor, dtype: np.dtype) -> Tensor:

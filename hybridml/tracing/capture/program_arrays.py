@@ -23,12 +23,11 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
 
 from ...core.aliasing import layout
-from ...core.autodiff.lost_histories import check_written
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import Memory, SelectedMemory, base_of, cast, holds, literal
+from .memory import Memory, SelectedMemory, base_of, cast, check_written, holds, literal
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
@@ -175,7 +174,7 @@ class ProgramArray(ProgramValue):
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory
         if issubclass(type(value), Tensor):
-            check_written(value, self.ndim > 0 and _is_element(key, self.ndim))
+            check_written(memory.tracer, value, lambda: self.ndim > 0 and _is_element(key, self.ndim))
         if _of_step(key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
             self._set_in_step(key, value)
             return
@@ -210,7 +209,7 @@ class ProgramArray(ProgramValue):
             if (stored := value_to_store(self._memory.tracer, value, self.dtype)) is None:
                 raise Undecided(f"what is written to an array of {self.dtype.name}")
             value = cast(stored, self.dtype)
-        whole[key] = value
+        whole[key] = value.detach() if issubclass(type(value), Tensor) else value
 
     def _of_steps(self) -> Tensor:
         """The array as a tensor, which steps of a loop read and update."""

@@ -9,6 +9,7 @@ number_steps.py  their steps, from the body's first instruction to the condition
 watching.py     calls at chosen instructions of running code
 capture.py      what all do: a step, what it carries on, where it leaves the loop
 aliases.py      variables after a loop that may be in one memory
+histories.py    whether a loop is differentiated, and what its steps write to NumPy's arrays
 questions.py    what a step asks: questions that leave the loop, branches
 undecided.py    decisions by the number of a step that are other ones in other steps
 carries.py      kinds of what goes from step to step

@@ -31,8 +31,8 @@ from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 from hybridml_compiler.sizes.steps import Undecided
 
 from ...core.aliasing import stamp
-from ...core.autodiff.tape import boundary, is_node, is_recorded
-from ...core.context import clock, grad_is_off, no_grad
+from ...core.autodiff.tape import is_recorded
+from ...core.context import clock, no_grad
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
@@ -40,13 +40,14 @@ from ..capture.loops.branches import Branch, following
 from ..capture.loops.counts import can_ask, most_steps
 from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.loops.segments import run_in_segments, size_of
-from ..capture.subgraphs import enter, fresh, leaf_of, leave, snapshot, written_around
+from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .aliases import mark
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
+from .histories import check_arrays, is_differentiated
 from .lists import Grown
 from .number_types import computes_as_number, may_be_number, may_change, note_numbers
 from .questions import Exit, Questions
@@ -82,6 +83,7 @@ class Capture(Questions):
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
+        self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
@@ -481,7 +483,10 @@ class Capture(Questions):
         if not inputs and not self.items and not self.is_left:
             return [], None, []
         n, go, ways, length = len(inputs), None, self.branches, self.length
-        counted = not self.has_gradient and self._is_recorded(inputs, start)
+        check_arrays(self, inputs, start)
+        counted = not self.has_gradient and is_differentiated(self, inputs, start)
+        if counted and (self.length is not None or not can_ask(tracer)):  # a range ends by itself too
+            self.refuse(_NO_GRADIENT)
         if self.is_left:
             more, first, go, ways = self._until()
             inputs, start = [*inputs, *more], [*start, *first]
@@ -517,16 +522,6 @@ class Capture(Questions):
             size = size_of(loop, most)
             results = results if size is None else run_in_segments(loop, size)
         return results[:n], results[n + 1] if self.is_left else None, results[len(inputs) :]
-
-    def _is_recorded(self, inputs: Sequence[Tensor], start: Sequence[Tensor]) -> bool:
-        """Whether a loop that may have any number of steps is differentiated, which Python asks it for."""
-        own = [leaf_of(t) for t in inputs]
-        ends = [*boundary([h for h in self.histories if is_node(h)], self.since, own), *(t._node for t in start)]
-        if self.tracer.loops or grad_is_off() or not any(map(is_recorded, ends)):
-            return False  # in another loop, that one knows
-        if self.length is not None or not can_ask(self.tracer):  # a range ends by itself too
-            self.refuse(_NO_GRADIENT)
-        return True
 
     def _until(self) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
         """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
