@@ -190,6 +190,32 @@ def test_numpy_arrays_of_the_program_have_no_history_in_loops_either() -> None:
     np.testing.assert_array_equal(np.asarray(hm.grad(hm.trace(loss))(x)), expected)
 
 
+def test_arrays_take_constants_in_loops_that_are_differentiated() -> None:
+    def constants(p: hm.Tensor, c: hm.Tensor) -> hm.Tensor:
+        y, s = np.zeros((30, 30)), p * 0.0
+        for i in range(30):
+            for j in range(30):
+                y[i, j] = c[i] * 2.0 + j
+            s = s + p * i
+        return hm.asarray(y).sum() * s.sum()
+
+    def recorded(p: hm.Tensor, c: hm.Tensor) -> hm.Tensor:
+        y, s = np.zeros((30, 30)), p * 0.0
+        for i in range(30):
+            s = s + c[i]
+            for j in range(30):
+                y[i, j] = s[0] + j  # which is recorded from outside of both loops
+        return hm.asarray(y).sum() + s.sum()
+
+    p, c = hm.ones(3, dtype=hm.float64), hm.asarray(np.arange(30.0))
+    traced = hm.trace(hm.grad(constants))
+    np.testing.assert_allclose(traced(p, c), hm.grad(constants)(p, c), rtol=1e-13)
+    assert " loop(" in traced.ir
+    for program in (hm.grad(recorded), hm.trace(hm.grad(recorded)), hm.grad(hm.trace(recorded))):
+        with pytest.raises(hm.GradientError, match="NumPy's arrays keep no gradients"):
+            program(p, c)
+
+
 def _differentiable(source: str) -> str:
     """A program that reads copies: eager code refuses gradients that need what is overwritten."""
     lines = []
