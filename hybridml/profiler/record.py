@@ -20,7 +20,7 @@ import numpy as np
 
 from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
 from hybridml_compiler.graph.flops import flops
-from hybridml_compiler.locks import lock
+from hybridml_compiler.locks import lock, rlock
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cpu.executable import CpuExecutable
 from hybridml_compiler.targets.cpu.program import STEP
@@ -84,6 +84,9 @@ class Timed:
 # A program that has once been profiled keeps its other step for the next time: making one takes milliseconds.
 _timed: weakref.WeakKeyDictionary[CpuExecutable, Timed] = weakref.WeakKeyDictionary()
 _one = lock()  # profile at a time
+# Threads change steps one after the other: a second `Timed` of a program would take the step of the first, whose code
+# goes with it, for the plain one.
+_preparing = rlock()
 
 
 class Recording:
@@ -120,7 +123,8 @@ class Recording:
         self.start = _now()
 
     def end(self) -> None:
-        self.stop = _now()
+        with _preparing:
+            self.stop = _now()
         watchers.value -= 1
         self._watch.end()
         for executable, timed in self._used.items():
@@ -254,14 +258,19 @@ class Recording:
         for executable in executables:
             if executable in self._used or clock() is None or not hasattr(executable, "step"):
                 continue
-            start = _now()
-            timed = _timed.get(executable)
-            if timed is None:
-                timed = _timed[executable] = Timed(executable)
-            timed.recorder.take()
-            self._used[executable] = timed
-            timed.use(executable, True)
-            self._breaks.append((start, _now()))
+            with _preparing:
+                if executable not in self._used and not self.stop:
+                    self._prepare_one(executable)
+
+    def _prepare_one(self, executable: CpuExecutable) -> None:
+        start = _now()
+        timed = _timed.get(executable)
+        if timed is None:
+            timed = _timed[executable] = Timed(executable)
+        timed.recorder.take()
+        self._used[executable] = timed
+        timed.use(executable, True)
+        self._breaks.append((start, _now()))
 
     def _note(self, name: str, kind: str, start: int, compiled: bool = False) -> tuple[str, int]:
         end, place = _now(), _place()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import hybridml as hm
 from hybridml.core import dispatch, native_methods
 from hybridml.core.tensor import Tensor
+from hybridml.profiler import record
 from hybridml.profiler.profile import Profile
 from hybridml.profiler.record import _without
 from hybridml.tracing.function import TracedFunction
@@ -229,6 +231,32 @@ def test_every_thread_has_its_operations() -> None:
             thread.join()
     assert names(found, "operation").count("exp") == 60
     assert len({event.thread for event in found.events}) == 3
+
+
+@timed
+def test_threads_prepare_a_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Slow(record.Timed):
+        def __init__(self, executable: Any) -> None:
+            time.sleep(0.1)
+            super().__init__(executable)
+            made.append(self)
+
+    monkeypatch.setattr(record, "Timed", Slow)
+    function = hm.trace(lambda x: x * 2 + 1)
+    function(X)
+    (executable,) = record.programs(function)
+    assert isinstance(executable, CpuExecutable)
+    plain, recording = executable.step, record.Recording()
+    threads = [threading.Thread(target=recording._prepare, args=([executable],)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and executable.step == made[0].step
+    made[0].use(executable, False)
+    assert executable.step == plain
 
 
 def test_a_result_and_gradients() -> None:
