@@ -202,7 +202,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             return self._new(args, kwargs, given, structure, leaves, objects)
         except TakesLong as error:
             if error.patience is not None and error.patience.tries == 1:
-                again = f"until they have taken {2 * error.patience.seconds:.0f} s, when it is tried again for longer"
+                again = f"until they have taken {2 * error.patience.seconds:.0f} s, when it is tried again"
                 self._report_eager(f"{error}: such calls run eagerly {again}")
         except RunEagerly as error:
             self._report_eager(f"{error}: such calls run eagerly")
@@ -359,6 +359,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
     ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
         """Traces a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
+            self._since = time_limit.clock()  # of all traces that this call may take
             given, key = map(Signature.of, self._key(fields, leaves))
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
@@ -437,7 +438,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         known: Arrays,
     ) -> tuple[CompiledPath, Arrays]:  # fmt: skip
         start = time.perf_counter()
-        entry.silent = self._silent
+        entry.silent, entry.since = self._silent, self._since
         try:
             with collector_paused(), handled_outside():
                 path, known = entry.grow(structure, leaves, known)

@@ -339,7 +339,7 @@ def _divided(over: Size, by: Size) -> tuple[Size, Size]:
     quotient = _make(whole)
     if type(rest) is not Dim and type(by) is not Dim:
         return quotient + rest // by, rest % by
-    for less in (0, 1):  # (n - 1) // n is 1 + -1 // n, and so 0
+    for less in (0, 1, -1):  # (n - 1) // n is 1 + -1 // n, and so 0
         within = rest + less * by
         low, high = bounds(within), bounds(by - within)
         if low is not None and low >= 0 and high is not None and high > 0:

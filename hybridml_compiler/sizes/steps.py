@@ -215,6 +215,8 @@ def undecided(relation: str, a: Size, b: Size) -> bool:
     know."""
     if relation == "number":
         raise Undecided(f"the number {a}", a)
+    if relation == "==" and (told := provable("==", _of_remainder(a - b), 0)) is not None:
+        return told
     inside = _asked_inside()
     if relation == "divisor":
         if inside:
@@ -227,6 +229,17 @@ def undecided(relation: str, a: Size, b: Size) -> bool:
     if answer is None:
         raise error
     return answer
+
+
+def _of_remainder(d: Size) -> Size:
+    """For `x % m - c` the remainder of `x - c`, which is 0 in the same cases; any other size as it is."""
+    terms = dict(_make_terms(d)) if is_dim(d) else {}
+    c = -terms.pop((), 0)
+    for (found, *more), factor in terms.items() if len(terms) == 1 else ():
+        is_remainder = isinstance(found, Quotient) and found.kind == "%" and not more and factor == 1
+        if is_remainder and type(found.by) is int and 0 < c < found.by:  # type: ignore[union-attr]
+            return (found.over - c) % found.by  # type: ignore[union-attr]
+    return d
 
 
 def _asked_inside() -> bool:

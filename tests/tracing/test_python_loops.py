@@ -433,7 +433,10 @@ def test_a_long_loop_step_by_step_runs_eagerly(monkeypatch: pytest.MonkeyPatch) 
             x = x * d.get(i, 0.5) + 1
         return x
 
-    with pytest.warns(TraceWarning, match="step by step"):
+    with pytest.warns(
+        TraceWarning,
+        match=r"the loop `for i in range.300.` at .* \(something is looked up by its number\) is unrolled: .* put what",
+    ):
         found = hm.trace(f)(hm.ones(2))
     assert_same(f(hm.ones(2)), found)
 

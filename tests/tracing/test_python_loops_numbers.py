@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.tracing.rolling.number_loops import number_loops
+from hybridml.tracing.rolling.number_loops import DataLoop, number_loops
 from hybridml_compiler.sizes import dims
 from hybridml_compiler.sizes.steps import Undecided, turns
 from tests.support.loops import assert_same, both, data, is_loop
@@ -290,7 +290,7 @@ def test_steps_are_counted_by_pythons_arithmetic(start: dict[str, Any], conditio
     after = dict(zip(start, space["fn"](**start, size=size, x=steps), strict=True))
     found = number_loops(space["fn"].__code__)
     if " if " in step:  # a branch
-        assert not found
+        assert [type(loop) for loop in found] == [DataLoop]
         return
     counted = found[0].steps(types.SimpleNamespace(f_locals={**start, "size": size}, f_globals={}))  # type: ignore[arg-type]
     assert counted == (len(steps), tuple(after[name] for name in found[0].numbers)) and len(steps) > 1
@@ -494,3 +494,25 @@ def decaying(x: hm.Tensor) -> Any:
 
 def test_divisors_that_are_never_zero_leave_one_step_for_all() -> None:
     assert is_loop(both(decaying, data(N)))
+
+
+@pytest.mark.parametrize("loop", ["for i in range(20)", "while i < 20"])
+@pytest.mark.parametrize("condition", ["i == 8", "i >= 12", "i == 19", "i > 0"])
+def test_ints_go_on_from_part_to_part(loop: str, condition: str) -> None:
+    lines = [
+        "def fn(x):",
+        "    k = i = n = 0",
+        f"    {loop}:",
+        f"        if {condition}:",
+        "            x = x + 100",
+        "            n += k",
+    ]
+    lines += [
+        "        x = x * 0.5 + k",
+        "        k += 2",
+        *(["        i += 1"] if "while" in loop else []),
+        "    return x, n",
+    ]
+    space: dict[str, Any] = {}
+    exec("\n".join(lines), space)
+    assert " loop(" in both(space["fn"], data(5)).ir

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from tests.support.loops import both, data, is_loop
+from tests.support.loops import assert_same, both, data, is_loop
 
 # -- over arrays
 
@@ -324,3 +324,143 @@ LISTS = [an_item_is_the_variable, items_are_one, items_are_views, an_item_is_rea
 @pytest.mark.parametrize("fn", LISTS, ids=lambda f: f.__name__)
 def test_lists_that_are_used_otherwise(fn: Callable[..., Any]) -> None:
     both(fn, data(20))
+
+
+# -- lists in loops that data ends
+
+
+def simulated(u: hm.Tensor, t_end: float) -> Any:
+    t, kept, times, steps = 0.0, [], [], []
+    while t < t_end:
+        u = u + 0.1 * hm.sin(u)
+        kept.append(u)
+        times.append(t)
+        steps.append(len(u))
+        t += 0.1
+    return kept, times, steps, u
+
+
+def errors(u: hm.Tensor, t_end: float) -> Any:
+    found, n, err = [], 0, 1.0
+    while err > 0.01 * t_end and n < 40:
+        v = u.copy()
+        u[1:-1] = 0.5 * (v[:-2] + v[2:])
+        err = abs(u - v).max()
+        n += 1
+        found.append((n, err)[1])
+        found.append(n)
+    return found, n
+
+
+def left_before(u: hm.Tensor, t_end: float) -> Any:
+    found = [1.0]
+    for k in range(20):
+        u = u * 0.7
+        if u.max() < 0.1 * t_end:
+            break
+        found.append(u.max().item() * k)
+        found.append(k)
+    return found, u, k
+
+
+def left_after(u: hm.Tensor, t_end: float) -> Any:
+    found = []
+    for _ in range(20):
+        u = u * 0.7
+        found.append(u)
+        if u.max() < 0.1 * t_end:
+            return found, "small"
+    return found, u
+
+
+def found_on_the_way(u: hm.Tensor, t_end: float) -> Any:
+    lo, hi, middles = 0.0, 4.0, []
+    while hi - lo > 1e-6:
+        mid = 0.5 * (lo + hi)
+        middles.append(mid)
+        if mid * mid < t_end:
+            lo = mid
+        else:
+            hi = mid
+    return middles, mid
+
+
+def items_of_branches(u: hm.Tensor, t_end: float) -> Any:
+    found = []
+    for k in range(20):
+        x = u[k] * 2 if u[k] > 0.3 * t_end else u[0] - k
+        found.append(x)
+    return found, x
+
+
+ENDED = [simulated, errors, left_before, left_after, found_on_the_way, items_of_branches]
+
+
+@pytest.mark.parametrize("fn", ENDED, ids=lambda f: f.__name__)
+def test_lists_grow_in_loops_that_data_ends(fn: Callable[..., Any]) -> None:
+    traced = hm.trace(fn)
+    for t_end in (1.0, 0.35, 1e-9, 1.0, 7.0):
+        given, same = data(20)(), data(20)()
+        assert_same((fn(given, t_end), given), (traced(same, t_end), same))
+        assert " loop(" in traced.ir and len(traced.ir.splitlines()) < 600
+
+
+def changed_after(u: hm.Tensor, t_end: float) -> Any:
+    found = []
+    while u.max() > t_end:
+        u = u * 0.7
+        found.append(u)
+        if u.min() < 0.01:
+            break
+    u += 1
+    return found, u
+
+
+def changed_in_a_branch(u: hm.Tensor, t_end: float) -> Any:
+    found = []
+    for k in range(20):
+        if u[k] > t_end:
+            u = u * 0.9
+        found.append(u * 1)
+    found[-1] += 1
+    return found, u
+
+
+def changed_where_it_was_chosen(u: hm.Tensor, t_end: float) -> Any:
+    found, v = [], u * 1
+    for k in range(20):
+        v = v * 0.9
+        x = v if u[k] > t_end else u * 2.0
+        found.append(x)
+    v += 1
+    return found, v
+
+
+def grown_in_a_loop(u: hm.Tensor, t_end: float) -> Any:
+    found = []
+    for k in range(20):
+        x = u * k
+        while x.max() > t_end:
+            x = x * 0.5
+            found.append(x.sum())
+    return found
+
+
+@pytest.mark.parametrize(
+    "fn", [changed_after, changed_in_a_branch, changed_where_it_was_chosen, grown_in_a_loop], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("t_end", [0.5, 0.2])
+def test_items_of_such_lists_are_pythons(fn: Callable[..., Any], t_end: float) -> None:
+    both(fn, data(20), lambda: t_end)
+
+
+def test_gradients_of_lists_in_loops_that_data_ends() -> None:
+    def fn(u: hm.Tensor, t_end: float) -> Any:
+        kept, _, _, last = simulated(u, t_end)
+        return sum(k.sum() for k in kept) + (last**2).sum()
+
+    for t_end in (1.0, 0.5):
+        u = data(5)()
+        np.testing.assert_allclose(
+            np.asarray(hm.trace(hm.grad(fn))(u, t_end)), np.asarray(hm.grad(fn)(u, t_end)), rtol=1e-12
+        )

@@ -34,7 +34,7 @@ def step_by_step(x: hm.Tensor) -> hm.Tensor:
 
 
 def first_below(x: hm.Tensor) -> int:
-    for i in range(40):
+    for i in [*range(40)]:
         if (x[i] * 2).sum() < 0:
             return i
     return -1

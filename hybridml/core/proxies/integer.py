@@ -15,8 +15,9 @@ ends when it has converged, asks as well, and has no `value` in the trace: `int(
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hybridml_compiler.dtypes import int64
@@ -36,17 +37,31 @@ EXACT = 1 << 53  # of what is computed from them
 
 class IntProxy(NumberProxy):
     """`value` in this trace, if it has one, `number`: the same in the graph; `bound`: of its absolute value in any
-    call; `kind`: int, or NumPy's int64; `asks`: comparisons are questions.
+    call; `kind`: int, or NumPy's int64; `asks`: comparisons are questions. `shares`: the factors with which numbers
+    that go from step to step of a loop, each LARGEST at most, take part in it, as halves do in `lo + (hi - lo) // 2`.
     """
 
-    __slots__ = ("_asks", "_bound", "_kind", "_number", "_tracer", "_value")
+    __slots__ = ("_asks", "_bound", "_kind", "_number", "_shares", "_tracer", "_value")
 
     def __init__(
         self, tracer: Any, number: ScalarProxy, value: int | None, bound: int = LARGEST, kind: type = int,
-        asks: bool = False,
+        asks: bool = False, shares: Mapping[Any, float] | None = None,
     ) -> None:  # fmt: skip
         self._tracer, self._number, self._value, self._bound, self._kind = tracer, number, value, bound, kind
-        self._asks = asks
+        self._asks, self._shares = asks, shares or {}
+
+    @property
+    def _gain(self) -> float:
+        """The factor by which it grows with those numbers."""
+        return sum(map(abs, self._shares.values()))
+
+    @property
+    def _rest(self) -> int:
+        """The bound of what is not of those numbers."""
+        return self._bound - math.ceil(self._gain * LARGEST)
+
+    def _times(self, factor: float) -> dict[Any, float]:
+        return {key: share * factor for key, share in self._shares.items()}
 
     def __int__(self) -> int:
         """The value, on which the program is then specialized."""
@@ -86,7 +101,13 @@ class IntProxy(NumberProxy):
             value, size, real = (
                 (other._value, other._bound, other._number) if kind is IntProxy else (other, abs(other), other)
             )
-            bound = self._bound * size if op is operator.mul else self._bound + size
+            bound, shares = self._bound * size, self._times(0 if kind is IntProxy else other)
+            if op is not operator.mul:
+                shares = {**self._shares}
+                for key, share in other._shares.items() if kind is IntProxy else ():
+                    shares[key] = shares.get(key, 0) + share * (-1 if op is operator.sub else 1)
+                rests = self._rest + (other._rest if kind is IntProxy else size)
+                bound = math.ceil(sum(map(abs, shares.values())) * LARGEST) + rests
             asks = self._asks or (kind is IntProxy and other._asks)
             if bound <= EXACT:
                 of = other._kind if kind is IntProxy and self._kind is int else self._kind
@@ -94,7 +115,7 @@ class IntProxy(NumberProxy):
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
                 number: Any = op(a, b)
                 number = number + 0.0 if op is operator.mul else number  # 0 * -1 is no -0.0
-                return IntProxy(self._tracer, number, _value(op, m, n), bound, of, asks)
+                return IntProxy(self._tracer, number, _value(op, m, n), bound, of, asks, shares)
         return self._applied(other, op, swapped)
 
     def _of_step(self, step: Size) -> IntProxy | None:
@@ -117,8 +138,11 @@ class IntProxy(NumberProxy):
         if not self._asks or swapped or type(other) is not int or not 0 < other <= LARGEST:
             return self._applied(other, op, swapped)
         number: Any = self._number
-        bound = other if op is operator.mod else self._bound
-        return IntProxy(self._tracer, op(number, float(other)), _value(op, self._value, other), bound, self._kind, True)
+        bound, shares = other, self._times(0 if op is operator.mod else 1 / other)
+        if op is not operator.mod:
+            bound = math.ceil(self._gain / other * LARGEST) + self._rest // other + 2  # downwards
+        value = _value(op, self._value, other)
+        return IntProxy(self._tracer, op(number, float(other)), value, bound, self._kind, True, shares)
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
@@ -132,7 +156,8 @@ class IntProxy(NumberProxy):
 
     def __abs__(self) -> Any:
         number: Any = self._number
-        return IntProxy(self._tracer, abs(number), _value(abs, self._value), self._bound, self._kind, self._asks)
+        value, shares = _value(abs, self._value), {object(): self._gain}
+        return IntProxy(self._tracer, abs(number), value, self._bound, self._kind, self._asks, shares)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -163,7 +188,8 @@ class IntProxy(NumberProxy):
     def __neg__(self) -> Any:
         number: Any = self._number
         value = _value(operator.neg, self._value)
-        return IntProxy(self._tracer, 0.0 - number, value, self._bound, self._kind, self._asks)
+        shares = self._times(-1)
+        return IntProxy(self._tracer, 0.0 - number, value, self._bound, self._kind, self._asks, shares)
 
     def __repr__(self) -> str:
         return self._said(repr, False) if is_in_force(self._tracer) else f"IntProxy({self._value})"

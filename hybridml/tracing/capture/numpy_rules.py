@@ -114,7 +114,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     if exact:
         return cast(ufunc(*operands), found)
     row = OPS["numpy_unary" if len(wanted) == 1 else "numpy_binary"]
-    tracer.calls_in_steps |= bool(tracer.loops)
+    tracer.may_be_slower |= bool(tracer.loops)
     result: Tensor = row.fn(*operands, name=name)
     return result
 

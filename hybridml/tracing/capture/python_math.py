@@ -51,7 +51,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
         if name in CHECKS:
             return numbers[0].check(name)
-        tracer.calls_in_steps |= bool(tracer.loops)
+        tracer.may_be_slower |= bool(tracer.loops)
         (found,) = tracer.apply(OPS["python_math"], [tracer.lift(numbers[0]._tensor)], {"name": name})
         return ScalarProxy(tracer.wrap(found._array, True))
 

@@ -31,7 +31,6 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.targets.device import out_of_reach
-from hybridml_compiler.time_limit import TimeIsUp
 
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.interpreter import Reading, interpret, interpreter_stack
@@ -40,6 +39,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
+from ..rolling.code_loops import loop_around
 from ..specialize.errors import StepByStep, TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
@@ -174,9 +174,8 @@ class Tracer:
         self.rolling: Any = None  # what gives loops their steps, where one stands for all (rolling/hooks.py)
         self.stages: Any = None  # what captures functions of transforms first (staging/transforms.py)
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
-        self.operations = 0
-        self.ends: float | None = None  # when loops step by step, and questions, are given up,
-        self.seconds = 0.0  # which they have until then
+        self.operations, self.seconds = 0, 0.0  # what loops step by step, and questions, have until then
+        self.ends: float | None = None  # when these are given up
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         # Results of loops and what they may be in the memory of, and places of these (see rolling/capture.py).
@@ -184,8 +183,8 @@ class Tracer:
         self.perhaps_numbers: set[ir.Node] = set()  # tensors that are numbers of Python's where a loop takes no step
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []  # that are captured now
-        self.rolled = False
-        self.calls_in_steps = False  # of functions of NumPy and Python, which may be slower than in eager code
+        self.rolled, self.unlike = False, dict[Any, str]()  # loops whose first step was by itself, and why
+        self.may_be_slower = False  # than eager code: steps call functions of NumPy and Python, or it runs twice
         self.prints: Callable[[Any, Any], None] | None = None
         self.logs: Callable[..., None] | None = None  # takes what `logging.Logger._log` does
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
@@ -282,10 +281,11 @@ class Tracer:
         """Raises where loops have too many operations, or take too long: step by step, or in one another."""
         if self.operations <= MOST_STEP_BY_STEP and (self.ends is None or time_limit.clock() <= self.ends):
             return
-        which = f"{next(iter(self.step_by_step.values()))} step by step" if self.step_by_step else "loops in loops"
-        if self.operations > MOST_STEP_BY_STEP:
-            raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, as it captures {which}")
-        raise TakesLong(f"{self.takes_long}, as it captures {which}")
+        loop = loop_around({**self.step_by_step, **self.unlike}, next(iter(self.step_by_step.values()), ""))
+        which = f"as {loop} is unrolled" if loop else "as it captures loops"
+        if self.operations <= MOST_STEP_BY_STEP:
+            raise TakesLong(f"{self.takes_long}, {which}")
+        raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, {which}")
 
     takes_long = property(lambda self: f"takes more than {self.seconds:.0f} s to compile")
 
@@ -295,7 +295,7 @@ class Tracer:
         try:
             with time_limit.until(self.ends if self.step_by_step else None):
                 yield
-        except TimeIsUp:
+        except time_limit.TimeIsUp:
             self.ends = 0.0
             self.check_steps()
 

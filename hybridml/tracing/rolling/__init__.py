@@ -2,12 +2,14 @@
 
 hooks.py        what a trace has in the places of `range`, `enumerate`, `zip` and `reversed`; its answers to questions
 steps.py        `for` loops over ranges and arrays, by symbolic numbers of their steps
+blocks.py       such loops, where a step in so many is unlike the others
 data_ranges.py  `for` loops over ranges whose ends data decides
 while_loops.py  `while` loops, from one question about data to the next
 number_loops.py  `while` loops that Python's own numbers end: which, and how many steps they take
 number_steps.py  their steps, from the body's first instruction to the condition
 watching.py     calls at chosen instructions of running code
 capture.py      what all do: a step, what it carries on, where it leaves the loop
+emission.py     the loop of the program that it becomes
 aliases.py      variables after a loop that may be in one memory
 histories.py    whether a loop is differentiated, and what its steps write to NumPy's arrays
 questions.py    what a step asks: questions that leave the loop, branches

@@ -9,6 +9,7 @@ from weakref import ref
 
 from ...core.tensor import Tensor
 from .carries import root_of
+from .lists import Grown
 
 
 def mark(loop: Any, variables: Mapping[str, Any]) -> None:
@@ -33,6 +34,14 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
         found = [t for t in (*found, *map(root_of, before)) if issubclass(type(t), Tensor)]
         if len({id(t) for t in found}) > 1:
             loop.tracer.marked.append(([ref(t) for t in found], loop.place))
+
+
+def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
+    """The same for the items that the last step may have appended to a list."""
+    items = grown.target[len(grown.target) - len(grown.items) :]
+    found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]
+    if len(found) > 1:
+        loop.tracer.marked.append(([ref(t) for t in found], loop.place))
 
 
 def _joined(

@@ -17,47 +17,36 @@ import ctypes
 import sys
 import types
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from itertools import chain
 from typing import Any, NoReturn
 
-from hybridml_compiler import config
-from hybridml_compiler.aval import Aval
-from hybridml_compiler.dtypes import bool_, int64
+from hybridml_compiler.dtypes import int64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import INDEXED
-from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
-from hybridml_compiler.sizes.steps import Undecided
 
-from ...core.aliasing import stamp
-from ...core.autodiff.tape import is_recorded
-from ...core.context import clock, no_grad
+from ...core.context import clock
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
-from ..capture.loops.counts import can_ask, most_steps
-from ..capture.loops.loop import DataEnds, Loop, zeros
-from ..capture.loops.segments import run_in_segments, size_of
+from ..capture.loops.loop import zeros
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
-from .aliases import mark
 from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
-from .histories import check_arrays, is_differentiated
 from .lists import Grown
-from .number_types import computes_as_number, may_be_number, may_change, note_numbers
+from .number_types import computes_as_number, may_be_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
 MOST_PARTS = 8  # of a loop, and steps that are by themselves
 _MISSING = object()
+_KNOWN = (int, type(None))
 _MOST_BYTES = 16 << 20  # for a gradient of a loop that data may end: zeros for steps that are not taken cost 3 ms
 _NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
-_not, _and = OPS["logical_not"], OPS["logical_and"]
 
 
 class Capture(Questions):
@@ -67,6 +56,7 @@ class Capture(Questions):
     name = ""  # of the symbol that is the number of a step
     most: Size = 0  # the greatest value of that
     position: Any = None  # of the question from which to which a step goes
+    home = 0  # the way out where no other one was taken
     parallel = False  # whether threads may share the steps
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
@@ -137,9 +127,9 @@ class Capture(Questions):
         self.origins = {}
         self.since = clock()
         self.given = [self.input(t) for t in self.states]
-        for carry in self.carries.values():
+        for name, carry in self.carries.items():
             if carry.kind != "int":
-                carry.given = self.input(carry.start)
+                carry.given = self.input(self.start_of(name, carry))
                 if carry.kind == "tensor" and (carry.of_number or may_be_number(self.tracer, carry.start._array)):
                     self.tracer.perhaps_numbers.add(carry.given._array)
 
@@ -153,15 +143,16 @@ class Capture(Questions):
         given = fresh(self.tracer, aval_of(as_tensor(self.tracer, start)))
         return like(given, given._array, given._node)
 
+    def start_of(self, name: str, carry: Carry) -> Tensor:
+        """The value of a variable before the first step."""
+        return as_tensor(self.tracer, carry.start)
+
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
 
     def _assigned(self) -> dict[str, Any]:
         variables = self.frame.f_locals
         return {name: variables[name] for name in self.loop.assigned if name in variables}
-
-    def variables_now(self) -> dict[str, Any]:
-        return self._as_now(self._assigned())
 
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
@@ -221,10 +212,14 @@ class Capture(Questions):
         if self.exits and not self.is_left:
             self.is_left = True
             return False
+        if not self.masks and self.exits and [*region.checks.keys()][self.exits[0].checks :]:
+            self.masks = True  # what comes after a way out is checked in steps that come to it
+            return False
         if not self.branches:
+            self.outs = dict[int, Exit]()
             self.made, self.checks, self.histories = set(), list(region.checks), []
             self.last, self.also = self._last(), dict[ir.Node, None]()
-            self.leaving = list[Branch[Tensor]]()
+            self.leaving = list[tuple[Branch[Tensor], bool]]()  # and whether the step has grown lists by then
             self.named = {name: self.after.get(name) for name in self._others()}
             self.appended = [grown.items for grown in self.grown]
         elif self.checks != list(region.checks):
@@ -236,41 +231,56 @@ class Capture(Questions):
             self.checks = [*dict.fromkeys([*self.checks, *region.checks])]
         elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
-        elif not all(grown.has_same(items) for grown, items in zip(self.grown, self.appended, strict=True)):
+        elif not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
             self.refuse("a list gets other items in each branch")
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
         questions, answers, last = list[ir.Node](), list[bool](), 0
         for exit in self.exits:
-            questions += self.asked[last : exit.asked]
-            answers += self.answers[last : exit.asked]
-            last = exit.asked
+            questions += self.asked[last : len(exit.answers)]
+            answers += exit.answers[last:]
+            last = len(exit.answers)
             at = self._values(exit.variables, exit.states)
-            if go is not None and all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True)):
+            self.outs.setdefault(exit.way, exit)
+            keeps = [*exit.grown] == [len(grown.items) for grown in self.grown]
+            if any(exit.grown) and not keeps:
+                self.refuse("a list gets some of the items of a step where it is left")
+            is_same = all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True))
+            if go is not None and exit.way == self.home and is_same and not any(exit.grown):
                 self.also[exit.leaves] = None
                 continue
-            apart = [n for n in self._others() if not are_one(self.after.get(n), exit.variables.get(n))]
+            others = [n for n in self._others() if self.after.get(n) is not exit.objects.get(n) or n in exit.numbers]
+            apart = [n for n in others if not are_one(self.after.get(n), exit.variables.get(n))]
             if apart and self.carries.keys() >= {*apart}:
                 return self._count(apart)
             if apart:
                 self.refuse(f"{apart[0]} has another value where it is left")
             questions.append(exit.leaves)
-            way = Branch(tuple(questions), (*answers, True), [*at, self._flag(ir.constant(False))])
-            if all((b.asked, b.answers) != (way.asked, way.answers) for b in self.leaving):  # before another question
-                self.leaving.append(way)
+            flags = self._flags(ir.constant(False), exit.way)
+            way = Branch(tuple(questions), (*answers, True), [*at, *flags, *self.items])
+            if all(
+                (b.asked, b.answers) != (way.asked, way.answers) for b, _ in self.leaving
+            ):  # before another question
+                self.leaving.append((way, keeps))
             answers.append(False)
         if self.is_left:
-            values.append(self._flag(ir.constant(True) if go is None else go))
+            values += self._flags(ir.constant(True) if go is None else go, self.home)
         questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
-        self.branches.append(Branch(tuple(questions), tuple(answers), values))
-        if (self.items and (self.asked or self.varies)) or (self.varies and any(g.items for g in self.grown)):
-            self.refuse("a list grows, by how much data decides")
+        self.branches.append(Branch(tuple(questions), tuple(answers), [*values, *self.items]))
+        if self.varies and any(g.items for g in self.grown) and not (self.is_left and type(self.length) in _KNOWN):
+            self.refuse("a list grows, and how many steps it takes comes with the call")
         return True
 
-    def _flag(self, node: ir.Node) -> Tensor:
-        """A flag of a step, which is not among the tensors that a question may give out."""
-        return like(self.tracer.wrap(node), node)
+    def _flags(self, node: ir.Node, way: int) -> list[Tensor]:
+        """A flag of a step and its way out, which are not among the tensors that a question may give out."""
+        nodes = [node, ir.constant(way, int64)] if self.has_ways else [node]
+        return [like(self.tracer.wrap(n), n) for n in nodes]
+
+    @property
+    def has_ways(self) -> bool:
+        """Whether Python asks which way it was left."""
+        return any(way and not self.is_joined(position) for position, way in self.loop.ways.items())
 
     def _count(self, names: Sequence[str]) -> bool:
         """Makes ints numbers of the graph, from the next step on."""
@@ -285,7 +295,7 @@ class Capture(Questions):
         values = {name: t for name, t in values.items() if t is not self.before.get(name)}
         values = {name: self.tracer.lift(t) for name, t in values.items()}
         of = {name: memory_of(t) for name, t in values.items()}
-        ends = [variables, *(exit.variables for exit in self.exits)]
+        ends = [variables, *(exit.objects for exit in self.exits)]
         for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
             self.origins.setdefault(name, []).append(root_of(self.tracer.lift(t)))
         self.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
@@ -326,7 +336,7 @@ class Capture(Questions):
         for name, carry in self._carried().items():
             value = variables.get(name)
             if not is_like(value, carry):
-                self.refuse(f"{name} changes its type")
+                self.refuse(self.changes(name))
             found.append(as_tensor(self.tracer, value))
         self.histories += [t._node for t in (*found, *states)]
         return [like(t, t._array, t._node) for t in (*found, *states)]
@@ -342,13 +352,15 @@ class Capture(Questions):
                 continue
             if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
                 continue
-            if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.is_sure_to_begin():
+            if not issubclass(type(end), Tensor | ScalarProxy | IntProxy) or self.reads_arrays:
+                self.refuse(f"{name} is read after it")
+            if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
             if issubclass(type(end), Tensor) and may_be_number(self.tracer, end._array):
                 self.refuse(f"{name} is read after it, and may be a number")
             t = as_tensor(self.tracer, end)
             start = zeros(t)
-            kind: Any = "tensor" if t is end else "float"
+            kind: Any = "tensor" if t is end else "count" if type(end) is IntProxy else "float"
             found[name] = Carry(kind, start, given=self.input(start))
         return found
 
@@ -404,6 +416,19 @@ class Capture(Questions):
             if carry is None:  # it may have another type in all steps but the first
                 self.begin_later(name)
                 return False
+        return self._learn_numbers() and known
+
+    def _learn_numbers(self) -> bool:
+        """The same for numbers that are assigned on ways out."""
+        known = True
+        for name, value in [item for exit in self.exits for item in exit.numbers.items()]:
+            if name in self.carries or name not in self.loop.after:
+                continue
+            start = self.before.get(name)
+            carry, known = carry_of(self.tracer, start, value, False, self.may_not_begin), False
+            if carry is None or carry.kind == "tensor":
+                self.refuse_to_join(f"{name} changes its type")
+            self.carries[name] = carry
         return known
 
     def grows(self, carry: Carry, end: Any) -> bool:
@@ -412,7 +437,13 @@ class Capture(Questions):
 
     def begin_later(self, name: str) -> None:
         """Begins after a step that is by itself: a variable has another type before it."""
-        self.refuse(f"{name} changes its type")
+        self.refuse(self.changes(name))
+
+    def changes(self, name: str) -> str:
+        """The words for what a step does to a variable that does not go on."""
+        start, end = self.before.get(name), self.after.get(name)
+        is_flag = type(start) is type(end) and type(end) in CONSTANTS
+        return f"a step sets {name} to {end!r}" if is_flag else f"{name} changes its type"
 
     @property
     def varies(self) -> bool:
@@ -427,114 +458,6 @@ class Capture(Questions):
     def may_not_begin(self) -> bool:
         """Whether a variable that a step makes a tensor of is one from the start, as there may be no step."""
         return self.length is not None and not self.has_steps()
-
-    # -- the loop
-
-    reverse = False
-
-    @property
-    def counts(self) -> tuple[Tensor | None, Tensor | None]:
-        """Numbers of the program, before which steps end and with which they begin."""
-        return None, None
-
-    def emit(self) -> None:
-        """Adds the loop to the program, and gives variables and tensors the values that they have after it."""
-        carried = self._carried()
-        results, steps, stacked = self._results(carried)
-        n, tracer = len(carried), self.tracer
-        ends = zip(*(b.values[n : n + len(self.states)] for b in self.branches), strict=True)
-        for state, given, after, value in zip(self.states, self.given, ends, results[n:], strict=True):
-            tracer.will_write(state)
-            state._array = value._array
-            if any(end._node is not given._node for end in after):  # else it is written to under no_grad
-                state._node = value._node
-            stamp(state)
-        last = {
-            name: as_variable(tracer, c, t) if may_change(self, k, c) else self.before[name]
-            for k, ((name, c), t) in enumerate(zip(carried.items(), results, strict=False))
-        }
-        last |= self.ints_after(steps)
-        note_numbers(self, carried, results)
-        # Views of arrays of the step must not live on in variables that nobody reads any more.
-        unread = self.after.keys() - {*self.loop.after}
-        self.assign({name: self.before.get(name) for name in unread} | last)
-        mark(self, last)
-        of_lists = iter(stacked)
-        for grown in self.grown:
-            grown.extend(tracer, of_lists, self.length or 0, self.name)
-            grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
-        self._forget()
-        tracer.rolled = True
-
-    def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
-        """The ints that the loop assigns, after it has taken so many steps: all there can be, where that is None."""
-        return {}
-
-    def first_go(self) -> ir.Node:
-        """Whether there is a first step, of a loop that data ends."""
-        return ir.constant(True)
-
-    def _results(self, carries: Mapping[str, Carry]) -> tuple[list[Tensor], Tensor | None, list[Tensor]]:
-        """The carries and the states after the loop; how many steps it has taken, where data decides that; what all
-        steps append to lists."""
-        tracer = self.tracer
-        inputs = [*(carry.given for carry in carries.values() if carry.given is not None), *self.given]
-        start = [*(as_tensor(tracer, carry.start) for carry in carries.values()), *self.states]
-        if not inputs and not self.items and not self.is_left:
-            return [], None, []
-        n, go, ways, length = len(inputs), None, self.branches, self.length
-        check_arrays(self, inputs, start)
-        counted = not self.has_gradient and is_differentiated(self, inputs, start)
-        if counted and (self.length is not None or not can_ask(tracer)):  # a range ends by itself too
-            self.refuse(_NO_GRADIENT)
-        if self.is_left:
-            more, first, go, ways = self._until()
-            inputs, start = [*inputs, *more], [*start, *first]
-
-        def of(length: Size | None) -> Loop:
-            count, begin = self.counts
-            return Loop(
-                tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
-                [snapshot(tracer, t) for t in start], [], length, go=go, step=self.name or None, checks=self.checks,
-                branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
-                no_gradient="" if self.has_gradient or counted else _NO_GRADIENT, parallel=self.parallel,
-                count=count, begin=begin, reverse=self.reverse,
-            )  # fmt: skip
-
-        if counted:
-            with no_grad():
-                length = most_steps(tracer, of(length).run()[n + 1])
-        loop = of(length)
-        # What a step keeps of a tensor that the next one writes to is lost for a gradient, as it is eagerly.
-        ends = zip(*(b.values[len(carries) : n] for b in ways), strict=True)
-        written = zip(self.states, self.given, ends, strict=True)
-        stamp(*(t for t, given, after in written if all(end._array is not given._array for end in after)))
-        results = loop.run()
-        if not loop.no_gradient and any(is_recorded(t._node) for t in results):
-            try:
-                loop.try_gradient()
-            except (Undecided, DataEnds) as error:
-                self.refuse(f"it is differentiated, and {error}")
-            most = config.field("gradient_memory") << 20
-            may_end = go is not None or loop.count is not None
-            if may_end and loop.saves * int(loop.length or 0) > (most if counted else _MOST_BYTES):
-                self.refuse("its gradient would keep too much for a loop that may end early")
-            size = size_of(loop, most)
-            results = results if size is None else run_in_segments(loop, size)
-        return results[:n], results[n + 1] if self.is_left else None, results[len(inputs) :]
-
-    def _until(self) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
-        """Further inputs of a loop that data ends, a flag and the count of its steps, with their first values; the
-        condition; and all that a step computes, in each way that it may go."""
-        tracer = self.tracer
-        enter(tracer)
-        flag, count = (fresh(tracer, Aval((), dtype)) for dtype in (bool_, int64))
-        stay = [ir.apply(_not, [leaves]) for leaves in self.also]
-        go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
-        counted = tracer.wrap(OPS["add"].fn(count, 1)._array)
-        first: list[Tensor] = [tracer.wrap(self.first_go()), tracer.wrap(ir.constant(0, int64))]
-        leave(tracer, keep=False)  # nothing that Python asks for may be computed from these
-        return [flag, count], first, go, [b.with_more([counted]) for b in (*self.branches, *self.leaving)]
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..capture.tracer import Tracer
 from .held import CONSTANTS
 
 _GROWS = 1 << 20  # at most, of a count, in one step: the first 2**32 steps of any loop are exact
+_ROUNDED = 1e-12
 
 
 @record(frozen=False, eq=False)
@@ -80,7 +81,7 @@ def is_like(end: Any, carry: Carry) -> bool:
     if carry.kind == "float":
         return is_float(end) and is_double(end) is carry.is_double
     if carry.kind == "count" and type(end) is IntProxy:
-        return end._bound <= LARGEST + _GROWS and end._kind is int
+        return end._bound <= LARGEST + _GROWS and end._gain <= 1 + _ROUNDED and end._kind is int
     if carry.kind == "count":
         return type(end) is int or is_dim(end)
     return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
@@ -91,12 +92,12 @@ def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
     if carry.kind == "tensor":
         return t
     number = ScalarProxy(tracer.wrap(t._array, True, carry.is_double))
-    return number if carry.kind == "float" else computed_int(tracer, number)
+    return number if carry.kind == "float" else computed_int(tracer, number, {t._array: 1.0})
 
 
-def computed_int(tracer: Tracer, number: ScalarProxy) -> IntProxy:
+def computed_int(tracer: Tracer, number: ScalarProxy, shares: Mapping[Any, float] | None = None) -> IntProxy:
     """An int of Python's that data decides."""
-    return IntProxy(tracer, number, None, asks=True)
+    return IntProxy(tracer, number, None, asks=True, shares=shares)
 
 
 def as_tensor(tracer: Tracer, value: Any) -> Tensor:

@@ -5,7 +5,7 @@ for k in range(1, n):           assigned    k, beta, alpha
     beta *= 1.0 - alpha ** 2    carried     beta, alpha     read in a step before they are assigned
     alpha = f(k, beta)          after       alpha           read after the loop
     if beta < tol:              exits       the question, and the answer with which the loop goes on
-        break
+        break               ways        0: what follows is `return alpha`, as after the last step
 return alpha
 
 A loop is what its backward jumps reach (Aho et al., "Compilers", 2006, section 9.6.6). A question is known by its place
@@ -15,11 +15,13 @@ in the source: Python has the condition of a `while` twice in the code, before t
 from __future__ import annotations
 
 import dis
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
+from typing import Any
 
-from hybridml_compiler.record import record
+from hybridml_compiler.record import record, replace
 
 from ..bytecode import instructions
 
@@ -27,6 +29,7 @@ _LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_G
            "DELETE_", "GET_AWAITABLE", "GET_AITER")  # fmt: skip
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
+_COMPUTES = ("LOAD_FAST", "LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "UNARY_NEGATIVE", "STORE_FAST")
 _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
 _STORES = {"STORE_SUBSCR": 3}
@@ -59,15 +62,23 @@ class CodeLoop:
     targets: frozenset[str]  # what is given to each step
     carried: tuple[str, ...]
     after: tuple[str, ...]
+    always: frozenset[str]  # what is read after it, whichever it is, where it ends by way 0
     exits: Mapping[Position, bool]  # questions that leave it -> the answer to go on
+    ways: Mapping[Position, int]  # the same -> which code follows: 0, as at the end of the loop, or another one
+    tails: Mapping[Position, Sequence[dis.Instruction]]  # of these: what a way out does before it comes to way 0
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
     numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
     stored: frozenset[str]  # of these, variables that others read only to store them in elements: `y[i] = s`
 
+    def before_others(self) -> CodeLoop:
+        """The loop where steps follow that are not of it, which read what it carries on."""
+        after = tuple(sorted({*self.after, *self.carried}))
+        return replace(self, after=after, always=self.always.union(self.carried))
+
 
 def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
     """The loop over what the call at this offset gives, or what is made an iterator there, if the loop does nothing but
-    assign local variables and call: it is left by no `return`."""
+    assign local variables and call."""
     flow = flow_of(code)
     first = flow.running(offset)
     names = [i.opname for i in flow.found[first : first + 3]]
@@ -100,6 +111,17 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
         if loop is not None and position in loop.exits:
             return loop, position
     return None
+
+
+def loop_around(loops: Mapping[Any, str], other: str) -> str:
+    """The words about the innermost of some loops, by their places, whose step runs now; `other`, if none does."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and loops:
+        for (code, offset), said in [item for item in [*loops.items()][::-1] if item[0] is not None]:
+            if frame.f_code is code and flow_of(code).is_inside(frame.f_lasti, offset):
+                return said
+        frame = frame.f_back
+    return other
 
 
 def question_at(code: CodeType, offset: int) -> Position | None:
@@ -157,6 +179,10 @@ class Flow:
             at += 1
         return at if at < len(self.found) and is_question(self.found[at]) else None
 
+    def is_inside(self, offset: int, head: int) -> bool:
+        """Whether an instruction is in the loop that begins at another one."""
+        return self.running(offset) in self.loops.get(self.at[head], ())
+
     def loop(self, head: int, begin: int, first: int | None) -> CodeLoop | None:
         """The loop with this head. Its steps go from `begin` on: from what gives them something to `first`, or from a
         question to itself."""
@@ -173,34 +199,62 @@ class Flow:
         if any(found[k].opname in _COLLECTS and not any(k in nodes for nodes in inner) for k in inside):
             return None
         exits: dict[Position, bool] = {}
-        ends: list[int] = [] if first is None else [self.at[found[head].argval]]
+        leads: dict[Position, int] = {}
         for k in sorted(inside - ({head} if first is not None else set())):
             out = [n for n in self.following[k] if n not in inside]
             if not out:
                 continue
             if not is_question(found[k]) or len(out) > 1:
                 return None
-            exits[self.position(k)] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
-            ends += out
-        if not ends or any(not self._are_same(end, ends[0]) for end in ends[1:]):
+            position = self.position(k)
+            exits[position] = (out[0] == self.at[found[k].argval]) is ("IF_FALSE" in found[k].opname)
+            if not self._are_same(leads.setdefault(position, out[0]), out[0]):
+                return None
+        if first is None and self.position(begin) not in leads:
             return None
+        ends = [leads[self.position(begin)] if first is None else self.at[found[head].argval]]
+        others = [end for end in leads.values() if not self._are_same(end, ends[0])]
+        if first is None and len(others) == 1 and self._tail(ends[0], others[0]) and not self._tail(others[0], ends[0]):
+            ends = others
+        ways: dict[Position, int] = {}
+        for position, end in leads.items():
+            ways[position] = next((k for k, other in enumerate(ends) if self._are_same(end, other)), len(ends))
+            ends += [end] if ways[position] == len(ends) else []
+        tails = {p: t for p, k in ways.items() if k and (t := self._tail(leads[p], ends[0])) is not None}
+        stored = frozenset(i.argval for tail in tails.values() for i in tail if stores(i))
         if first is None:
             stays = [n for n in self.following[begin] if n in inside]
             if len(stays) != 1:
                 return None
             begin = stays[0]
         own = [found[k] for k in sorted(inside)]
-        assigned = frozenset(i.argval for i in own if stores(i))
+        assigned = frozenset(i.argval for i in own if stores(i)) | stored
         targets = frozenset[str]() if first is None else self._targets(first)
-        after = self.live[self._arrives(ends[0])] & assigned
-        carried = (self.live[begin] & assigned) - targets
+        live = [self.live[self._arrives(end)] for end in ends]
+        after = frozenset[str]().union(*live) & assigned
+        carried = (self.live[begin] & assigned) - targets | (stored & after)
         if first is None:  # it may have no steps
             carried |= after
         return CodeLoop(
             (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
-            tuple(sorted(carried)), tuple(sorted(after)), exits, self._grown(inside),
+            tuple(sorted(carried)), tuple(sorted(after)), live[0], exits, ways, tails,
+            self._grown(inside),
             self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside),
         )  # fmt: skip
+
+    def _tail(self, at: int, end: int) -> list[dis.Instruction] | None:
+        """The instructions of a way out that only assign numbers, on its way to another one."""
+        found: list[dis.Instruction] = []
+        depth = 0
+        while depth or not self._are_same(at, end):
+            i = self.found[at]
+            if i.opname.startswith(_COMPUTES) and "[" not in i.argrepr:
+                found.append(i)
+                depth += dis.stack_effect(i.opcode, i.arg if i.opcode >= dis.HAVE_ARGUMENT else None)
+            elif depth or i.opname not in _NOTHING:
+                return None
+            (at,) = self.following[at]
+        return found
 
     def _targets(self, first: int) -> frozenset[str]:
         """The variables that are given an item: `for i, (a, b) in ...` takes it apart."""

@@ -164,7 +164,7 @@ class _DataSteps(Steps):
 
     def begin_later(self, name: str) -> None:
         if self.reverse or _is_tensor(self.ends[0]) or not self.is_sure_to_begin():
-            self.refuse(f"{name} changes its type")
+            self.refuse(self.changes(name))
         super().begin_later(name)
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:

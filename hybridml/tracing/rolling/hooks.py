@@ -3,23 +3,28 @@ and its answers to questions about data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.errors import describe_line
 from hybridml_compiler.graph import ir
-from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.dims import bounds, is_dim
+from hybridml_compiler.sizes.steps import is_step
 
 from ..capture.tracer import Tracer
+from ..specialize.errors import StepByStep
 from ..staging.transforms import Stages
 from . import while_loops
-from .code_loops import makes_iterator
+from .blocks import in_blocks
+from .code_loops import CodeLoop, for_loop_over, makes_iterator
 from .data_ranges import steps_of_data
-from .elements import Elements, Enumerate, Zip, elements_of, enumerated, turned, zipped
+from .elements import Elements, Enumerate, Zip, elements_of, enumerated, numbers, turned, zipped
 from .number_steps import NumberLoops
-from .steps import range_of, steps_over
+from .steps import FEWEST, FEWEST_IN_PART, FEWEST_LEFT, Steps, loop_to_capture, parts
 
 
 class Rolling:
@@ -68,3 +73,53 @@ class Rolling:
 def _knowing(elements: Elements, made: Enumerate | Zip) -> Enumerate | Zip:
     made.elements = elements
     return made
+
+
+def range_of(tracer: Tracer, frame: FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
+    """The result of `range` for traced code that runs in this frame, or of `prange`."""
+    given = numbers(args)
+    if given is None:
+        return range(*args)
+    steps = steps_over(tracer, frame, given, parallel)
+    if steps is not None:
+        return steps
+    if parallel and (is_dim(given.length) or given.length >= FEWEST):
+        _note_order(tracer, frame)
+    if not any(map(is_step, args)):
+        return range(*args)
+    return given if is_dim(given.length) else [given.at(k) for k in range(given.length)]
+
+
+def steps_over(tracer: Tracer, frame: FrameType, over: Elements, parallel: bool = False) -> Iterator[Any] | None:
+    """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
+    of them that another loop's number decides; None for any other use of them."""
+    loop, length = loop_to_capture(tracer, frame, over.length), over.length
+    if loop is None:
+        return None
+    fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
+    if is_dim(length):
+        if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
+            raise StepByStep(loop.place, "it may have no steps that could be by themselves")
+        return Steps(tracer, loop, frame, over, (0, length), True, parallel)
+    return None if length < fewest else _parts(tracer, loop, frame, over, parallel)
+
+
+def _note_order(tracer: Tracer, frame: FrameType) -> None:
+    """Notes why a loop over `prange` is no loop of the graph."""
+    loop = for_loop_over(frame.f_code, frame.f_lasti)
+    place = (frame.f_code, frame.f_lasti) if loop is None else loop.place
+    why = None if loop is None else (tracer.step_by_step or {}).get(place)
+    here = describe_line(frame.f_code.co_filename, frame.f_lineno)
+    tracer.in_order[place] = why or f"the loop at {here} (no step of it can stand for all)"
+
+
+def _parts(tracer: Tracer, loop: CodeLoop, frame: FrameType, over: Elements, parallel: bool) -> Iterator[Any]:
+    """The elements, by blocks or parts of the loop."""
+    if not is_dim(over.length) and (blocks := in_blocks(tracer, loop, frame, over, over.length)) is not None:
+        yield from blocks
+        return
+    for first, end in parts(tracer, loop, over.length):
+        if end - first < min(FEWEST_IN_PART, over.length):
+            yield from map(over.at, range(first, end))
+        else:
+            yield from Steps(tracer, loop, frame, over, (first, end), end == over.length, parallel)

@@ -8,10 +8,11 @@ from typing import Any
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
 from hybridml_compiler.sizes.steps import replaced
 
+from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, aval_of
 from ..capture.tracer import Frame, Tracer
-from .carries import are_one, root_of
+from .carries import are_one, computed_int, root_of
 from .held import CONSTANTS
 
 
@@ -26,16 +27,17 @@ class Grown:
         self.items = self.target[self.length :]
         del self.target[self.length :]
 
-    def has_same(self, items: Sequence[Any]) -> bool:
-        """Whether the last step has appended these items: they are the same function of its number."""
-        return len(items) == len(self.items) and all(map(are_one, items, self.items))
+    def has_like(self, items: Sequence[Any]) -> bool:
+        """Whether the last step has appended items like these: tensors and numbers of the program of the same types,
+        or the same functions of its number."""
+        return len(items) == len(self.items) and all(map(_are_like, items, self.items))
 
     def values(self, region: Frame) -> list[Tensor] | None:
         """The tensors that a step appends; None where an item may be changed later, or is of no kind that we know."""
         found = []
         for item in self.items:
-            if type(item) is ScalarProxy:
-                found.append(item._tensor)
+            if type(item) in (ScalarProxy, IntProxy):
+                found.append(_tensor(item))
             elif issubclass(type(item), Tensor):
                 if not _is_new(item, region):
                     return None
@@ -54,8 +56,9 @@ class Grown:
             for item, values in zip(self.items, whole, strict=True):
                 if values is not None:
                     value: Any = values[k]
-                    if type(item) is ScalarProxy:
-                        value = ScalarProxy(tracer.wrap(value._array, True, item._tensor.is_double))
+                    if type(item) in (ScalarProxy, IntProxy):
+                        value = ScalarProxy(tracer.wrap(value._array, True, _tensor(item).is_double))
+                    value = computed_int(tracer, value) if type(item) is IntProxy else value
                     self.target.append(value)
                 else:
                     self.target.append(replaced(item, name, LEAST + k) if is_dim(item) and name else item)
@@ -66,6 +69,18 @@ class Grown:
         for k, item in enumerate(self.items):
             if id(item) in variables:
                 self.target[k - len(self.items)] = variables[id(item)]
+
+
+def _tensor(item: ScalarProxy | IntProxy) -> Tensor:
+    return item._number._tensor if type(item) is IntProxy else item._tensor
+
+
+def _are_like(a: Any, b: Any) -> bool:
+    if type(a) is type(b) and type(a) in (ScalarProxy, IntProxy):
+        return _tensor(a).is_double == _tensor(b).is_double
+    if issubclass(type(a), Tensor) and issubclass(type(b), Tensor):
+        return aval_of(a) == aval_of(b)
+    return are_one(a, b)
 
 
 def _is_new(t: Tensor, region: Frame) -> bool:

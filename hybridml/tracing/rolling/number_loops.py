@@ -29,8 +29,9 @@ from hybridml_compiler.sizes.steps import is_step
 
 from ...core.proxies.integer import IntProxy
 from ...core.tensor import Tensor
-from .code_loops import CodeLoop, Flow, flow_of, is_question, stores
+from .code_loops import CodeLoop, Flow, Position, flow_of, is_question, stores
 
+ASKED = "asked"  # of a DataLoop: data has been found to have a part
 MOST_STEPS = 1 << 24  # that are counted: 40 ns each
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^")
 _CALLS = ("len", "min", "max", "abs", "int", "float")
@@ -68,22 +69,54 @@ class NumberLoop:
         return (taken, after) if taken < MOST_STEPS and all(type(x) in (int, float) for x in after) else None
 
 
+@record
+class Condition:
+    """The condition of a loop. `begin`: the instruction with which a step begins; `chain`: the questions that all have
+    to be answered so that there is one, each with the start of what it asks in `starts`; `ends`: where it begins."""
+
+    loop: CodeLoop
+    inside: frozenset[int]
+    begin: int
+    ends: Set[int]
+    starts: Mapping[int, int]
+    chain: Sequence[int]
+
+
+@record
+class DataLoop:
+    """A loop that would be ended by numbers, if only data had no part in them: `if a[mid] < t: lo = mid + 1`. A step
+    goes from `begin` to the question at `position`, the last one of the condition."""
+
+    loop: CodeLoop
+    begin: int
+    position: Position
+    asks: frozenset[int]  # offsets of other questions in it
+
+
 @lru_cache(maxsize=1024)
-def number_loops(code: CodeType) -> tuple[NumberLoop, ...]:
+def number_loops(code: CodeType) -> tuple[NumberLoop | DataLoop, ...]:
     """The loops of a code object that numbers end, outer ones first."""
     flow = flow_of(code)
-    if not flow.loops:
-        return ()
-    found: dict[int, NumberLoop] = {}
+    found: dict[int, NumberLoop | DataLoop] = {}
     for head in sorted(flow.loops, key=lambda head: -len(flow.loops[head])):
-        inside = flow.loops[head]
-        loop = None if flow.found[head].opname == "FOR_ITER" else _number_loop(flow, head, inside)
-        if loop is not None:
+        if flow.found[head].opname == "FOR_ITER":
+            continue
+        condition = _condition(flow, head, flow.loops[head])
+        if condition is not None:
+            loop = _number_loop(flow, condition) or _data_loop(flow, condition)
             found.setdefault(loop.begin, loop)
     return tuple(found.values())
 
 
-def _number_loop(flow: Flow, head: int, inside: frozenset[int]) -> NumberLoop | None:
+def data_loops_of(code: CodeType, offset: int) -> list[DataLoop]:
+    """The loops around a question in which data would have a part, inner ones first."""
+    flow = flow_of(code)
+    asked = flow.question(offset)
+    at = None if asked is None else flow.offset(asked)
+    return [loop for loop in reversed(number_loops(code)) if isinstance(loop, DataLoop) and at in loop.asks]
+
+
+def _condition(flow: Flow, head: int, inside: frozenset[int]) -> Condition | None:
     questions = [k for k in sorted(inside) if any(n not in inside for n in flow.following[k])]
     if not questions or not all(is_question(flow.found[k]) for k in questions):
         return None
@@ -94,16 +127,33 @@ def _number_loop(flow: Flow, head: int, inside: frozenset[int]) -> NumberLoop | 
         at = {_start(flow, k): k for k in questions}
         later = {start for k in questions if (start := _goes_on(flow, k, inside)) in at}
         chains = {start: _chain(flow, start, inside, at) for start in at.keys() - later}
-        begins = {begin for _, begin in chains.values()}
-        chain, *copies = (group for group, _ in chains.values())
-        if len(begins) != 1 or any(_what(flow, chain) != _what(flow, copy) for copy in copies):
-            return None
-        (begin,) = begins
-        if begin in chains or any(flow.offset(k) is None for k in (begin, *chains)):
-            return None
-        return _sliced(flow, loop, inside, begin, chains.keys(), {k: start for start, k in at.items()}, chain)
     except _Unknown:
         return None
+    begins = {begin for _, begin in chains.values()}
+    chain, *copies = (group for group, _ in chains.values())
+    if len(begins) != 1 or any(_what(flow, chain) != _what(flow, copy) for copy in copies):
+        return None
+    (begin,) = begins
+    if begin in chains or any(flow.offset(k) is None for k in (begin, *chains)):
+        return None
+    # It has a step: what follows it has the values of one.
+    carried = tuple(sorted(flow.live[begin] & loop.assigned))
+    starts = {k: start for start, k in at.items()}
+    return Condition(replace(loop, carried=carried), inside, begin, chains.keys(), starts, chain)
+
+
+def _number_loop(flow: Flow, of: Condition) -> NumberLoop | None:
+    try:
+        return _sliced(flow, of.loop, of.inside, of.begin, of.ends, of.starts, of.chain)
+    except _Unknown:
+        return None
+
+
+def _data_loop(flow: Flow, of: Condition) -> DataLoop:
+    asks = {k for k in of.inside if is_question(flow.found[k]) and not any(k in flow.loops[n] for n in flow.loops
+            if n in of.inside and flow.loops[n] < of.inside)} - of.starts.keys()  # fmt: skip
+    offsets = frozenset(offset for k in asks if (offset := flow.offset(k)) is not None)
+    return DataLoop(of.loop, _known(flow.offset(of.begin)), flow.position(of.chain[-1]), offsets)
 
 
 def _chain(flow: Flow, start: int, inside: frozenset[int], at: Mapping[int, int]) -> tuple[list[int], int]:
@@ -171,9 +221,7 @@ def _sliced(
     space: dict[str, Any] = {}
     exec("\n".join(source), space)
     given = tuple(_evaluator(text) for text in others)
-    # It has a step: what follows it has the values of one. All that leaves it is Python's to decide.
-    carried = tuple(sorted(flow.live[begin] & loop.assigned))
-    own = replace(loop, carried=carried, exits={})
+    own = replace(loop, exits={})  # all that leaves it is Python's to decide
     offsets = frozenset(_known(flow.offset(k)) for k in ends)
     return NumberLoop(own, _known(flow.offset(begin)), offsets, numbers, given, space["count"])
 

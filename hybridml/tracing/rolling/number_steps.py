@@ -13,9 +13,10 @@ from types import CodeType, FrameType
 from hybridml_compiler.aval import CPU
 
 from ..capture.tracer import Tracer, current_tracer, top_tracer
-from .number_loops import NumberLoop, number_loops
+from .number_loops import ASKED, DataLoop, NumberLoop, number_loops
 from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
+from .while_loops import While
 
 
 class NumberLoops:
@@ -24,7 +25,8 @@ class NumberLoops:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.running: dict[tuple[FrameType, int], _Parts] = {}
-        self.at: dict[CodeType, dict[int, list[NumberLoop]]] = {}  # offset -> loops that end or begin a step there
+        # Offset -> loops that end or begin a step there.
+        self.at: dict[CodeType, dict[int, list[NumberLoop | DataLoop]]] = {}
 
     def watched(self) -> AbstractContextManager[None]:
         """A context in which functions run whose loops are captured."""
@@ -36,7 +38,10 @@ class NumberLoops:
             self.at[code] = {}
             pending += [const for const in code.co_consts if type(const) is CodeType]
             for loop in number_loops(code):
-                for offset in (*loop.ends, loop.begin):
+                ends = loop.ends if isinstance(loop, NumberLoop) else ()
+                if isinstance(loop, DataLoop) and ASKED not in self.tracer.alone.get(loop.loop.place, ()):
+                    continue
+                for offset in (*ends, loop.begin):
                     self.at[code].setdefault(offset, []).append(loop)
         return watched([code for code, loops in self.at.items() if loops], self.told)
 
@@ -48,9 +53,12 @@ class NumberLoops:
         if top_tracer() is not self.tracer:
             for loop in loops if current_tracer() is self.tracer and self.tracer.stages is None else ():
                 if offset == loop.begin and loop.loop.place not in self.tracer.step_by_step:
-                    stage(self.tracer, (loop.steps(frame) or (0,))[0])
+                    steps = (FEWEST,) if isinstance(loop, DataLoop) else loop.steps(frame) or (0,)
+                    stage(self.tracer, steps[0])
             return
         for loop in reversed(loops):  # inner ones first
+            if isinstance(loop, DataLoop):
+                continue
             now = self.running.get((frame, loop.begin))
             if now is not None and offset in loop.ends and now.end_step():
                 del self.running[frame, loop.begin]
@@ -58,14 +66,19 @@ class NumberLoops:
             if offset == loop.begin:
                 self._begin(loop, frame)
 
-    def _begin(self, loop: NumberLoop, frame: FrameType) -> None:
+    def _begin(self, loop: NumberLoop | DataLoop, frame: FrameType) -> None:
         key, place, tracer = (frame, loop.begin), loop.loop.place, self.tracer
         if key not in self.running:
-            if place in tracer.step_by_step or any(of.frame is frame and of.place == place for of in tracer.loops):
+            if place in tracer.step_by_step or any(i.node.aval.device != CPU for i in tracer.inputs):
                 return
-            if any(i.node.aval.device != CPU for i in tracer.inputs):
+            now = [of for of in tracer.loops if of.frame is frame and of.place == place]
+            if isinstance(loop, DataLoop):
+                if not now:
+                    While(tracer, loop.loop, frame, loop.position).begin_first()
+                elif isinstance(now[0], While):
+                    now[0].comes_to_step()
                 return
-            found = loop.steps(frame)
+            found = None if now else loop.steps(frame)
             if found is None or found[0] < FEWEST:
                 return
             self.running[key] = _Parts(tracer, loop, frame, parts(tracer, loop.loop, found[0]))

@@ -64,4 +64,4 @@ def may_change(loop: Any, k: int, carry: Carry) -> bool:
 
 def _ways(loop: Any) -> Sequence[Branch[Tensor]]:
     """The ways that a step may go, those out of the loop too."""
-    return (*loop.branches, *(loop.leaving if loop.is_left else ()))
+    return (*loop.branches, *(way for way, _ in loop.leaving))

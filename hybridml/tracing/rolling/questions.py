@@ -1,40 +1,133 @@
-"""Questions about data and steps in a loop while it is captured: those that leave it, and those that part a step."""
+"""Questions about data and steps in a loop while it is captured: those that leave it, and those that part a step.
+
+What follows is other code after `return i` in a step than after the last step.
+The loop of the program has a number that says which way it was left. Once it is in the program Python asks for that:
+one program for each code that follows, whatever the data. Then Python begins one more step, of which nothing is kept,
+and leaves it where the loop was left, with the variables that the loop has given.
+
+A way that only assigns numbers before it comes to the code after the last step, `where = i; break`, is no other one:
+the loop of the program chooses the numbers.
+"""
 
 from __future__ import annotations
 
+import dis
+import operator
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
-from hybridml_compiler.dtypes import int64
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
 
-from ...core.tensor import Tensor
+from ...core.proxies.integer import IntProxy
+from ...core.proxies.scalar import ScalarProxy
+from ...core.tensor import Tensor, like
 from ..capture.loops.branches import Branch
 from ..capture.loops.taken import scalar
-from ..capture.subgraphs import snapshot
-from ..capture.tracer import Tracer
-from .code_loops import CodeLoop, question_at
+from ..capture.subgraphs import enter, fresh, leave, snapshot
+from ..capture.tracer import Frame, Tracer
+from ..specialize.errors import StepByStep
+from .code_loops import CodeLoop, Position, question_at
+from .lists import Grown
 from .undecided import loop_of
 
-_BRANCHES = 8  # of a step, for questions about data
-_not = OPS["logical_not"]
+WHAT = "the way out of a loop"
+LENGTH = "how long a list has become"
+WAYS = "ways"  # of a loop: no way out is as its own end with other numbers
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
+_not, _and, _equal = OPS["logical_not"], OPS["logical_and"], OPS["equal"]
+
+_NUMBERS = (int, float, IntProxy, ScalarProxy)
 
 
 @record
 class Exit:
-    """A question that leaves the loop: where it does, and what variables and tensors are then."""
+    """A question that leaves the loop: where it does, the answers to others before it in the step, and what variables
+    and tensors are then."""
 
     leaves: ir.Node
-    asked: int  # other questions before it
+    position: Position
+    answers: Sequence[bool]
     variables: Mapping[str, Any]
     states: Sequence[Tensor]
+    grown: Sequence[int]  # items that the step has appended to each list
+    checks: int  # so far
+    objects: Mapping[str, Any]  # that the variables are, which the step may update later
+    way: int  # which code follows
+    numbers: Mapping[str, Any]  # that it has assigned before it comes to that
+
+
+def after_tail(instructions: Sequence[dis.Instruction], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The variables that a way out assigns; None where they are no numbers."""
+    found: dict[str, Any] = {}
+    stack: list[Any] = []
+    for i in instructions:
+        if i.opname.startswith("LOAD_FAST"):
+            stack.append(found.get(i.argval, variables.get(i.argval)))
+        elif i.opname.startswith("LOAD_"):
+            stack.append(i.argval)
+        elif i.opname == "UNARY_NEGATIVE":
+            stack.append(-stack.pop())
+        elif i.opname.startswith("STORE_FAST"):
+            found[i.argval] = stack.pop()
+        else:
+            b, a = stack.pop(), stack.pop()
+            stack.append(_OPERATORS[i.argrepr.rstrip("=")](a, b) if i.argrepr.rstrip("=") in _OPERATORS else None)
+        if not all(type(x) in _NUMBERS or is_dim(x) for x in stack):
+            return None
+    return found
+
+
+def until(loop: Any, n: int) -> tuple[list[Tensor], list[Tensor], Tensor, list[Branch[Tensor]]]:
+    """Further inputs of a loop that data ends, after `n`: a flag, the count of its steps, the way out, if there are
+    several, and the count of steps that have grown lists, with their first values; the condition; and all that a step
+    computes, in each way that it may go."""
+    tracer = loop.tracer
+    enter(tracer)
+    begin = [0, *([loop.home] if loop.has_ways else []), *([0] if loop.grows_lists else [])]
+    numbers = [fresh(tracer, Aval((), int64)) for _ in begin]
+    flag, count, more = fresh(tracer, Aval((), bool_)), numbers[0], numbers[-1]
+    stay = [ir.apply(_not, [leaves]) for leaves in loop.also]
+    go = tracer.wrap(reduce(lambda a, b: ir.apply(_and, [a, b]), stay, flag._array))
+    counted, grown = (tracer.wrap(OPS["add"].fn(t, 1)._array) for t in (count, more))
+    first: list[Tensor] = [tracer.wrap(node) for node in (loop.first_go(), *(ir.constant(k, int64) for k in begin))]
+    leave(tracer, keep=False)  # nothing that Python asks for may be computed from these
+    ways = []
+    for way, keeps in (*((b, True) for b in loop.branches), *loop.leaving):
+        way = way.with_more([counted], n + 1)
+        ways.append(way.with_more([grown if keeps else more], n + len(begin)) if loop.grows_lists else way)
+    return [flag, *numbers], first, go, ways
+
+
+def way_out(loop: Any, way: Tensor | None) -> Exit | None:
+    """The exit by which Python is to leave a loop that is in the program; None where that is its own end."""
+    if way is None:
+        return None
+    tracer = loop.tracer
+    around = tracer.loops[-1] if tracer.loops else None
+    for number, exit in sorted(loop.outs.items()):
+        leaves = ir.apply(_equal, [way._array, ir.constant(number, int64)])
+        if number == loop.home:
+            continue
+        if around is not None and around.frame is loop.frame and exit.position in around.loop.exits:
+            if around.leaves_at(exit.position, leaves):
+                return exit
+        elif tracer.ask(leaves, WHAT):
+            return exit
+    return None
+
+
+_BRANCHES = 8  # of a step, for questions about data
 
 
 class Questions:
@@ -49,11 +142,14 @@ class Questions:
     answers: list[bool]  # of this step; there are `branches` for others
     branches: list[Branch[Tensor]]
     exits: list[Exit]
+    region: Frame
+    grown: list[Grown]
+    out: Exit | None = None  # by which Python leaves the loop, once it is in the program
 
     def refuse(self, why: str) -> NoReturn:
         raise NotImplementedError
 
-    def variables_now(self) -> dict[str, Any]:
+    def _assigned(self) -> dict[str, Any]:
         """The variables that the loop assigns, with the values that they have now."""
         raise NotImplementedError
 
@@ -67,10 +163,10 @@ class Questions:
         position = None if frame is not self.frame else question_at(self.frame.f_code, self.frame.f_lasti)
         if position in self.loop.exits:
             stays = self.loop.exits[position]
-            leaves = ir.apply(_not, [node]) if stays else node
-            states = [snapshot(self.tracer, t) for t in self.states]
-            self.exits.append(Exit(scalar(leaves), len(self.asked), self.variables_now(), states))
-            return np.asarray(stays)
+            leaves = self.leaves_at(position, ir.apply(_not, [node]) if stays else node)
+            if leaves:
+                self.finish()
+            return np.asarray(stays is not leaves)
         if node in self.asked:
             return np.asarray(self.answers[self.asked.index(node)])
         if len(self.branches) >= _BRANCHES:
@@ -79,6 +175,37 @@ class Questions:
         if len(self.asked) > len(self.answers):
             self.answers.append(True)
         return np.asarray(self.answers[len(self.asked) - 1])
+
+    def leaves_at(self, position: Position, leaves: ir.Node) -> bool:
+        """Whether Python leaves the loop where this may be so. It does once the loop is in the program; before that it
+        is a way out."""
+        answers = self.answers[: len(self.asked)]
+        if self.out is not None:
+            return self.out.position == position and self.out.answers == answers
+        states = [snapshot(self.tracer, t) for t in self.states]
+        checks, variables, numbers = len(self.region.checks), self._assigned(), dict[str, Any]()
+        if self.is_joined(position):
+            assigned = after_tail(self.loop.tails[position], {**self.frame.f_locals, **variables})
+            if assigned is None:
+                self.refuse_to_join("a step keeps what it has found")
+            numbers = assigned
+        way = 0 if self.is_joined(position) else self.loop.ways[position]
+        now = {k: like(x, x._array, x._node) if issubclass(type(x), Tensor) else x for k, x in variables.items()}
+        grown = [len(g.target) - g.length for g in self.grown]
+        exit = Exit(scalar(leaves), position, answers, now | numbers, states, grown, checks, variables, way, numbers)
+        self.exits.append(exit)
+        return False
+
+    def is_joined(self, position: Position) -> bool:
+        """Whether a way out is as the end of the loop, with other numbers."""
+        return position in self.loop.tails and WAYS not in self.tracer.alone.get(self.loop.place, ())
+
+    def refuse_to_join(self, why: str) -> NoReturn:
+        raise StepByStep(self.loop.place, why, (WAYS,))
+
+    def finish(self) -> None:
+        """Ends the step by which Python leaves the loop."""
+        raise NotImplementedError
 
     def conditions(self) -> Iterator[ir.Node]:
         """Conditions under which a step comes to what it does now."""

@@ -9,55 +9,27 @@ for i in range(1, n):                 the names `range`, `enumerate`, `zip` and 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from hybridml_compiler.aval import CPU
-from hybridml_compiler.errors import describe_line
-from hybridml_compiler.sizes.dims import LEAST, Size, bounds, hint, is_dim, symbol
-from hybridml_compiler.sizes.steps import Undecided, is_step, odd_step, replaced, turns
+from hybridml_compiler.sizes.dims import LEAST, Size, hint, is_dim, symbol
+from hybridml_compiler.sizes.steps import Undecided, odd_step, replaced, turns
 
 from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import Staged, StepByStep
-from .capture import MOST_PARTS, Capture
+from .capture import MOST_PARTS
 from .carries import Carry, as_count, is_number
 from .code_loops import CodeLoop, for_loop_over
-from .elements import Elements, numbers
+from .elements import Elements
+from .emission import RolledLoop
+from .undecided import every
 
 FEWEST = 16  # steps: fewer fuse with what is around them
 FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they would be so many programs
 FEWEST_IN_PART = 4  # of a loop that is parted: a capture takes two or three
 _PEELED = 2  # first steps that may give a variable another type than it has before them
-
-
-def range_of(tracer: Tracer, frame: types.FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
-    """The result of `range` for traced code that runs in this frame, or of `prange`."""
-    given = numbers(args)
-    if given is None:
-        return range(*args)
-    steps = steps_over(tracer, frame, given, parallel)
-    if steps is not None:
-        return steps
-    if parallel and (is_dim(given.length) or given.length >= FEWEST):
-        _note_order(tracer, frame)
-    if not any(map(is_step, args)):
-        return range(*args)
-    return given if is_dim(given.length) else [given.at(k) for k in range(given.length)]
-
-
-def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel: bool = False) -> Iterator[Any] | None:
-    """An iterator for a loop of this frame over such elements that can be captured, which has many steps, or a number
-    of them that another loop's number decides; None for any other use of them."""
-    loop, length = loop_to_capture(tracer, frame, over.length), over.length
-    if loop is None:
-        return None
-    fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
-    if is_dim(length):
-        if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
-            raise StepByStep(loop.place, "it may have no steps that could be by themselves")
-        return Steps(tracer, loop, frame, over, (0, length), True, parallel)
-    return None if length < fewest else _parts(tracer, loop, frame, over, parallel)
 
 
 def loop_to_capture(tracer: Tracer, frame: types.FrameType, length: Size) -> CodeLoop | None:
@@ -79,45 +51,28 @@ def stage(tracer: Tracer, length: int) -> None:
         raise Staged
 
 
-def _note_order(tracer: Tracer, frame: types.FrameType) -> None:
-    """Notes why a loop over `prange` is no loop of the graph."""
-    loop = for_loop_over(frame.f_code, frame.f_lasti)
-    place = (frame.f_code, frame.f_lasti) if loop is None else loop.place
-    why = None if loop is None else (tracer.step_by_step or {}).get(place)
-    here = describe_line(frame.f_code.co_filename, frame.f_lineno)
-    tracer.in_order[place] = why or f"the loop at {here} (no step of it can stand for all)"
-
-
-def _parts(tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, parallel: bool) -> Iterator[Any]:
-    """The elements, by parts of the loop."""
-    for first, end in parts(tracer, loop, over.length):
-        if end - first < min(FEWEST_IN_PART, over.length):
-            yield from map(over.at, range(first, end))
-        else:
-            yield from Steps(tracer, loop, frame, over, (first, end), end == over.length, parallel)
-
-
 def parts(tracer: Tracer, loop: CodeLoop, length: int) -> list[tuple[int, int]]:
     """Numbers of steps with which parts of a loop begin, and before which they end."""
     ends = sorted({k for k in tracer.alone.get(loop.place, ()) if type(k) is int and 0 < k < length})
     return [*zip((0, *ends), (*ends, length), strict=True)]
 
 
-class Counted(Capture):
+class Counted(RolledLoop):
     """A loop whose steps are numbered, and whose ints are polynomials in the number: as many steps as there are in any
     call, but for what data ends."""
 
     length: Size
     in_steps = True
+    has_blocks = False  # it may be a loop over blocks of steps
 
     def __init__(
         self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, part: tuple[Size, Size], is_last: bool
     ) -> None:
         """`part`: numbers of the first step, and of the one after the last; whether that is the end of the loop."""
-        super().__init__(tracer, loop, frame)
-        self.name, self.is_last = f"i{len(tracer.loops)}", is_last
         alone = tracer.alone.get(loop.place, [])
         self.firsts, self.lasts = alone.count("first"), alone.count("last")
+        super().__init__(tracer, loop if is_last and not self.lasts else loop.before_others(), frame)
+        self.name, self.is_last = f"i{len(tracer.loops)}", is_last
         self.done, end = part  # steps so far
         self.length = end - self.done - self.lasts  # that are left, but for the last ones
         self.peeled = 0
@@ -129,6 +84,9 @@ class Counted(Capture):
             return ()
         if type(self.length) is int and type(self.done) is int:
             found = turns(error, self.name, self.length)
+            in_blocks = any(type(what) is tuple for what in known)
+            if self.has_blocks and not (found or in_blocks or self.loop.exits or self.parallel):
+                return every(error, self.name, self.done, self.length)
             return tuple([k + self.done for k in found if k + self.done not in known])
         alone = odd_step(error, self.name, self.most)
         return () if alone is None else (alone,)
@@ -147,7 +105,8 @@ class Counted(Capture):
 
     def begin_later(self, name: str) -> None:
         if self.peeled >= _PEELED or not self.has_steps():
-            self.refuse(f"{name} changes its type")
+            self.refuse(self.changes(name))
+        self.tracer.unlike[self.place] = str(StepByStep(self.place, self.changes(name)))
         self.peeled, self.firsts, self.carries, self.rounds, self.now = self.peeled + 1, 1, {}, 0, "alone"
 
     def begin_alone(self) -> None:
@@ -177,6 +136,8 @@ class Counted(Capture):
 class Steps(Counted):
     """The iterator of a loop that is captured."""
 
+    has_blocks = True
+
     def __init__(
         self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, over: Elements, part: tuple[Size, Size],
         is_last: bool, parallel: bool,
@@ -189,8 +150,12 @@ class Steps(Counted):
 
     def __next__(self) -> Any:
         if self.now == "captured" and self.end():
+            first = self.done
             self.emit()
             self.done, self.now = self.done + self.length, "after"
+            if self.out is not None:
+                self.begin_out()
+                return self.over.at(first + self.number)
         if self.now in ("", "alone") and self.firsts:
             self.begin_alone()
             return self.over.at(self.done - 1)

@@ -5,6 +5,9 @@ while err > tol:            the first question about data that may leave a loop 
     u[1:-1] = f(v)          question is a step. An `if ...: break` is such a question as well, and so the loop of
     err = abs(u - v).max()  `while True` begins and ends in the middle of what Python would call a step
     n += 1                  a number of the graph
+
+Where the condition is one of Python's numbers that a step changes as data decides (`if a[mid] < t: lo = mid + 1`), the
+loop begins with a step (number_steps.py): in that they are numbers of the graph, and the condition is a question.
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.steps import is_step
 
 from ...core.nested import NestedTensor
+from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
-from .capture import Capture
-from .carries import Carry, carry_of
-from .code_loops import CodeLoop, Position, while_loop_at
+from .carries import Carry, as_tensor, carry_of
+from .code_loops import CodeLoop, Position, stores, while_loop_at
+from .emission import RolledLoop
+from .number_loops import ASKED, data_loops_of
+from .questions import after_tail
 from .steps import FEWEST, stage
 
 
@@ -35,6 +41,8 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     if tracer is not top_tracer() or frame is None or node.dtype.kind != "b" or node.aval.size != 1:
         return None
     place = while_loop_at(frame.f_code, frame.f_lasti)
+    if place is None:
+        _begin_earlier(tracer, frame)
     if place is None or place[0].place in (tracer.step_by_step or ()):
         return None
     loop, position = place
@@ -50,7 +58,7 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     if tracer.stages is not None:
         tracer.stages.check_asked(node, what)
     taken = tracer.taken.setdefault((frame, loop.place), [])
-    if len(taken) < len(alone) or any(name not in variables for name in loop.carried):
+    if len(taken) < alone.count("first") or any(name not in variables for name in loop.carried):
         taken.append("first")  # is by itself: the next one has what it has made
         assert tracer.ask is not None
         found = tracer.ask(node, what)
@@ -60,12 +68,26 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     return While(tracer, loop, frame, position).asked_first(node)
 
 
-class While(Capture):
+def _begin_earlier(tracer: Tracer, frame: types.FrameType) -> None:
+    """Begins the trace anew where data has a part in numbers that end a loop: it is captured before its first step."""
+    for loop in data_loops_of(frame.f_code, frame.f_lasti):
+        place = loop.loop.place
+        known = ASKED in tracer.alone.get(place, ()) or place in (tracer.step_by_step or ())
+        if not known and not any(of.frame is frame and of.place == place for of in tracer.loops):
+            raise StepByStep(place, "data decides how many steps it takes", (ASKED,))
+
+
+class While(RolledLoop):
     """A loop from one question, at a place in the source, to the next."""
+
+    begins = False  # with a step, as Python's numbers say
+    goes_on = False  # by an answer to its question, to the next step
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType, position: Position) -> None:
         super().__init__(tracer, loop, frame)
         self.position, self.stays, self.is_left = position, loop.exits[position], True
+        self.joins = self.is_joined(position)  # leaves by its own question, with other numbers than by way 0
+        self.home = 0 if self.joins else loop.ways[position]
 
     def first_carries(self) -> dict[str, Carry]:
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
@@ -74,6 +96,20 @@ class While(Capture):
         found = {name: carry_of(self.tracer, x, x, False, lambda: False) for name, x in numbers.items()}
         return {name: carry for name, carry in found.items() if carry is not None}
 
+    def has_steps(self) -> bool:
+        return self.begins
+
+    def begin_first(self) -> None:
+        """Begins with a step, before which nothing was asked."""
+        self.first, self.begins = ir.constant(True), True
+        self.begin()
+
+    def comes_to_step(self) -> None:
+        """Notes that Python begins a step, which it was told to."""
+        if self.begins and not self.goes_on:
+            self.refuse("numbers that Python knows decide how many steps it takes")
+        self.goes_on = False
+
     def asked_first(self, node: ir.Node) -> np.ndarray:
         self.first = self._go(node)
         self.begin()
@@ -81,18 +117,39 @@ class While(Capture):
 
     def asked_again(self, node: ir.Node) -> np.ndarray:
         """The answer: to leave the loop, once it is in the program."""
-        if self.end(self._go(node)):
+        if self.joins:
+            self.leaves_at(self.position, ir.apply(OPS["logical_not"], [self._go(node)]))
+        if self.end(None if self.joins else self._go(node)):
             self.emit()
             self.tracer.taken.pop((self.frame, self.place), None)
-            return np.asarray(not self.stays)
-        self.begin()
+            self.out = self.outs.get(0) if self.out is None and self.joins else self.out
+            if self.out is None:
+                return np.asarray(not self.stays)
+            if self.out.position == self.position:
+                self.refuse("no step leaves it in another way")
+            self.begin_out()
+        else:
+            self.begin()
+        self.goes_on = True
         return np.asarray(self.stays)
 
     def begin_later(self, name: str) -> NoReturn:
-        raise StepByStep(self.place, f"{name} changes its type", ("first",))
+        raise StepByStep(self.place, self.changes(name), ("first",))
 
     def first_go(self) -> ir.Node:
         return self.first
+
+    def start_of(self, name: str, carry: Carry) -> Tensor:
+        start = super().start_of(name, carry)
+        if not self.joins or name not in {i.argval for i in self.loop.tails[self.position] if stores(i)}:
+            return start
+        numbers = after_tail(
+            self.loop.tails[self.position], {**self.frame.f_locals, **self.before}
+        )  # it is left before the first step
+        if numbers is None:
+            self.refuse_to_join("a step keeps what it has found")
+        nodes = [self.first, start._array, as_tensor(self.tracer, numbers[name])._array]
+        return self.tracer.wrap(ir.apply(OPS["where"], nodes), True)
 
     def _go(self, node: ir.Node) -> ir.Node:
         """Whether there is a further step, where this is what was asked."""

@@ -95,7 +95,7 @@ class Entry:
         self.staged = False  # functions of transforms, with loops in them, are captured first
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
-        self.patience = Patience()  # for its traces
+        self.patience, self.since = Patience(), time_limit.clock()  # for its traces, and since when
         self.trial: Trial | None = None  # while its calls are timed
         self.growth = Growth()
         self.fast: Any = None  # set by `fast.build` at the second call
@@ -171,7 +171,7 @@ class Entry:
     ) -> tuple[CompiledPath, Arrays]:
         """The path that `_traced` gives; again with stand-ins of containers, where it changes some, and step by step
         through loops that cannot be captured otherwise."""
-        ends = None if self.strict or is_deterministic() else time_limit.clock() + self.patience.seconds
+        ends = None if self.strict or is_deterministic() else self.since + self.patience.seconds
         while True:
             put_back = self.watch.kept()
             try:
@@ -358,7 +358,7 @@ class Entry:
         self.watch.free += variables_read(tracer)
         self.draws |= bool(compiled.draws)
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
-        if self.step_by_step or tracer.calls_in_steps or len(path.asked) >= MANY_SEGMENTS:
+        if self.step_by_step or tracer.may_be_slower or len(path.asked) >= MANY_SEGMENTS:
             self.trial = None if ends is None or self.silent else Trial()
         self.grown += 1  # now that all guards are there
         self.root = path.place(compiled)

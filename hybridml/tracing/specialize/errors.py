@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import traceback
 from collections.abc import Mapping, Sequence
 from types import CodeType
@@ -21,12 +22,30 @@ _INSTEAD = {
     "computes": "Do that after the call, with what the function returns, or pass the time as an argument",
     "logs": "Give the logger plain values, tensors without history and no exception",
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
-    "has more": "Write the loop so that one step stands for all: without a list that is also read, objects that "
-    "change, or conditions on its number that change in the middle; or use hm.scan",
-    "takes": "Write the loop so that one step stands for all, or use hm.scan",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
 }
+
+
+# What to do instead of what keeps a loop from being captured by one step for all, by words of the reason.
+_OF_LOOPS = {
+    "looked up by its number": "put what is looked up into an array before the loop, `values[i]`",
+    "condition on its number": "end the loop where the condition changes, and begin another one",
+    "changes its type": "give it that type before the loop, `hm.tensor(0.0)` for a tensor",
+    "a step sets": "count in place of setting a flag, `changed += 1`",
+    "container or an object": "keep what a step changes in variables and in arrays",
+    "prints or logs": "print after the loop",
+    "a list": "fill an array, `out[n] = x`",
+    "is asked for": "keep it a tensor: `n = x.astype(int)` before the loop, `out[n[i]]` in it",
+    "is read after it": "assign it before the loop",
+    "sets gradients": "take one gradient of a function that has the loop",
+}
+_OF_ANY = "write the loop so that one step stands for all, or use hm.scan"
+
+
+def of_loop(message: str) -> str:
+    """The advice for a message about a loop."""
+    return next((instead for words, instead in _OF_LOOPS.items() if words in message), _OF_ANY)
 
 
 class TraceWarning(UserWarning):
@@ -68,11 +87,18 @@ class StepByStep(BaseException):
     def __init__(self, place: tuple[CodeType, int] | None, why: str, apart: Sequence[Any] = ()) -> None:
         which = "its loops"
         if place is not None:
-            code, offset = place
-            line = next((n for start, end, n in code.co_lines() if start <= offset < end and n is not None), 0)
-            which = f"the loop at {describe_line(code.co_filename, line)}"
+            at, _, line = describe_line(place[0].co_filename, _line_of_loop(*place)).partition(": ")
+            which = f"the loop `{line.rstrip(':')}` at {at}" if line else f"the loop at {at}"
         super().__init__(f"{which} ({why.splitlines()[0]})")
         self.place, self.apart = place, apart
+
+
+def _line_of_loop(code: CodeType, offset: int) -> int:
+    """The line of a loop that begins at an instruction: of a `while`, whose condition is also at its end, a step may
+    begin a line later."""
+    jumps = [i.offset for i in dis.get_instructions(code) if "JUMP_BACKWARD" in i.opname and i.argval == offset]
+    lines = [(start, end, n) for start, end, n in code.co_lines() if n is not None]
+    return min((n for at in (offset, *jumps) for start, end, n in lines if start <= at < end), default=0)
 
 
 class Staged(StepByStep):
@@ -127,6 +153,8 @@ def asks(ask: Any, why: str) -> str:
 def costs(message: str) -> str:
     """The message about calls that run eagerly, with what this costs and what to do instead."""
     instead = next((text for verb, text in _INSTEAD.items() if message.startswith(f"{verb} ")), None)
+    if "the loop `" in message or "captures loops" in message:
+        instead = f"Instead, {of_loop(message)}"
     return f"{message}, in the time that they take without hm.trace{f'. {instead}' if instead else ''}"
 
 

@@ -39,9 +39,10 @@ from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
+from ..rolling.code_loops import loop_around
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
-from .errors import CheckFailed, RunEagerly, TakesLong
+from .errors import CheckFailed, RunEagerly, TakesLong, of_loop
 from .parts import Part, parts_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ _ADVICE["x[mask]"] = "use hm.where(mask, x, 0)"
 _ADVICE["the gradient of a loop that data ends"] = (
     "use a `for` over a range with `break`, or max_steps of hm.while_loop"
 )
+_ADVICE["the way out of a loop"] = "assign a number before `break`, and return it after the loop"
+_ADVICE["how long a list has become"] = "fill an array that is as long as it may become"
 _IN_A_BODY = {"bool()": "use hm.cond or hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS}
 _READ_LATER = "return the tensor and read it after the call"
 
@@ -258,9 +261,15 @@ class Path:
     def _ask(self, node: ir.Node, what: str) -> np.ndarray:
         check_values(what)
         if self.strict:
+            because, advice = "", _ADVICE.get(what, _READ_LATER)
+            if loop := loop_around({**self.tracer.step_by_step, **self.tracer.unlike}, ""):
+                because, advice = (
+                    f", as {loop} is no loop of the program",
+                    f"{of_loop(loop)}; in other places, {advice}",
+                )
             raise TraceError(
-                f"{what} needs the value of a tensor while {self.tracer.name} is traced with strict=True; "
-                f"{_ADVICE.get(what, _READ_LATER)}, or do this step outside of the traced function"
+                f"{what} needs the value of a tensor while {self.tracer.name} is traced with strict=True{because}; "
+                f"{advice}, or do this step outside of the traced function"
             )
         if any(n.is_input and not self.tracer.has_input(n) for n in between([node], self.given)):
             raise TraceError(
@@ -268,12 +277,10 @@ class Path:
                 f"{_IN_A_BODY.get(what, _READ_LATER)}"
             )
         if len(self.asked) >= MOST_ASKED:
-            loops = [f", in {loop}, which no step stands for" for loop in (self.tracer.step_by_step or {}).values()]
-            where = f"the last at {user_location()}{''.join(loops[-1:])}"
-            raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, {where}")
+            raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, {self._last()}")
         if self.tracer.ends is not None and self.asked and time_limit.clock() > self.tracer.ends:
             so_far = f"asks for so many values that it {self.tracer.takes_long}"
-            raise TakesLong(f"{so_far} ({len(self.asked)} so far, the last at {user_location()})")
+            raise TakesLong(f"{so_far} ({len(self.asked)} so far, {self._last()})")
         ask = self.at
         if not isinstance(ask, ValueBranch) or ask.node is not node:
             there = node.is_input or node in self.given
@@ -288,6 +295,11 @@ class Path:
         self.asked.append((ask, key(value)))
         self.at = ask.next.get(key(value))
         return value
+
+    def _last(self) -> str:
+        """The words for where the last value is asked for."""
+        loop = loop_around(self.tracer.step_by_step, "")
+        return f"the last at {user_location()}{f', as {loop} is unrolled' if loop else ''}"
 
     def _segment(self, node: ir.Node) -> Segment:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
@@ -320,7 +332,7 @@ def numbers_only(graph: ir.Graph) -> bool:
     computed = [n for n in nodes if n.op is not None and n.kind != "movement"]
     if len(computed) > _SMALL or len(nodes) > 4 * _SMALL or not all(n.aval.device == CPU for n in nodes):
         return False
-    return all(n.aval.size == 1 for n in computed)
+    return all(n.aval.size == 1 and n.kind != "control" for n in computed)
 
 
 def live(tracer: Tracer) -> list[ir.Node]:
