@@ -49,6 +49,19 @@ def least(op: Op) -> int:
     return LARGE if op.cost <= SPECIAL or op.params else int(LARGE * SIMPLE / op.cost)
 
 
+def kept(kernel: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """The result of a function of NumPy's, in memory that is kept when it is freed. Where several results of `KEPT`
+    bytes live at once, the C library gives memory back to the kernel each time (fdtd_2d of 200 x 220: 10.7 ms, 4.9)."""
+    return _under()(kernel, *arrays)
+
+
+@once
+def _under() -> Callable[..., Any]:
+    from ..targets.cpu.runtime.allocation import handler  # what links and loads code is imported with the first kernel
+
+    return handler().under
+
+
 def deciding(op: Op) -> int:
     """The operand whose size says whether `compute` is faster: for a scatter the updates ([Note: Runtime])."""
     return -1 if op.kind == "scatter" else 0
