@@ -21,7 +21,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import KEPT
-from hybridml_compiler.eager.large import compute, deciding, has_kernels, kept, least, may_grow
+from hybridml_compiler.eager.large import compute, deciding, has_kernels, keeps, kept, least, may_grow
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.examples import example_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
@@ -261,7 +261,7 @@ def _forward(op: Op) -> list[str]:
     kernel = f"_kernel({call})"
     if has_kernels(op):
         small = f"_{inputs[deciding(op)]}.size < {least(op)}" + " and not _grown" * may_grow(op)
-        if isinstance(op.eager, np.ufunc) and not params and not any(t.endswith("d->?") for t in op.eager.types):
+        if keeps(op):
             given = ", ".join(["_kernel", *(f"_{v}" for v in inputs)])
             kernel = f"({kernel} if _{inputs[0]}.nbytes < {KEPT} else _kept({given}))"
         kernel = f"{kernel} if {small} else _compute(_op, {arrays}, {_dict(params)})"

@@ -38,6 +38,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
 from ..capture.loops.counts import can_ask, most_steps
+from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import DataEnds, Loop, zeros
 from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
@@ -134,8 +135,7 @@ class Capture(Questions):
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
-        self.origins = {}
-        self.since = clock()
+        self.origins, self.sizes, self.since = {}, DataSizes.of(self.tracer, self.place), clock()
         self.given = [self.input(t) for t in self.states]
         for carry in self.carries.values():
             if carry.kind != "int":
@@ -484,8 +484,9 @@ class Capture(Questions):
             return [], None, []
         n, go, ways, length = len(inputs), None, self.branches, self.length
         check_arrays(self, inputs, start)
-        counted = not self.has_gradient and is_differentiated(self, inputs, start)
-        if counted and (self.length is not None or not can_ask(tracer)):  # a range ends by itself too
+        has_gradient = self.has_gradient and not self.sizes.found
+        counted = not has_gradient and is_differentiated(self, inputs, start)
+        if counted and (self.length is not None or self.sizes.found or not can_ask(tracer)):  # a range has an end too
             self.refuse(_NO_GRADIENT)
         if self.is_left:
             more, first, go, ways = self._until()
@@ -497,8 +498,8 @@ class Capture(Questions):
                 tracer, "the loop", self.since, self.made, inputs, [], list(ways[0].values), self.items,
                 [snapshot(tracer, t) for t in start], [], length, go=go, step=self.name or None, checks=self.checks,
                 branches=[b.with_more(self.items) for b in ways], steps=None if go is None else n + 1,
-                no_gradient="" if self.has_gradient or counted else _NO_GRADIENT, parallel=self.parallel,
-                count=count, begin=begin, reverse=self.reverse,
+                no_gradient="" if counted or has_gradient else _NO_GRADIENT,
+                parallel=self.parallel, count=count, begin=begin, reverse=self.reverse, sizes=self.sizes,
             )  # fmt: skip
 
         if counted:

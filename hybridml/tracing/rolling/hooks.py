@@ -15,6 +15,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ..capture.tracer import Tracer
 from ..staging.transforms import Stages
 from . import while_loops
+from .carries import int_of_data
 from .code_loops import makes_iterator
 from .data_ranges import steps_of_data
 from .elements import Elements, Enumerate, Zip, elements_of, enumerated, turned, zipped
@@ -60,6 +61,10 @@ class Rolling:
     def reversed(self, frame: FrameType, of: Any) -> Any:
         found = elements_of(of)
         return (None if found is None else steps_over(self.tracer, frame, turned(found))) or reversed(of)
+
+    def int(self, of: Any) -> Any:
+        """`int(of)` in the step of a loop; None where Python has to know it."""
+        return int_of_data(self.tracer, of) if self.tracer.loops and self.tracer.stages is None else None
 
     def answer(self, node: ir.Node, what: str) -> np.ndarray | None:
         return while_loops.answer(self.tracer, node, what)

@@ -54,7 +54,7 @@ def steps_over(tracer: Tracer, frame: types.FrameType, over: Elements, parallel:
         return None
     fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
     if is_dim(length):
-        if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
+        if (bounds(length) or 0) < sum(k in ("first", "last") for k in tracer.alone.get(loop.place, ())):
             raise StepByStep(loop.place, "it may have no steps that could be by themselves")
         return Steps(tracer, loop, frame, over, (0, length), True, parallel)
     return None if length < fewest else _parts(tracer, loop, frame, over, parallel)

@@ -19,6 +19,9 @@ def refused(loops: Sequence[Any], error: BaseException) -> StepByStep:
     loop = loop_of(loops, error) or loops[-1]
     if isinstance(error, Undecided):
         why = "a size or a condition on its number differs from step to step"
+        for of in loops:
+            if (name := of.sizes.learns(error)) is not None:
+                return StepByStep(of.place, why, (name,))
         return StepByStep(loop.place, why, loop.apart(error))
     return StepByStep(loop.place, f"{type(error).__name__}: {error}")
 
