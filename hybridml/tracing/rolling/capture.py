@@ -84,7 +84,6 @@ class Capture(Questions):
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
-        self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
@@ -135,6 +134,7 @@ class Capture(Questions):
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
+        self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
         self.origins, self.sizes, self.since = {}, DataSizes.of(self.tracer, self.place), clock()
         self.given = [self.input(t) for t in self.states]
         for carry in self.carries.values():
