@@ -14,6 +14,8 @@ from . import config
 
 # Elements of an operand from which a kernel of one operation on two cores is faster than NumPy.
 OPERATION = 1 << 16
+# Bytes of a result from which its memory is kept when it is freed: making one takes 0.3 us more than NumPy does.
+KEPT = 192 << 10
 # Elements of an argument from which a library function (a layer, a loss, a draw of random numbers) is compiled for its
 # shapes, and at the first call in any case.
 COMPOSITE = 1 << 15

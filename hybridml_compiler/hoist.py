@@ -3,7 +3,7 @@ asks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from .graph import ir
 from .graph.body import steps_in
@@ -12,16 +12,16 @@ from .sizes.guards import structural
 
 
 def varying(
-    outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node], step: str | None = None
+    outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node], steps: Collection[str | None] = ()
 ) -> Callable[[ir.Node], bool]:
     """Test for nodes that the body of a loop computes: those that vary from step to step, that may fail, or that are as
-    cheap to compute as to read. All others are computed once, before the loop."""
+    cheap to compute as to read. All others are computed once, before the loop. `steps`: symbols that vary."""
     with structural():
-        return _varying(outputs, inputs, made, step)
+        return _varying(outputs, inputs, made, steps)
 
 
 def _varying(
-    outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node], step: str | None
+    outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node], steps: Collection[str | None]
 ) -> Callable[[ir.Node], bool]:
     from .schedule.lowering.pretranspose import packings  # imported with the first loop, and not with the package
 
@@ -29,7 +29,7 @@ def _varying(
     for node in ir.topological(outputs):
         if node.op is None or node in varies:
             continue
-        by_number = step is not None and step in steps_in(node)
+        by_number = not steps_in(node).isdisjoint(steps)
         if by_number or (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
             varies.add(node)
     operands = [(node, n) for node in varies if node.op is not None for n in node.inputs if n not in varies]

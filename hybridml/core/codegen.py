@@ -20,7 +20,8 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import compute, deciding, has_kernels, least, may_grow
+from hybridml_compiler.compile_policy import KEPT
+from hybridml_compiler.eager.large import compute, deciding, has_kernels, keeps, kept, least, may_grow
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.examples import example_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key
@@ -71,7 +72,7 @@ def generate(op: Op) -> Callable[..., Any]:
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
         "_op": op, "_of_list": of_list, "_hash_key": hash_key, "_keyed": _KEYED, "_frame": sys._getframe,
-        "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": _mode,
+        "_kernel": op.eager, "_kept": kept, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": _mode,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
@@ -260,6 +261,9 @@ def _forward(op: Op) -> list[str]:
     kernel = f"_kernel({call})"
     if has_kernels(op):
         small = f"_{inputs[deciding(op)]}.size < {least(op)}" + " and not _grown" * may_grow(op)
+        if keeps(op):
+            given = ", ".join(["_kernel", *(f"_{v}" for v in inputs)])
+            kernel = f"({kernel} if _{inputs[0]}.nbytes < {KEPT} else _kept({given}))"
         kernel = f"{kernel} if {small} else _compute(_op, {arrays}, {_dict(params)})"
     if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]

@@ -427,6 +427,10 @@ class StandIn(Tensor):
         """The part of it that a key chooses."""
         return None
 
+    def _placed(self, key: Any) -> Any:
+        """The key with symbols of the program in the places of ends of slices that data decides."""
+        return key
+
     def _over(self, x: Tensor, mask: Tensor, lead: int) -> tuple[Tensor, Tensor] | None:
         """The condition and the values, which broadcast with x, that `x[mask] = self` writes."""
         return None

@@ -122,7 +122,8 @@ def stack_of(loop: Loop, base: Node) -> Stack | None:
         return None
     axis, symbol = moving[0]
     factor, rest = linear(starts[axis], symbol)
-    if base.shape[axis] != 1 or factor not in (1, -1) or type(loop.first) is not int:
+    turns = any(s.name == loop.step for s in steps_of(rest))  # as in `i + i % 2`
+    if base.shape[axis] != 1 or factor not in (1, -1) or turns or type(loop.first) is not int:
         return None
     low = rest + (loop.first if factor == 1 else 1 - loop.first - loop.length)
     starts, stops = ([*of[:axis], n, *of[axis + 1 :]] for of, n in ((starts, low), (stops, low + loop.length)))

@@ -19,8 +19,8 @@ from ..graph.independence import dependence
 from ..graph.ir import Node, apply, topological
 from ..graph.rewrite import make
 from ..record import record
-from ..sizes.dims import Size, hint, same, steps_of
-from ..sizes.steps import Undecided, replaced
+from ..sizes.dims import Size, hint, is_dim, same, steps_of
+from ..sizes.steps import Undecided, linear, replaced
 from .loop_parts import Loop, Optimize, Results
 from .patterns import is_op
 
@@ -87,9 +87,12 @@ class _Window:
             return None
         (axis,) = axes
         start, stop = starts[axis], stops[axis]
-        first, second = (replaced(start, str(loop.step), loop.first + k) for k in (0, 1))
-        if steps[axis] != 1 or not same(stop - start, 1) or not same(second - first, 1):
+        atom = next(s for k, s in moving if s.name == loop.step)
+        factor, rest = linear(start, atom) if is_dim(start) else (0, start)
+        turns = any(s.name == loop.step for s in steps_of(rest))  # as `i % 6` does
+        if steps[axis] != 1 or not same(stop - start, 1) or type(factor) is not int or factor != 1 or turns:
             return None
+        first = replaced(start, str(loop.step), loop.first)
         starts, stops = ((*of[:axis], n, *of[axis + 1 :]) for of, n in ((starts, first), (stops, first + loop.length)))
         return _Window(axis, starts, stops, tuple(steps))
 

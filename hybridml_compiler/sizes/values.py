@@ -14,6 +14,7 @@ from .dims import DIVIDE, Dim, Size, Symbol, hint
 # ---------------------------------------------------------------- symbols by number
 
 _NAMES = "nmkpqruvw"
+_STEPS = 256  # behind the sizes that come with a call: loops have both in one table
 
 
 def name_of(number: int) -> str:
@@ -22,6 +23,9 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
+    """The place of a symbol in a table: of a size that comes with a call, or of the number of a step, `i0`."""
+    if name[0] == "i":
+        return _STEPS + int(name[1:])
     return _NAMES.index(name) if name in _NAMES else int(name[1:])
 
 

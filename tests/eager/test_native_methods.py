@@ -24,7 +24,8 @@ from hybridml_compiler.ops.table import OPS
 
 pytestmark = pytest.mark.usefixtures("native")
 
-NUMBERS = (0, 1, 2, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1), np.float32(0.1), np.int64(3), 1j)
+NUMBERS = (0, 1, 2, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1), np.float32(0.1), 1j, np.bool_(True),
+           np.int64(3), np.int64(-(2**62) - 1), np.int32(-2))  # fmt: skip
 _ALL = ("__add__", "__rsub__", "__lt__", "__iadd__", "__matmul__")  # with operands of all shapes, the others with some
 _SOME = (("row", "column"), ("row", "backward"), ("slices", "number"), ("turned", "turned"), ("matrix", "row"))
 DTYPES = ("f8", "f4", "i8", "i4", "i2", "u1", "u8", "?", "c16", "c8")
@@ -336,6 +337,11 @@ def test_common_statements_run_without_the_python_methods() -> None:
         assert range(count[1]) == range(int(count[1]))
         assert [float(v) for v in x] == x.tolist()
         np.maximum(x, np.float64(1.0) * x)
+        for k in np.arange(1, 4):  # NumPy's integers
+            x[k] = a[k, k - 1] * k - (k + x[k])
+            count[k - 1] += k
+            assert (count[k - 1] > k) == (k < count[k - 1])
+            count[0] = k
 
 
 def test_a_dead_number_is_gone() -> None:

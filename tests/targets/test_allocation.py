@@ -57,6 +57,19 @@ def test_results_of_traced_and_of_eager_calls() -> None:
 
 
 @linux
+def test_results_of_numpys_kernels_that_are_large() -> None:
+    x, y = hm.ones((170, 180)), hm.ones((170, 181), dtype="float64")
+    for large in (y[:, 1:] - y[:, :-1], y[:, 1:] * y[:, :1], -y, y < 2.0 * y):
+        assert get_handler_name(large._array) == (OURS if large._array.nbytes >= LARGE else USUAL)
+    assert get_handler_name((x - x)._array) == USUAL and get_handler_name() == USUAL
+    with pytest.raises(hm.ShapeError):
+        y - y[1:]
+    row = hm.ones(70000, dtype="float64")
+    assert (y[0, :1] + row).shape == (70000,)  # from now on results are looked at
+    assert get_handler_name((y[:, 1:] + y[:, :-1])._array) == OURS and get_handler_name() == USUAL
+
+
+@linux
 def page(array: np.ndarray) -> int:
     return array.ctypes.data // 4096
 

@@ -161,6 +161,7 @@ def _chosen(x: Tensor, key: Any) -> Tensor:
         part: Tensor | None = given._part(key)
         if part is not None:
             return part
+        key = given._placed(key)
         place = mask_in(key, x.ndim)
         if place is not None:
             select = partial(_by_mask, place)

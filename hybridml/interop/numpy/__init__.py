@@ -18,7 +18,7 @@ from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, method
 
 _OURS = (Tensor, np.ndarray, np.generic)
-_PLAIN = frozenset((Tensor, np.ndarray, np.float64, float, int))
+_PLAIN = frozenset((Tensor, np.ndarray, np.float64, np.int64, float, int))
 
 
 @method

@@ -32,6 +32,11 @@ _astype, _full, _permute, _reshape = (OPS[name] for name in ("astype", "full", "
 _LARGE = 4096  # elements: larger literals are inputs of the program
 _blocks: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # by what is in them
 Step = Callable[[Tensor], Tensor]
+_NEW = {
+    name: getattr(Tensor, f"__{name[3:]}")
+    for name in dir(Tensor)
+    if name[:3] == "__i" and hasattr(Tensor, f"__{name[3:]}")
+}
 
 
 def holds(array: Any) -> bool:
@@ -160,6 +165,15 @@ def check_written(tracer: Tracer, t: Tensor, is_element: Callable[[], bool]) -> 
 def cast(t: Tensor, dtype: np.dtype) -> Tensor:
     """The values in a dtype, no Python number any more."""
     found: Tensor = _astype.fn(t, dtype) if t.is_number or t.dtype != dtype else t
+    return found
+
+
+def element(tracer: Tracer, t: Tensor) -> Tensor:
+    """NumPy's scalar with the value that a tensor has now: `s += v` makes another one."""
+    kind = type("Tensor", (tracer.cls,), {"__slots__": (), "__module__": "hybridml", **_NEW})
+    found: Tensor = kind()
+    found._array, found._node, found._version = t._array, None, 0
+    tracer.note(found)  # type: ignore[arg-type]
     return found
 
 

@@ -27,7 +27,8 @@ from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import Memory, SelectedMemory, base_of, cast, check_written, holds, literal
+from .loops.data_sizes import of_step
+from .memory import Memory, SelectedMemory, base_of, cast, check_written, element, holds, literal
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
@@ -112,10 +113,7 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
         return self.copy()
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if type(self) is not ProgramScalar and type(other) in (
-            int,
-            float,
-        ):  # NumPy's operator has functions for some powers
+        if type(self) is not ProgramScalar and type(other) in (int, float):  # NumPy's operator knows some powers
             exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
             if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
                 return exact[other](self)
@@ -159,7 +157,7 @@ class ProgramArray(ProgramValue):
 
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory
-        if _of_step(key):
+        if of_step(memory.tracer, key):
             return self._in_step(_names_element(key, self.ndim), key)
         if _is_basic(key):
             found = self._array[plain(key)]
@@ -175,7 +173,7 @@ class ProgramArray(ProgramValue):
         memory = self._memory
         if issubclass(type(value), Tensor):
             check_written(memory.tracer, value, lambda: self.ndim > 0 and _is_element(key, self.ndim))
-        if _of_step(key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
+        if of_step(memory.tracer, key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
             self._set_in_step(key, value)
             return
         traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
@@ -193,13 +191,14 @@ class ProgramArray(ProgramValue):
             if getattr(whole, "_view", None) is None and whole is not memory.tensor:
                 memory.write(self._array, whole)
 
-    def _in_step(self, element: bool, key: Any) -> Any:
-        """An element or a slice whose place, so its memory, the number of a step of a loop decides. It is a tensor
-        where these compute as arrays do: of floats. Of other dtypes it is a scalar, and there are no slices, in which
-        writes would be seen."""
+    def _in_step(self, is_element: bool, key: Any) -> Any:
+        """An element or a slice whose place a step of a loop decides: which memory of NumPy's that would be is not
+        known. It is a tensor where these compute as arrays do: of floats, a copy if it is one element. Of other dtypes
+        it is a scalar, and there are no slices, in which writes would be seen."""
         if self.dtype.kind == "f":
-            return self._of_steps()[key]
-        if not element:
+            found = self._of_steps()[key]
+            return element(self._memory.tracer, found) if is_element else found
+        if not is_element:
             raise Undecided(f"a slice of an array of {self.dtype.name}")
         return value_of(self._memory.tracer, self._of_steps()[key], scalar=True)
 
@@ -468,11 +467,6 @@ def _is_basic(key: Any) -> bool:
         (isinstance(k, whole) and type(k) is not bool and not (is_program(k) and has_tensor(k))) or is_dim(k)
         for k in _parts(key)
     )
-
-
-def _of_step(key: Any) -> bool:
-    """Whether there are numbers of steps of loops in a key."""
-    return any(any(map(is_step, (k.start, k.stop, k.step))) if type(k) is slice else is_step(k) for k in _parts(key))
 
 
 def _names_element(key: Any, ndim: int) -> bool:

@@ -160,6 +160,13 @@ def _range(*args: Any) -> Any:
     return tracer.rolling.range(sys._getframe(1), args)
 
 
+def _int(*args: Any, **kwargs: Any) -> Any:
+    tracer = current_tracer()
+    of_step = tracer is not None and tracer.rolling is not None and len(args) == 1
+    found = tracer.rolling.int(args[0]) if tracer is not None and of_step else None
+    return int(*args, **kwargs) if found is None else found
+
+
 def _going_over(of_python: Any) -> Callable[..., Any]:
     """`enumerate`, `zip` or `reversed`, which a loop may go over."""
 
@@ -200,7 +207,7 @@ def _is_number(x: Any, in_step: bool) -> bool:
 
 
 PATCHES: dict[str, Any] = {
-    "type": _Type(), "print": _print, "float": _Float(), "range": _range,
+    "type": _Type(), "print": _print, "float": _Float(), "int": _int, "range": _range,
     **{of.__name__: _going_over(of) for of in (enumerate, zip, reversed)},
     "max": _extreme("max", operator.gt), "min": _extreme("min", operator.lt),
 }  # fmt: skip

@@ -30,6 +30,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
+from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
@@ -73,7 +74,6 @@ class Capture(Questions):
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
-        self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
@@ -124,8 +124,8 @@ class Capture(Questions):
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
-        self.origins = {}
-        self.since = clock()
+        self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
+        self.origins, self.sizes, self.since = {}, DataSizes.of(self.tracer, self.place), clock()
         self.given = [self.input(t) for t in self.states]
         for name, carry in self.carries.items():
             if carry.kind != "int":

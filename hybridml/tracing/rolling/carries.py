@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybridml_compiler.dtypes import float32, float64
+from hybridml_compiler.dtypes import float32, float64, int64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
@@ -18,6 +18,8 @@ from ...core.aliasing import origin_of
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
+from ..capture.loops.taken import or_other
+from ..capture.program_arrays import is_program
 from ..capture.tracer import Tracer
 from .held import CONSTANTS
 
@@ -98,6 +100,20 @@ def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
 def computed_int(tracer: Tracer, number: ScalarProxy, shares: Mapping[Any, float] | None = None) -> IntProxy:
     """An int of Python's that data decides."""
     return IntProxy(tracer, number, None, asks=True, shares=shares)
+
+
+def int_of_data(tracer: Tracer, x: Any) -> IntProxy | None:
+    """`int(x)` of an element of an array, in the step of a loop: an int of the program, where each step has one that is
+    exact there. Where that is not so Python makes the call."""
+    t = x._tensor if type(x) is ScalarProxy else x._value() if is_program(x) and x._memory.is_traced else x
+    if not issubclass(type(t), tracer.cls) or t.shape != () or t.dtype.kind not in "fiu":
+        return None
+    whole = OPS["trunc"].fn(t) if t.dtype.kind == "f" else t
+    number = OPS["astype"].fn(whole, float64)
+    if t.dtype.itemsize > 2 or t.dtype.kind == "f":
+        large = OPS["logical_not"].fn(OPS["abs"].fn(number) <= float(LARGEST))  # nan, too
+        OPS["index"].fn(or_other(tracer, OPS["astype"].fn(large, int64), 0), 1, 0)
+    return computed_int(tracer, ScalarProxy(tracer.wrap(number._array, True)))
 
 
 def as_tensor(tracer: Tracer, value: Any) -> Tensor:

@@ -129,10 +129,13 @@ class RolledLoop(Capture):
             return Results([], [], grown)
         n, go, ways, length, most = len(inputs), None, self.branches, self.length, _MOST_BYTES
         check_arrays(self, inputs, start)
-        counted = not self.has_gradient and (self.grows_lists or is_differentiated(self, inputs, start))
-        if counted and not self.grows_lists and (self.length is not None or not can_ask(tracer)):
-            self.refuse(_NO_GRADIENT)  # a range ends by itself too
-        is_known = self.has_gradient or counted
+        has_gradient = self.has_gradient and not self.sizes.found
+        differentiated = not has_gradient and is_differentiated(self, inputs, start)
+        counted = not has_gradient and (self.grows_lists or differentiated)
+        ends_itself = self.length is not None or not can_ask(tracer)  # as a range does too
+        if differentiated and (self.sizes.found or (ends_itself and not self.grows_lists)):
+            self.refuse(_NO_GRADIENT)
+        is_known = (has_gradient or counted) and not self.sizes.found
         if self.is_left:
             more, first, go, ways = until(self, n)
             inputs, start = [*inputs, *more], [*start, *first]
@@ -144,7 +147,7 @@ class RolledLoop(Capture):
                 list(ways[0].values[len(inputs) : own]), [snapshot(tracer, t) for t in start], [], length, go=go,
                 step=self.name or None, checks=self.checks, steps=None if go is None else n + 1, parallel=self.parallel,
                 branches=[Branch(b.asked, b.answers, b.values[:own]) for b in ways], count=count, begin=begin,
-                no_gradient="" if is_known else _NO_GRADIENT, reverse=self.reverse,
+                no_gradient="" if is_known else _NO_GRADIENT, reverse=self.reverse, sizes=self.sizes,
             )  # fmt: skip
 
         if self.grows_lists or counted:

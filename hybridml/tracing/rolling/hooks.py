@@ -20,6 +20,7 @@ from ..specialize.errors import StepByStep
 from ..staging.transforms import Stages
 from . import while_loops
 from .blocks import in_blocks
+from .carries import int_of_data
 from .code_loops import CodeLoop, for_loop_over, makes_iterator
 from .data_ranges import steps_of_data
 from .elements import Elements, Enumerate, Zip, elements_of, enumerated, numbers, turned, zipped
@@ -66,6 +67,10 @@ class Rolling:
         found = elements_of(of)
         return (None if found is None else steps_over(self.tracer, frame, turned(found))) or reversed(of)
 
+    def int(self, of: Any) -> Any:
+        """`int(of)` in the step of a loop; None where Python has to know it."""
+        return int_of_data(self.tracer, of) if self.tracer.loops and self.tracer.stages is None else None
+
     def answer(self, node: ir.Node, what: str) -> np.ndarray | None:
         return while_loops.answer(self.tracer, node, what)
 
@@ -98,7 +103,7 @@ def steps_over(tracer: Tracer, frame: FrameType, over: Elements, parallel: bool 
         return None
     fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
     if is_dim(length):
-        if (bounds(length) or 0) < len(tracer.alone.get(loop.place, ())):
+        if (bounds(length) or 0) < sum(k in ("first", "last") for k in tracer.alone.get(loop.place, ())):
             raise StepByStep(loop.place, "it may have no steps that could be by themselves")
         return Steps(tracer, loop, frame, over, (0, length), True, parallel)
     return None if length < fewest else _parts(tracer, loop, frame, over, parallel)

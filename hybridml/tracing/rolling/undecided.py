@@ -24,6 +24,9 @@ def refused(loops: Sequence[Any], error: BaseException) -> StepByStep:
     if isinstance(error, Undecided):
         asked = "a size or a condition on its number differs from step to step"
         why = "something is looked up by its number" if error.asked is None else asked
+        for of in loops:
+            if (name := of.sizes.learns(error)) is not None:
+                return StepByStep(of.place, why, (name,))
         return StepByStep(loop.place, why, loop.apart(error))
     return StepByStep(loop.place, f"{type(error).__name__}: {error}")
 

@@ -5,6 +5,7 @@ branches.py        steps that data decides about: the values of all branches
 ways.py            two of them in one: what they compute alike once, of operands that are chosen
 taken.py           values in branches that may be computed in vain
 counts.py          numbers of steps that data decides, for gradients
+data_sizes.py      slices whose ends data decides, as loops of one step
 segments.py        loops whose gradients would keep too much, in segments that are computed again
 saved_values.py    values that a gradient has from memory, and arrays that it restores
 cotangent_sums.py  cotangents of arrays, to which a step adds slices in place

@@ -49,6 +49,7 @@ from ..tracer import Tracer
 from .branches import Branch, merged
 from .cotangent_sums import added_in_place
 from .counts import can_ask, most_steps
+from .data_sizes import DataSizes, checks_outside, within_loops
 from .saved_values import Restored, Saved, Step, cut_back, filled_up, worth_saving
 
 _add, _full = OPS["add"], OPS["full"]
@@ -92,6 +93,7 @@ class Loop:
     saved: list[ir.Node] = field(default_factory=list)
     stacks: list[Tensor] = field(default_factory=list)
     checks: Sequence[ir.Node] = ()  # what may raise in the body
+    sizes: DataSizes = field(default_factory=DataSizes)  # symbols of slices whose ends data decides
     branches: Sequence[Branch[Tensor]] = ()
     restored: Sequence[Restored] = ()
     no_gradient: str = ""  # why it has none
@@ -133,15 +135,21 @@ class Loop:
         again = {node: made for r in self.restored for node, made in zip(r.versions, r.again, strict=False)}
         outputs, made = self._with([*again.values()])
         again = dict(zip(again, made, strict=True))
-        values = [*outputs, *self.checks, *([] if self.go is None else [self.go._array])]
+        sizes = [*self.sizes.found.values()]
+        of_sizes, names = [size.value for size in sizes], {size.name for size in sizes}
+        checks = checks_outside(self.checks, names)
+        values = [*outputs, *checks, *([] if self.go is None else [self.go._array])]
         own = [t._array for t in (*self.carries, *self.slices)]
         stand = [ir.input_node(filled_up(node, self.step).aval) for node in self.saved]
         inputs = {node: node for node in own if node not in again}
         inputs |= {node: cut_back(x, node) for node, x in zip(self.saved, stand, strict=True) if node not in inputs}
         inputs |= {r.versions[-1]: ir.input_node(r.versions[-1].aval) for r in self.restored}
         carries = [inputs[t._array] for t in self.carries]
-        closed = close(values, varying([*values, *made], {**inputs, **again}, self.made, self.step), inputs, again)
-        roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
+        inside = varying([*values, *of_sizes, *made], {**inputs, **again}, self.made, {self.step, *names})
+        closed = close([*values, *of_sizes], inside, inputs, again)
+        n, m = len(outputs), len(outputs) + len(checks)
+        found = [replace(s, value=v) for s, v in zip(sizes, closed.outputs[len(values) :], strict=True)]
+        roots = tuple(within_loops(closed.outputs[: len(values)], found, self.sizes.place))
         read = set(ir.topological(roots))
         slices = [*(t._array for t in self.slices), *stand]
         used = self.read = [k for k, node in enumerate(slices) if node in read]
@@ -155,7 +163,7 @@ class Loop:
             "parallel": self.parallel,
         }  # fmt: skip
         if self.go is not None:
-            params["condition"] = body_of(ir.Graph((*closed.given, *carries), (closed.outputs[-1],)))
+            params["condition"] = body_of(ir.Graph((*closed.given, *carries), (roots[-1],)))
         taken = [self.tracer.wrap(node) for node in closed.taken]
         operands = [*counts, *taken, *self.init, *(xs[k] for k in used)]
         return [self.tracer.emit(LOOP, operands, {**params, "result": k})._array for k in range(len(outputs))]

@@ -9,7 +9,7 @@ from ..llvm.native import NULL, NativeBuilder, i32, native
 from ..python_entry.object_layout import layout
 from ..structs import WORD
 from .elementwise import into_array, of_one, of_two, return_found
-from .objects import FALSE, instead_given, is_eager, kind_of, new_reference
+from .objects import FALSE, NUMBERS, instead_given, is_eager, kind_of, new_reference
 from .products import product
 from .tables import ROW
 
@@ -98,7 +98,7 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     c.unless(out.value == 0, slow)
     with c.each(n - 2) as k:
         kind, plain = kind_of(given.item(k, "ptr")), c.variable(FALSE)
-        for known in ("tensor", "ndarray", "float_class", "int_class", "float64_class"):
+        for known in ("tensor", "ndarray", *(f"{name}_class" for name in NUMBERS)):
             plain.value = plain.value | (kind == c.symbol(f"hml_{known}"))
         c.unless(plain.value, slow)
     return_found(c, called_directly(c, ufunc, given, n - 2))

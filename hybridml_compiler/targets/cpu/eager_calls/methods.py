@@ -59,7 +59,9 @@ def native_methods(
     `objects` are what native code knows by name, `words` numbers that it reads, or writes.
     """
     slots = object_layout.slot_offsets(cls)
-    if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys() or not _known_ufuncs():
+    if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys():
+        return {}, {}
+    if not (_known_ufuncs() and _known_integers()):
         return {}, {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
         return {}, {}
@@ -164,6 +166,7 @@ def _row(method: Method) -> list[int]:
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
+    "hml_int64_class": np.int64,
     "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
     "hml_dict": dict, "hml_np_dot": np.dot, "hml_np_matmul": np.matmul,
     "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
@@ -186,6 +189,13 @@ class _Ufunc(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("types", ctypes.POINTER(ctypes.c_char)),
     )
+
+
+def _known_integers() -> bool:
+    """Whether an int64 of NumPy's has its value where a float has it."""
+    value = np.int64(0x0123456789ABCDEF)
+    at = object_layout.layout().float_value
+    return np.int64.__basicsize__ >= at + 8 and ctypes.c_int64.from_address(id(value) + at).value == value
 
 
 def _known_ufuncs() -> bool:

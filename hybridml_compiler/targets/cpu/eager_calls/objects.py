@@ -15,6 +15,7 @@ from ..python_entry.object_layout import ALIGNED, layout
 from ..structs import WORD
 from .tables import DTYPE, INTEGER, OPERAND, OTHER, SINGLE, WRITE, WRITES
 
+NUMBERS = ("float", "int", "float64", "int64")
 RAISED, SAME, WRITTEN = -1, 1, 2  # of what writes: an exception, elements that are there already, others
 FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
 
@@ -79,7 +80,8 @@ def has_history(c: NativeBuilder, tensor: Any) -> Any:
 
 @native("i64", "ptr", "i64", OPERAND)
 def operand(c: NativeBuilder, value: Any, differentiable: Any, into: Record) -> None:
-    """1 for a tensor or an array, as an operand; 2 for a Python number, which has no dtype yet."""
+    """1 for a tensor or an array, as an operand; 2 for a number of Python's, or one of NumPy's of 8 bytes, which has no
+    dtype yet."""
     kind = kind_of(value)
     with c.if_then(kind == c.symbol("hml_tensor")):
         array = plain_array(c, value)
@@ -91,11 +93,10 @@ def operand(c: NativeBuilder, value: Any, differentiable: Any, into: Record) -> 
         fails(c, (array_of(value)["flags"] & i32(ALIGNED)) != i32(0))
         of_array(c, value, into)
         c.ret(1)
-    with c.if_then(
-        (kind == c.symbol("hml_float_class"))
-        | (kind == c.symbol("hml_int_class"))
-        | (kind == c.symbol("hml_float64_class"))
-    ):
+    is_number = c.variable(FALSE)
+    for known in NUMBERS:
+        is_number.value = is_number.value | (kind == c.symbol(f"hml_{known}_class"))
+    with c.if_then(is_number.value):
         c.ret(2)
     c.ret(0)
 
@@ -116,16 +117,26 @@ def dtype_row(c: NativeBuilder, descr: Any) -> None:
     c.ret(0)
 
 
+@native("i64", "ptr")
+def integer(c: NativeBuilder, value: Any) -> None:
+    """The value of an int, or of NumPy's int64, which lies there as that of a float does; -1, with an error, of an int
+    that is larger."""
+    with c.if_then(kind_of(value) == c.symbol("hml_int64_class")):
+        c.ret((value + layout().float_value).load())
+    c.ret(c.extern("i64", "PyLong_AsLongLong", value))
+
+
 @native("i64", "ptr", DTYPE, OPERAND)
 def number(c: NativeBuilder, value: Any, dtype: Record, into: Record) -> None:
-    """Whether a Python number is an element of the dtype, which `into` then is."""
+    """Whether such a number is an element of the dtype, which `into` then is."""
     memory, kind, is_int = into.pointer + OPERAND.nbytes, dtype["kind"], kind_of(value) == c.symbol("hml_int_class")
+    is_int64 = kind_of(value) == c.symbol("hml_int64_class")
     into["data"], into["nd"], into["descr"] = memory, 0, dtype["descr"]
     into["owner"] = NULL
     fails(c, kind != OTHER)
     with c.if_then(kind == INTEGER):
-        fails(c, is_int)
-        n = c.extern("i64", "PyLong_AsLongLong", value)
+        fails(c, is_int | is_int64)
+        n = integer(c, value)
         no_error(c)
         fails(c, c.icmp_signed(">=", n, dtype["low"]) & c.icmp_signed("<=", n, dtype["high"]))
         memory.store(n)
@@ -133,7 +144,9 @@ def number(c: NativeBuilder, value: Any, dtype: Record, into: Record) -> None:
     with c.if_then(is_int):
         memory.store(c.extern("double", "PyLong_AsDouble", value))
         no_error(c)
-    with c.if_then(~is_int):
+    with c.if_then(is_int64):
+        memory.store(c.append(f"sitofp {integer(c, value)} to double", KINDS["double"]))
+    with c.if_then(~(is_int | is_int64)):
         memory.store((value + layout().float_value).load("double"))
     with c.if_then(kind == SINGLE):
         x = memory.load("double")

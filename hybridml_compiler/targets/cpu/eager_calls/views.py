@@ -22,6 +22,7 @@ from .objects import (
     has_history,
     instead,
     instead_given,
+    integer,
     is_eager,
     kind_of,
     list_items,
@@ -67,8 +68,9 @@ def place_of(c: NativeBuilder, x: Record, key: Any, into: Record) -> None:
         part = items.value.item(k, "ptr")
         kind, done = kind_of(part), c.label("done")
         is_int, is_tensor = kind == c.symbol("hml_int_class"), kind == c.symbol("hml_tensor")
+        is_int = is_int | (kind == c.symbol("hml_int64_class"))
         with c.if_then(is_int):
-            i.value = c.extern("i64", "PyLong_AsLongLong", part)
+            i.value = integer(c, part)
             with c.if_then(i.value == -1):
                 no_error(c)
         with c.if_then(is_tensor):

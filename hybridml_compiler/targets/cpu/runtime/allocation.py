@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybridml_compiler.compile_policy import KEPT
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.builtins import builtin
 
-# Results from here on: making one takes 0.3 us more than NumPy does.
-LARGE = 256 << 10
+LARGE = KEPT
 SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
 _NAME = b"mem_handler"  # of its capsule
 
@@ -33,10 +33,10 @@ _PYTHON = ("PyObject_Vectorcall", "Py_DecRef")
 
 
 class Handling(NamedTuple):
-    """Our handler; `numpy.empty` under it; addresses of the handler's functions `hml_malloc` and others."""
+    """Our handler; what calls a function under it; addresses of the handler's functions `hml_malloc` and others."""
 
     own: object | None  # none but on Linux
-    empty: Callable[[Sequence[int], np.dtype[Any]], np.ndarray[Any, Any]]
+    under: Callable[..., Any]
     functions: Mapping[str, int]
 
     @property
@@ -58,7 +58,8 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """`numpy.empty`, on a cache line where it is large."""
     if prod(shape) * dtype.itemsize < LARGE:
         return np.empty(shape, dtype)
-    return handler().empty(shape, dtype)
+    found: np.ndarray[Any, Any] = handler().under(np.empty, shape, dtype)
+    return found
 
 
 def source(results: Sequence[int]) -> jit.Source | None:
@@ -80,7 +81,7 @@ def _source() -> jit.Source:
 def handler() -> Handling:
     """Made once; nothing is set by it."""
     if sys.platform != "linux":
-        return Handling(None, np.empty, {})
+        return Handling(None, lambda function, *args: function(*args), {})
     library = ctypes.CDLL(None)
     imports = {name: loader.address_of(getattr(library, name)) for name in _LIBRARY}
     imports |= {name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
@@ -93,7 +94,7 @@ def handler() -> Handling:
     # An array may be freed after everything of Python's is gone.
     loader.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
     with_handler = builtin("with_handler", code.address("hml_with_handler"))
-    return Handling(own, partial(with_handler, own, np.empty), {name: code.address(name) for name in names})
+    return Handling(own, partial(with_handler, own), {name: code.address(name) for name in names})
 
 
 def numpy_function(slot: int) -> int:
