@@ -13,8 +13,6 @@ asked for) has the trace begin anew, with that loop step by step (see `Entry.gro
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import types
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -34,7 +32,6 @@ from ...core.aliasing import stamp
 from ...core.autodiff.tape import is_recorded
 from ...core.context import clock, no_grad
 from ...core.proxies.integer import IntProxy
-from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
 from ..capture.loops.counts import can_ask, most_steps
@@ -43,9 +40,20 @@ from ..capture.loops.segments import run_in_segments, size_of
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
-from .aliases import mark
-from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
+from .aliases import check_memory, mark, shared
+from .carries import (
+    Carry,
+    are_one,
+    as_tensor,
+    as_variable,
+    begins_to_record,
+    carry_of,
+    is_like,
+    kind_of_number,
+    single_of,
+)
 from .code_loops import CodeLoop
+from .frames import assign
 from .held import CONSTANTS, are_same, held
 from .histories import check_arrays, is_differentiated
 from .lists import Grown
@@ -68,6 +76,7 @@ class Capture(Questions):
     most: Size = 0  # the greatest value of that
     position: Any = None  # of the question from which to which a step goes
     parallel = False  # whether threads may share the steps
+    is_nest = False  # with too few steps to be captured, but for what loops in it make
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -84,9 +93,11 @@ class Capture(Questions):
         self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
+        self.recorded: set[Any] = set()  # names and ids of what has a history after a step, and none before the loop
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
+        self.nests: dict[Any, int] = {}  # places of short loops in a step -> operations on few elements before them
         self.is_left = False  # before its last step, by a question about data
 
     def refuse(self, why: str) -> NoReturn:
@@ -136,10 +147,10 @@ class Capture(Questions):
         self.rounds += 1
         self.origins = {}
         self.since = clock()
-        self.given = [self.input(t) for t in self.states]
-        for carry in self.carries.values():
+        self.given = [self.input(t, id(t)) for t in self.states]
+        for name, carry in self.carries.items():
             if carry.kind != "int":
-                carry.given = self.input(carry.start)
+                carry.given = self.input(carry.start, name)
                 if carry.kind == "tensor" and (carry.of_number or may_be_number(self.tracer, carry.start._array)):
                     self.tracer.perhaps_numbers.add(carry.given._array)
 
@@ -148,10 +159,12 @@ class Capture(Questions):
         assert carry.given is not None
         return as_variable(self.tracer, carry, carry.given)
 
-    def input(self, start: Any) -> Tensor:
-        """An input of the region for a value, which is not among the tensors that a question may give out."""
-        given = fresh(self.tracer, aval_of(as_tensor(self.tracer, start)))
-        return like(given, given._array, given._node)
+    def input(self, start: Any, key: Any = None) -> Tensor:
+        """An input of the region for a value, which is not among the tensors that a question may give out. It has a
+        history where that has one before some step: eager code may refuse what asks for `requires_grad`."""
+        t = as_tensor(self.tracer, start)
+        given = fresh(self.tracer, aval_of(t))
+        return like(given, given._array, given._node if t._node is not None or key in self.recorded else None)
 
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
@@ -189,7 +202,7 @@ class Capture(Questions):
         for grown in self.grown:
             grown.take_back()
         self.items = self._items(region)
-        shared = self._shared(self.after)
+        memory = shared(self, self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
         if not are_same(self.grads, [*chain(*tracer.grads())]):
@@ -198,7 +211,7 @@ class Capture(Questions):
         if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
         self.states += found
-        self._check_memory(shared)
+        check_memory(self, memory)
         known = not found and self._learn() and self._branched(region, go)
         self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
@@ -238,6 +251,8 @@ class Capture(Questions):
             self.refuse("a variable that is read after it has another value in each branch")
         elif not all(grown.has_same(items) for grown, items in zip(self.grown, self.appended, strict=True)):
             self.refuse("a list gets other items in each branch")
+        if not self._histories_known():
+            return False
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
@@ -278,31 +293,6 @@ class Capture(Questions):
         self.carries = {name: carry for name, carry in self.carries.items() if name not in names}
         return False
 
-    def _shared(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """The memory in which variables are that go on, or are read after the loop."""
-        names = {*self.loop.carried, *self.loop.after}
-        values = {n: v for n, v in variables.items() if n in names and issubclass(type(v), Tensor)}
-        values = {name: t for name, t in values.items() if t is not self.before.get(name)}
-        values = {name: self.tracer.lift(t) for name, t in values.items()}
-        of = {name: memory_of(t) for name, t in values.items()}
-        ends = [variables, *(exit.variables for exit in self.exits)]
-        for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
-            self.origins.setdefault(name, []).append(root_of(self.tracer.lift(t)))
-        self.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
-        return of
-
-    def _check_memory(self, shared: Mapping[str, Any]) -> None:
-        """Refuses variables that show what a step updates: each of them would be an array of its own."""
-        states = {memory_of(t) for t in self.states}
-        starts = [(n, self.before.get(n)) for n, carry in self.carries.items() if carry.kind == "tensor"]
-        begins = {n: memory_of(self.tracer.lift(t)) for n, t in starts if t is not None and issubclass(type(t), Tensor)}
-        for name, memory in (*shared.items(), *begins.items()):
-            if memory in states:
-                self.refuse(f"{name} is a view of a tensor that a step updates")
-        items = [memory_of(t) for t in self.items]
-        if len({*items}) < len(items):
-            self.refuse("lists get the same memory twice")
-
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
         found = []
@@ -310,6 +300,8 @@ class Capture(Questions):
             values = grown.values(region)
             if values is None:
                 self.refuse("a list gets an item that may be changed later")
+            if any(may_be_number(self.tracer, t._array) for t in values):
+                self.refuse("a list gets what may be a number")
             found += values
         return found
 
@@ -342,15 +334,27 @@ class Capture(Questions):
                 continue
             if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
                 continue
-            if not issubclass(type(end), Tensor | ScalarProxy) or self.reads_arrays or not self.is_sure_to_begin():
+            number = kind_of_number(end)
+            if not (issubclass(type(end), Tensor) or number) or self.reads_arrays or not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
             if issubclass(type(end), Tensor) and may_be_number(self.tracer, end._array):
                 self.refuse(f"{name} is read after it, and may be a number")
             t = as_tensor(self.tracer, end)
             start = zeros(t)
-            kind: Any = "tensor" if t is end else "float"
-            found[name] = Carry(kind, start, given=self.input(start))
+            kind: Any = number or "tensor"
+            self.recorded.add(name)
+            found[name] = Carry(kind, start, given=self.input(start, name))
         return found
+
+    def _histories_known(self) -> bool:
+        """Whether what goes on has a history before each step if it has one after some; notes what has."""
+        found = set()
+        for after, states in ((self.after, self.next), *((exit.variables, exit.states) for exit in self.exits)):
+            ends: list[Any] = [*zip(map(id, self.states), self.given, states, strict=True)]
+            ends += [(name, carry.given, after.get(name)) for name, carry in self.carries.items()]
+            found |= {key for key, given, end in ends if given is not None and begins_to_record(given, end)}
+        self.recorded |= found
+        return not found
 
     def has_steps(self) -> bool:
         """Whether there is a step in any case."""
@@ -538,8 +542,4 @@ class Capture(Questions):
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""
-        if not values:
-            return
-        self.frame.f_locals.update(values)
-        if sys.version_info < (3, 13):
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
+        assign(self.frame, values)

@@ -8,6 +8,7 @@ from typing import Any
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
 from hybridml_compiler.sizes.steps import replaced
 
+from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..capture.tracer import Frame, Tracer
@@ -34,7 +35,7 @@ class Grown:
         """The tensors that a step appends; None where an item may be changed later, or is of no kind that we know."""
         found = []
         for item in self.items:
-            if type(item) is ScalarProxy:
+            if type(item) in (ScalarProxy, ComplexProxy):
                 found.append(item._tensor)
             elif issubclass(type(item), Tensor):
                 if not _is_new(item, region):
@@ -54,8 +55,8 @@ class Grown:
             for item, values in zip(self.items, whole, strict=True):
                 if values is not None:
                     value: Any = values[k]
-                    if type(item) is ScalarProxy:
-                        value = ScalarProxy(tracer.wrap(value._array, True, item._tensor.is_double))
+                    if type(item) in (ScalarProxy, ComplexProxy):
+                        value = type(item)(tracer.wrap(value._array, True, item._tensor.is_double))
                     self.target.append(value)
                 else:
                     self.target.append(replaced(item, name, LEAST + k) if is_dim(item) and name else item)
