@@ -57,7 +57,7 @@ from .frames import assign
 from .held import CONSTANTS, are_same, held
 from .histories import check_arrays, is_differentiated
 from .lists import Grown
-from .number_types import computes_as_number, may_be_number, may_change, note_numbers
+from .number_types import computes_as_number, is_of_number, may_be_number, may_change, note_numbers
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -300,7 +300,7 @@ class Capture(Questions):
             values = grown.values(region)
             if values is None:
                 self.refuse("a list gets an item that may be changed later")
-            if any(may_be_number(self.tracer, t._array) for t in values):
+            if any(is_of_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")
             found += values
         return found

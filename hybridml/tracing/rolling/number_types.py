@@ -32,6 +32,16 @@ def computes_as_number(region: Frame, carry: Carry) -> bool:
 def may_be_number(tracer: Any, node: ir.Node) -> bool:
     """Whether a tensor is a number of Python's where some loop takes no step: it is one of those, or computed from
     nothing but these and numbers."""
+    if node in tracer.perhaps_numbers:
+        return True
+    if node.kind != "elementwise" or node.shape or not node.inputs:
+        return False
+    others = [n for n in node.inputs if not n.aval.weak]
+    return bool(others) and all(may_be_number(tracer, n) for n in others)
+
+
+def is_of_number(tracer: Any, node: ir.Node) -> bool:
+    """Whether a tensor is computed from one that may be a number of Python's, and from literals."""
     if not tracer.perhaps_numbers:
         return False
 
