@@ -29,6 +29,7 @@ from . import arrays, autograd, polynomials, random
 from .control_flow import cond, fori_loop, map, prange, scan, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .core.native_methods import note as _note
+from .core.proxies import complex as _complex
 from .core.proxies import scalar as _scalar
 from .core.pytree import tree_leaves, tree_map
 from .core.spellings import no_attribute as _no_attribute
@@ -49,6 +50,7 @@ from .transforms.jacobian import hessian, hvp, jacfwd, jacrev, linearize
 from .transforms.vmap import axis_index, pmean, psum, vmap
 
 _scalar.install()
+_complex.install()
 _install()
 
 __version__ = "0.1.0"

@@ -62,7 +62,7 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, device: Any = None, cop
         if obj is not given and isinstance(given, np.ndarray) and place is not None:  # NumPy's own, of a trace
             t = transfer(t, place)
         if is_python_float(t):
-            typed = t.dtype if type(t).is_double or t.dtype.kind != "f" else dtypes.default_float()
+            typed = t.dtype if type(t).is_double or t.dtype.kind not in "fc" else _default_like(t)
             return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
         t = adopt(obj.view()) if interp is None else interp.lift(obj)
@@ -95,6 +95,11 @@ def int_of_trace(value: Any, dtype: np.dtype) -> Tensor | None:
         return None
     number: Tensor = _astype.fn(value._number._tensor, dtype)
     return number
+
+
+def _default_like(t: Tensor) -> np.dtype:
+    """The dtype of a float or complex number of Python's, which a tensor of a trace stands for."""
+    return dtypes.complex_of(dtypes.default_float()) if t.dtype.kind == "c" else dtypes.default_float()
 
 
 def _has_tensor(obj: Any) -> bool:
@@ -260,7 +265,7 @@ def full(
         return on_device(device, lambda: full(shape, fill_value, dtype, requires_grad=requires_grad))
     if isinstance(fill_value, Tensor):
         if dtype is None and getattr(type(fill_value), "is_double", False):  # a number of NumPy's
-            dtype = dtypes.default_float()
+            dtype = _default_like(fill_value)
         t = OPS["broadcast_to"].fn(asarray(fill_value, dtype, device=device), shape).clone()
     else:
         t = _full.fn(shape=shape, value=fill_value, dtype=dtype)

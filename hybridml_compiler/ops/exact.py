@@ -1,10 +1,12 @@
-"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's `math` and NumPy's functions to
-their last bit. NumPy computes them."""
+"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's `math` and complex numbers, and
+NumPy's functions, to their last bit. NumPy and Python compute them."""
 
 from __future__ import annotations
 
+import cmath
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -174,11 +176,14 @@ def _numpy_eager(*xs: np.ndarray, name: str) -> np.ndarray:
 
 
 def _numpy_infer(*xs: Aval, name: str) -> Aval:
-    dtype = getattr(np, name).resolve_dtypes((*(x.dtype for x in xs), None))[-1]
+    ufunc = getattr(np, name)
+    if ufunc.nin != len(xs):
+        raise ArgumentError(f"numpy_{('unary', 'binary')[len(xs) - 1]}: np.{name} takes {ufunc.nin} arrays")
+    dtype = ufunc.resolve_dtypes((*(x.dtype for x in xs), None))[-1]
     return Aval(broadcast(name, *xs), dtypes.canonical(dtype))
 
 
-def _of_numpy(row: str, names: tuple[str, ...], inputs: tuple[str, ...]) -> Op:
+def _of_numpy(row: str, names: tuple[str, ...], inputs: tuple[str, ...], other: str) -> Op:
     return Op(
         row,
         "opaque",
@@ -194,15 +199,78 @@ def _of_numpy(row: str, names: tuple[str, ...], inputs: tuple[str, ...]) -> Op:
             Sample((floats(rng, (3,), (0.5, 2.0)),) * len(inputs), {"name": name}, False) for name in names
         ),
         error_samples=lambda: (
-            fails(DTypeError, f"{row}: takes real numbers", *(np.zeros(2, "c8") for _ in inputs), name=names[0]),
+            fails(ArgumentError, f"{row}: np.{other} takes", *(np.zeros(2) for _ in inputs), name=other),
         ),
-        accepts="float",
+        accepts="inexact",
         unify=tuple(range(len(inputs))),
-        doc="A ufunc of NumPy, of floats, by its name and in its last bit. Without derivatives.",
+        doc="A ufunc of NumPy, of floats or complex numbers, by its name and in its last bit. Without derivatives.",
     )
 
 
-numpy_unary = _of_numpy("numpy_unary", ("exp", "cos"), ("x",))
-numpy_binary = _of_numpy("numpy_binary", ("power", "hypot"), ("x", "y"))
+numpy_unary = _of_numpy("numpy_unary", ("exp", "cos"), ("x",), "power")
+numpy_binary = _of_numpy("numpy_binary", ("power", "hypot"), ("x", "y"), "exp")
 
-ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math, numpy_unary, numpy_binary)
+
+_OF_COMPLEX = "acos acosh asin asinh atan atanh cos cosh exp log log10 phase rect sin sinh sqrt tan tanh"
+# What a number is to the function: all operands are complex in the program.
+_KINDS: dict[str, Callable[[complex], Any]] = {
+    "int": lambda z: int(z.real), "float": lambda z: z.real, "complex": complex,
+    "float64": lambda z: np.float64(z.real), "complex128": np.complex128,
+}  # fmt: skip
+# Functions of complex numbers by the names that `python_complex` has for them.
+COMPLEX_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "truediv": operator.truediv, "pow": operator.pow, "abs": abs,
+    **{f"cmath.{name}": getattr(cmath, name) for name in _OF_COMPLEX.split()},
+    **{f"np.{name}": getattr(np, name) for name in ("absolute", "exp", "log", "sqrt", "sin", "cos", "sinh", "cosh")},
+}  # fmt: skip
+_REAL = ("abs", "cmath.phase", "np.absolute")
+
+
+def _python_complex(x: np.ndarray, y: np.ndarray, *, name: str, kinds: tuple[str, ...]) -> np.ndarray:
+    function, of = COMPLEX_FUNCTIONS[name], [_KINDS[kind] for kind in kinds]
+    dtype = _python_complex_type(name, x.dtype)
+
+    def call(*operands: complex) -> Any:
+        return function(*[kind(z) for kind, z in zip(of, operands, strict=False)])
+
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.frompyfunc(call, 2, 1)(x, y), dtype)
+    except (ArithmeticError, ValueError) as error:
+        raise ArgumentError(f"python_complex: {name} has no value ({error})") from None
+
+
+def _python_complex_type(name: str, dtype: np.dtype) -> np.dtype:
+    return dtypes.real_of(dtype) if name in _REAL else dtype
+
+
+python_complex = Op(
+    "python_complex",
+    "opaque",
+    public=False,
+    inputs=("x", "y"),
+    params={"name": REQUIRED, "kinds": REQUIRED},
+    infer=lambda x, y, *, name, kinds: Aval(
+        broadcast("python_complex", x, y), _python_complex_type(name, x.dtype), x.weak and y.weak
+    ),
+    fails=True,
+    eager=_python_complex,
+    vjp=(None, None),
+    memory_order="operands",
+    samples=lambda rng: (
+        Sample(tuple(rng.random(3) + 1j for _ in "xy"), {"name": name, "kinds": kinds}, False)
+        for name, kinds in (("truediv", ("complex", "float")), ("cmath.exp", ("complex",)), ("abs", ("complex",)))
+    ),
+    error_samples=lambda: (
+        fails(ArgumentError, "python_complex: truediv has no value", np.ones(2, "c16"), np.zeros(2, "c16"),
+              name="truediv", kinds=("complex", "complex")),
+        fails(ShapeError, "python_complex: shapes", np.ones((2, 3), "c16"), np.ones(4, "c16"), name="truediv",
+              kinds=("complex", "complex")),
+    ),
+    accepts="number",
+    unify=(0, 1),
+    doc="A function of Python's complex numbers, or of NumPy's, in its last bit and in its errors. A function of one"
+        " number is given it twice. Without derivatives.",
+)  # fmt: skip
+
+ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math, numpy_unary, numpy_binary, python_complex)

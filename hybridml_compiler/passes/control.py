@@ -30,7 +30,7 @@ from .carry_shapes import in_shapes_of_updates, with_shapes
 from .common_products import products_before
 from .interchange import interchanged
 from .loop_parts import Loop, Optimize, Results, substitute
-from .step_tables import numbers_before, numbers_carried, numbers_sunk
+from .step_tables import arrays_decided, numbers_before, numbers_carried, numbers_sunk
 from .steps_as_axis import steps_as_axis
 from .summed_products import one_product
 from .sums_apart import sums_apart
@@ -170,6 +170,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
         return {k: made[k] for k in read}
     loop.substituted(products_before(loop))
     loop.substituted(numbers_sunk(loop))
+    loop.substituted(arrays_decided(loop))
     loop.substituted(numbers_carried(loop))
     loop.substituted(numbers_before(loop, optimized))
     shapes = in_shapes_of_updates(loop)

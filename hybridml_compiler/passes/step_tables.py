@@ -6,7 +6,8 @@
 
 `np.exp(-0.1 * k)` has the last bit of NumPy, `math.sin(k)` that of Python: a call from a compiled loop takes 6 us, the
 table a few microseconds for all steps. What may raise in some step stays a call. Numbers that go from step to step,
-`t += 0.1`, are looked up too, where such a function takes them and nothing else has a part in them.
+`t += 0.1`, are looked up too, where such a function takes them and nothing else has a part in them; and small arrays,
+`np.exp(-2j * np.pi * k * np.arange(n) / n)`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from ..sizes.dims import LEAST, Size, Symbol, _make, bounds, is_dim, symbol, sym
 from ..sizes.values import evaluate
 from .loop_parts import Loop, Optimize
 
-_CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power"))
+_SHAPES = ("reshape", "broadcast_to")
+_CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power", "python_complex"))
 _MOST = 1 << 16  # elements of a table
+_MOST_COMPUTED = 1 << 14  # rows that are computed for one of arrays, 5 us each
 
 
 def step_tables(graph: Graph) -> Graph:
@@ -34,11 +37,7 @@ def step_tables(graph: Graph) -> Graph:
     nodes = graph.nodes()
     if not any(map(_is_called, nodes)):
         return graph
-    called: dict[Node, bool] = {}  # of what steps decide: whether a call has a part in it
-    for node in nodes:
-        if _is_decided(node, called):
-            called[node] = _is_called(node) or any([called[n] for n in node.inputs])
-    wanted = _frontier(nodes, graph.roots, called)
+    wanted = _frontier(nodes, graph.roots, _decided(nodes))
     values: dict[tuple[str, ...], dict[Node, np.ndarray]] = {}
     final: dict[Node, Node] = {}
     for node in nodes:
@@ -52,6 +51,35 @@ def step_tables(graph: Graph) -> Graph:
 
 def _is_called(node: Node) -> bool:
     return node.op is not None and node.op.name in _CALLED
+
+
+def _decided(nodes: Iterable[Node], arrays: bool = False, known: Iterable[Node] = ()) -> dict[Node, bool]:
+    """The values that steps decide, beside those that are known, and whether a call has a part in them."""
+    called = dict.fromkeys(known, False)
+    for node in nodes:
+        if node not in called and _is_decided(node, called, arrays):
+            called[node] = _is_called(node) or any([called[n] for n in node.inputs])
+    return called
+
+
+def arrays_decided(loop: Loop) -> dict[Node, Node]:
+    """Look-ups in the place of small arrays that steps and constants decide, where called functions have a part in
+    them: the body has constants of more than one element as operands."""
+    roots = [*(after for *_, after in loop.carries), *loop.others]
+    nodes = topological(roots)
+    if not any(map(_is_called, nodes)):
+        return {}
+    starts = topological([start for start, _ in loop.consts])
+    decided = _decided(starts, arrays=True)
+    own = {own: start for start, own in loop.consts if start in decided and own.shape}
+    called = _decided(nodes, arrays=True, known=own)
+    final, values = dict[Node, Node](own), dict[tuple[str, ...], dict[Node, np.ndarray]]()
+    for n in nodes:
+        if called.get(n) is not None and n not in own:
+            final[n] = n if n.op is None else with_inputs(n, tuple([final[m] for m in n.inputs]))
+    frontier = [n for n in _frontier(nodes, roots, called) if own.keys() & {*topological([n])}]
+    found = {n: _looked_up(final[n], values) for n in frontier}
+    return {n: looked for n, looked in found.items() if looked is not None}
 
 
 def numbers_carried(loop: Loop) -> dict[Node, Node]:
@@ -186,9 +214,9 @@ def _is_full(node: Node) -> bool:
     return node.op is not None and node.op.name == "full"
 
 
-def _is_decided(node: Node, others: Mapping[Node, bool]) -> bool:
-    """Whether a number is computed from numbers of steps, whose ends are known, and constants."""
-    if node.shape or node.dtype.kind not in "fiub":
+def _is_decided(node: Node, others: Mapping[Node, Any], arrays: bool = False) -> bool:
+    """Whether a number, or a small array, is computed from numbers of steps, whose ends are known, and constants."""
+    if node.dtype.kind not in "fiubc" or (node.shape and not (arrays and _is_small(node))):
         return False
     if node.value is not None:
         return True
@@ -197,7 +225,12 @@ def _is_decided(node: Node, others: Mapping[Node, bool]) -> bool:
     if _is_full(node):
         value = node.params["value"]
         return not is_dim(value) or all(_count(s) is not None for s in symbols_of(value))
-    return (node.kind == "elementwise" or _is_called(node)) and all([n in others for n in node.inputs])
+    computes = node.kind == "elementwise" or _is_called(node) or (arrays and node.op.name in _SHAPES)
+    return computes and all([n in others for n in node.inputs])
+
+
+def _is_small(node: Node) -> bool:
+    return _are_ints(*node.shape) and node.aval.size <= _MOST
 
 
 def _count(symbol: Symbol) -> int | None:
@@ -212,8 +245,12 @@ def _looked_up(node: Node, known: dict[tuple[str, ...], dict[Node, np.ndarray]])
     of = {s.name: s for n in below if _is_full(n) for s in symbols_of(n.params["value"])}
     symbols = [of[name] for name in sorted(of)]
     shape = tuple([_count(s) or 0 for s in symbols])
-    if not symbols or not 0 < math.prod(shape) <= _MOST:
+    if not symbols or not 0 < math.prod(shape) * node.aval.size <= _MOST:
         return None
+    place: list[Size] = [_make({(s,): 1}) - LEAST for s in symbols]
+    if any(n.shape for n in below):
+        arrays = _of_arrays(node, below, sorted(of), shape)
+        return None if arrays is None else _looked(constant(arrays), place)
     grid = np.meshgrid(*[np.arange(LEAST, LEAST + n) for n in shape], indexing="ij", sparse=True)
     sizes = {s.name: axis for s, axis in zip(symbols, grid, strict=True)}
     values = known.setdefault(tuple(sizes), {})
@@ -223,8 +260,27 @@ def _looked_up(node: Node, known: dict[tuple[str, ...], dict[Node, np.ndarray]])
                 _compute(n, sizes, values)
     except HybridmlError:
         return None
-    found = _at(np.broadcast_to(values[node], shape), [_make({(s,): 1}) - LEAST for s in symbols], node)
+    found = _at(np.broadcast_to(values[node], shape), place, node)
     return found if found.aval == node.aval else None
+
+
+def _of_arrays(
+    node: Node, below: Sequence[Node], names: Sequence[str], shape: tuple[int, ...]
+) -> np.ndarray | None:  # fmt: skip
+    """The table of an array, or of a number in which arrays have a part; None where some step may raise."""
+    if math.prod(shape) * len(below) > _MOST_COMPUTED or node.aval.weak:
+        return None
+    table = np.empty((*shape, *node.shape), node.dtype)
+    for place in np.ndindex(shape):
+        sizes = {name: np.asarray(LEAST + k) for name, k in zip(names, place, strict=True)}
+        values: dict[Node, np.ndarray] = {}
+        try:
+            for n in below:
+                _compute(n, sizes, values)
+        except HybridmlError:
+            return None
+        table[place] = values[node]
+    return table
 
 
 def _at(table: np.ndarray, place: Sequence[Size], like: Node) -> Node:
@@ -233,8 +289,9 @@ def _at(table: np.ndarray, place: Sequence[Size], like: Node) -> Node:
 
 
 def _looked(table: Node, place: Sequence[Size]) -> Node:
-    chosen = make("slice", table, starts=tuple(place), stops=tuple([k + 1 for k in place]))
-    return make("reshape", chosen, shape=())
+    shape = table.shape[len(place) :]
+    starts, stops = [*place, *(0 for _ in shape)], [*(k + 1 for k in place), *shape]
+    return make("reshape", make("slice", table, starts=tuple(starts), stops=tuple(stops)), shape=shape)
 
 
 def _compute(node: Node, sizes: Mapping[str, np.ndarray], values: dict[Node, np.ndarray]) -> None:
@@ -243,12 +300,13 @@ def _compute(node: Node, sizes: Mapping[str, np.ndarray], values: dict[Node, np.
     if node.value is not None:
         values[node] = node.value
     elif _is_full(node):
-        values[node] = np.asarray(evaluate(node.params["value"], sizes)).astype(node.dtype)
+        value = np.asarray(evaluate(node.params["value"], sizes)).astype(node.dtype)
+        values[node] = np.broadcast_to(value, node.shape) if node.shape else value
     else:
         assert node.op is not None
         operands = [values[n] for n in node.inputs]
         with np.errstate(all="ignore"):
-            one_by_one = node.op.name in ("numpy_unary", "numpy_binary")
+            one_by_one = node.op.name in ("numpy_unary", "numpy_binary") and not node.shape
             values[node] = _each(node, operands) if one_by_one else np.asarray(node.op.run(operands, node.params))
 
 

@@ -34,6 +34,7 @@ from .collector import Collector, collector, structurally
 
 Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
+_FLOATS, _NUMBERS = (float, complex), (int, float, complex)  # of Python, beside which a size is a number
 
 
 @record(eq=False)
@@ -112,7 +113,7 @@ class Dim:
 
     def __add__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:
-            return _real(self) + other if type(other) is float else _plain(other, NotImplemented, lambda n: self + n)
+            return _real(self) + other if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: self + n)
         return _sum(_terms(self), _terms(other))
 
     __radd__ = __add__
@@ -125,15 +126,15 @@ class Dim:
 
     def __sub__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:
-            return _real(self) - other if type(other) is float else _plain(other, NotImplemented, lambda n: self - n)
+            return _real(self) - other if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: self - n)
         return _sum(_terms(self), {m: -c for m, c in _terms(other).items()})
 
     def __rsub__(self, other: Any) -> Size:
-        return other - _real(self) if type(other) is float else _plain(other, NotImplemented, lambda n: -self + n)
+        return other - _real(self) if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: -self + n)
 
     def __mul__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:
-            return _real(self) * other if type(other) is float else _plain(other, NotImplemented, lambda n: self * n)
+            return _real(self) * other if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: self * n)
         product: dict[Monomial, int] = {}
         for m, c in _terms(self).items():
             for k, d in _terms(other).items():
@@ -214,10 +215,10 @@ class Dim:
         return float(number(self))
 
     def __truediv__(self, other: Any) -> Any:
-        return _plain(other, NotImplemented, lambda n: _real(self) / _real_divisor(n), (int, float))
+        return _plain(other, NotImplemented, lambda n: _real(self) / _real_divisor(n), _NUMBERS)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _plain(other, NotImplemented, lambda n: n / _real_divisor(self), (int, float))
+        return _plain(other, NotImplemented, lambda n: n / _real_divisor(self), _NUMBERS)
 
     def __format__(self, spec: str) -> str:
         return format(number(self), spec) if spec or _asked_by_user(self) else self.text
@@ -320,8 +321,7 @@ def _divided(over: Size, by: Size) -> tuple[Size, Size]:
             hooks.undecided("divisor", by, None)
     elif collector.get() is not None and not at_most(1, by) and by < 1:
         return divmod(number(over), number(by))
-    exact = _exact(over, by)
-    if exact is not None:
+    if (exact := _exact(over, by)) is not None:
         return exact, 0
     whole: dict[Monomial, int] = {}
     rest: Size = over
@@ -479,9 +479,9 @@ def _least(atom: Atom) -> int | None:
     if atom.kind == "%":
         return 0
     over = bounds(atom.over)
-    if over is None or over < 0:
-        return None
-    return over // atom.by if type(atom.by) is not Dim else 0
+    if over is None or type(atom.by) is not Dim:
+        return None if over is None else over // atom.by
+    return 0 if over >= 0 else None
 
 
 def provable(relation: str, a: Size, b: Size) -> bool | None:

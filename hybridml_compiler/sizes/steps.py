@@ -121,10 +121,15 @@ def without_steps(size: Size) -> Size | None:
 
 
 def _most(atom: Atom) -> Size | None:
-    """The greatest value of a step of a loop, or of a remainder; None of other atoms."""
+    """The greatest value of a step of a loop, of a remainder, or of a quotient; None where that is not known."""
     if isinstance(atom, Symbol):
         return atom.most
-    return atom.by - 1 if atom.kind == "%" and type(atom.by) is int else None
+    if type(atom.by) is not int:
+        return None
+    if atom.kind == "%":
+        return atom.by - 1
+    negated = bounds(-atom.over)
+    return None if negated is None else -negated // atom.by
 
 
 def _depth(atom: Atom) -> float:

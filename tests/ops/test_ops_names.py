@@ -20,6 +20,7 @@ ABOUT_AN_OP = {
     "hybridml_compiler/schedule/checks.py": "finds the `index` nodes that graph/checks.py makes",
     "hybridml_compiler/schedule/lowering/concat.py": "the kernel of concatenations",
     "hybridml_compiler/loops/*.py": "the operations of the loop IR are no rows but strings",
+    "hybridml/tracing/capture/numbers/whole_numbers.py": "the arithmetic of Python's numbers, as quotients of sizes",
     "hybridml/tracing/capture/number_bounds.py": "the arithmetic of Python's numbers, by its bounds",
     "hybridml/tracing/run/random_draws.py": "reads back the additions that capture makes to count draws",
 }
@@ -39,7 +40,7 @@ HONEST = {
     ("hybridml/tracing/capture/loops/ways.py", "node.op is _set_rows"): "the update at indices that is a carry",
     ("hybridml/tracing/capture/loops/ways.py", "node.op is OPS['reshape']"): "the movement that keeps every element",
     ("hybridml/tracing/staging/graphs.py", "control[node.op]"): "loops and branches, each with its own rule",
-    ("hybridml/core/proxies/scalar.py", "_UFUNCS.get(op, np.less)"): "an operator of Python's",
+    ("hybridml/core/proxies/scalar.py", "UFUNCS[op]"): "an operator of Python's",
     ("hybridml/core/dispatch.py", "op is _pow"): "a fixed power is not lifted: each is a program of its own",
     ("hybridml/core/dispatch.py", "op is _astype"): "promotion is done by casts, so a cast is not promoted",
     (

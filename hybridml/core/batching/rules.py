@@ -113,7 +113,7 @@ def stretches(op: Op) -> bool:
 _STRETCHED = frozenset(map(OPS.__getitem__, (
     "zeta", "digamma_by_order", "gammainc", "gammaincc", "gammainc_by_order", "betainc", "betainc_by_order", "gcd",
     "lcm", "ldexp", "frexp", "python_power", "python_math",
-    "numpy_unary", "numpy_binary",
+    "numpy_unary", "numpy_binary", "python_complex",
 )))  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from hybridml_compiler.sizes.dims import is_dim
 
@@ -57,6 +59,9 @@ class NumberProxy(Proxy):
     # (ufunc, operands without tensors) -> what NumPy makes of them, as a number of the trace; None where it asks for
     # their values. Set by tracing/capture/numpy_rules.py.
     by_numpy: ClassVar[Callable[[Any, tuple[Any, ...]], Any]] = staticmethod(lambda *_: None)
+    # (float, how it is rounded) -> the int of the trace; None where the value is asked for. Set by
+    # tracing/capture/numbers/whole_numbers.py.
+    whole: ClassVar[Callable[[Any, str], Any]] = staticmethod(lambda *_: None)
     # (number or tensor, what makes a text of its value, whether that is `format`) -> the mark of the text in a trace;
     # None where it must be known. Set by tracing/capture/texts.py.
     text_of: ClassVar[Callable[[Any, Callable[[Any], str], bool], str | None]] = staticmethod(lambda *_: None)
@@ -116,6 +121,20 @@ class NumberProxy(Proxy):
 
 def _formatted(spec: str, value: Any) -> str:
     return format(value, spec)
+
+
+# Operators -> what they are of NumPy's arrays.
+UFUNCS: dict[Any, np.ufunc] = {getattr(operator, short): getattr(np, name) for short, name in (
+    ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("floordiv", "floor_divide"),
+    ("mod", "remainder"), ("pow", "power"), ("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"),
+    ("gt", "greater"), ("ge", "greater_equal"),
+)}  # fmt: skip
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy's, or stands for one that a trace makes."""
+    kind = type(value)
+    return kind is np.ndarray or (issubclass(kind, Proxy) and issubclass(kind, NDArrayOperatorsMixin) and value.ndim)
 
 
 def plain_key(key: Any) -> Any:

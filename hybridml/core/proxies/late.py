@@ -74,6 +74,8 @@ def _rounded(self: Any, digits: int | None = None) -> Any:
     """`round` of a number: to digits it fails for none, which to an int it may."""
     if digits is None and type(self) is IntProxy and self._kind is int:
         return self
+    if digits is None and type(self) is ScalarProxy and (found := NumberProxy.whole(self, "round")) is not None:
+        return found
     if digits is None and not (self.is_late and self.is_timed):
         return round(self._concrete())
     return LateProxy(int, round, (self,)) if digits is None else LateProxy(self._kind, round, (self, digits))

@@ -20,7 +20,8 @@ from hybridml_compiler.sizes.dims import is_dim
 
 from ..context import current_interpreter
 from ..tensor import Tensor, leaked, wrap
-from .base import NumberProxy, Proxy, concrete_value
+from .base import UFUNCS, NumberProxy, Proxy, concrete_value, is_array
+from .complex import ComplexProxy
 
 _KINDS = (float, int, bool)
 CHECKS = ("isfinite", "isinf", "isnan")  # of NumPy and of Python's `math`, and rows
@@ -50,7 +51,9 @@ class ScalarProxy(NumberProxy):
     def __int__(self) -> int:
         return int(self._tensor)
 
-    __trunc__ = __int__
+    def __trunc__(self) -> Any:
+        found = NumberProxy.whole(self, "trunc")
+        return int(self) if found is None else found
 
     def __index__(self) -> int:
         return operator.index(self._concrete())
@@ -68,11 +71,13 @@ class ScalarProxy(NumberProxy):
     def __str__(self) -> str:
         return self._said(str, False) if current_interpreter() is not None else repr(self._tensor)
 
-    def __floor__(self) -> int:
-        return int(operator.floordiv(self, 1))
+    def __floor__(self) -> Any:
+        found = NumberProxy.whole(self, "floor")
+        return int(operator.floordiv(self, 1)) if found is None else found
 
-    def __ceil__(self) -> int:
-        return -int(-self // 1)
+    def __ceil__(self) -> Any:
+        found = NumberProxy.whole(self, "ceil")
+        return -int(-self // 1) if found is None else found
 
     def __neg__(self) -> Any:
         return _number(-self._tensor)
@@ -112,10 +117,6 @@ def _number(t: Any) -> Any:
     return ScalarProxy(t) if isinstance(t, Tensor) and type(t).is_number else t
 
 
-_UFUNCS: dict[Any, np.ufunc] = {
-    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
-    operator.floordiv: np.floor_divide, operator.mod: np.remainder, operator.pow: np.power,
-}  # fmt: skip
 Op = Callable[[Any, Any], Any]
 Method = Callable[[ScalarProxy, Any], Any]
 
@@ -126,8 +127,12 @@ def _computed(method: str, op: Op) -> Method:
     def computed(self: ScalarProxy, other: Any) -> Any:
         if getattr(type(other), "is_late", False):
             return NotImplemented
-        if type(other) is np.float64:
-            found = type(self).by_numpy(_UFUNCS.get(op, np.less), (other, self) if swapped else (self, other))
+        if type(other) is np.float64 or is_array(other):
+            found = type(self).by_numpy(UFUNCS[op], (other, self) if swapped else (self, other))
+            if found is not None:
+                return found
+        if isinstance(other, complex):
+            found = ComplexProxy.compute(op, *((other, self) if swapped else (self, other)))
             if found is not None:
                 return found
         if type(other) is not ScalarProxy and isinstance(other, complex | np.generic):  # with rules of their own

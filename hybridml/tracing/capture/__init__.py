@@ -19,6 +19,7 @@ line_observer.py  the variables of a function by their names, while it is traced
 subgraphs.py      the bodies of control operations, captured as graphs of their own
 cond.py           a choice between two branches
 loops/            loops, and their gradients
+numbers/          numbers of Python's that steps of loops decide
 composite.py      elementwise functions of the library as one operation each
 subgraph.py       the part of a graph that is left when some of its values are known
 """

@@ -24,6 +24,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 
 from ...core.autodiff.lost_histories import is_lost, raise_written
+from ...core.proxies.integer import IntProxy
 from ...core.tensor import Tensor
 from .tracer import Tracer, top_tracer
 
@@ -160,6 +161,13 @@ def check_written(tracer: Tracer, t: Tensor, is_element: Callable[[], bool]) -> 
         tracer.loops[-1].into_arrays.append(t._node)
     elif is_lost(t):
         raise_written(t, is_element())
+
+
+def with_indices(key: Any) -> Any:
+    """The key of an array with tensors in the places of ints that data decides."""
+    if type(key) is tuple:
+        return tuple(map(with_indices, key))
+    return key.as_index() if type(key) is IntProxy and key._value is None else key
 
 
 def cast(t: Tensor, dtype: np.dtype) -> Tensor:

@@ -47,13 +47,19 @@ def is_divisor(tracer: Any, t: Tensor, ends: Sequence[ir.Node], what: str) -> bo
 
 def is_of_steps(node: ir.Node) -> bool:
     """Whether a number is computed from the number of a step."""
-    return any(steps_of(n.params["value"]) for n in reachable([node], lambda n: n.inputs) if _is_full(n))
+    return any(steps_of(n.params["value"]) for n in reachable([node], lambda n: n.inputs) if is_full(n))
 
 
 def may_be_zero(node: ir.Node) -> bool:
     """Whether a number may be zero in some step, as far as its form tells."""
     found = _bounds(node, {})
     return found is None or found[0] <= 0 <= found[1]
+
+
+def bounds_of(node: ir.Node) -> Bounds | None:
+    """Bounds of a number in all steps, as far as its form tells."""
+    found = _bounds(node, {})
+    return found if found is not None and all(map(math.isfinite, found)) else None
 
 
 def answer_of(node: ir.Node) -> bool | None:
@@ -75,7 +81,8 @@ _FAR = 32  # rows from an answer to what it is computed from
 _SOME = frozenset(("max", "min", "reshape", "slice", "permute_dims", "broadcast_to", "flip"))
 
 
-def _is_full(node: ir.Node) -> bool:
+def is_full(node: ir.Node) -> bool:
+    """Whether a node is a literal, or the number of a step."""
     return node.op is not None and node.op.name == "full"
 
 
@@ -97,7 +104,7 @@ def _by_row(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int) -> B
         return None if math.isnan(low) else (low, high)
     if node.op is None:
         return None
-    if _is_full(node):
+    if is_full(node):
         value = node.params["value"]
         low, high = (bounds(value), bounds(-value)) if is_dim(value) else (value, -value)
         return None if low is None or high is None else (low, -high)
@@ -128,4 +135,11 @@ def _by_row(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int) -> B
         case "multiply", [(a, b), (c, d)]:
             products = (a * c, a * d, b * c, b * d)
             return min(products), max(products)
+        case "divide", [(a, b), (c, d)] if c > 0 or d < 0:
+            quotients = (a / c, a / d, b / c, b / d)
+            return min(quotients), max(quotients)
+        case "python_math", [(low, high)] if node.params["name"] == "sqrt" and low >= 0:
+            return math.sqrt(low), math.sqrt(high)
+        case "sqrt", [(low, high)] if low >= 0:
+            return math.sqrt(low), math.sqrt(high)
     return None

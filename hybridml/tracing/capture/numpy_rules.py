@@ -18,9 +18,10 @@ import numpy as np
 
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import Dim, is_dim
+from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
 
-from ...core.proxies.base import NumberProxy, concrete_value
+from ...core.proxies.base import NumberProxy, concrete_value, is_array
+from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
@@ -48,6 +49,7 @@ _EXACT = frozenset((
     "maximum", "minimum", "multiply", "negative", "not_equal", "positive", "reciprocal", "remainder", "right_shift",
     "rint", "sign", "signbit", "sqrt", "square", "subtract", "trunc",
 ))  # fmt: skip
+_OPERATORS = frozenset(("multiply", "divide", "power", "square"))
 _EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
 
 
@@ -85,7 +87,7 @@ def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...]
     """A ufunc, or a method of one, of operands without tensors."""
     out = kwargs.get("out")
     given = list(found_in([*inputs, *(out or ())]))
-    if not any(x._memory.is_traced for x in given):
+    if not any(x._memory.is_traced for x in given) and not any(map(_is_number, inputs)):
         return _by_numpy(tracer, getattr(ufunc, call), inputs, kwargs)
     if call == "__call__" and ufunc.nout == 1 and kwargs.keys() <= {"out"}:
         result = _attempt(lambda: _computed(tracer, ufunc, inputs))
@@ -106,8 +108,11 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
         return None
     name = ufunc.__name__
     exact = name in (_EXACT_COMPLEX if "c" in kinds else _EXACT)
-    if not exact and (kinds != {"f"} or len(wanted) > 2 or ufunc.signature is not None or len(set(wanted)) > 1):
+    alike = kinds in ({"f"}, {"c"}) and len(set(wanted)) == 1
+    if not exact and (not alike or len(wanted) > 2 or ufunc.signature is not None):
         return None
+    if "c" in kinds and not exact and name in _OPERATORS and not any(map(is_array, inputs)):
+        return None  # of scalars they round in another way
     operands = [_cast_operand(tracer, x, dtype) for x, dtype in zip(inputs, wanted, strict=True)]
     if any(x is None for x in operands):
         return None
@@ -119,10 +124,24 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     return result
 
 
+def _is_number(x: Any) -> bool:
+    """Whether an operand is a number of the program, but for sizes that come with the call."""
+    if type(x) is IntProxy:
+        return x._value is None
+    return type(x) in (ScalarProxy, ComplexProxy) or (is_dim(x) and bool(steps_of(x)))
+
+
 def of_numbers(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """A ufunc of Python's numbers, as a float64 of NumPy's in the trace; None where there is none."""
+    """A ufunc of Python's numbers, as a float64 of NumPy's in the trace, or of such and arrays; None where there is
+    none."""
     tracer = top_tracer()
-    if tracer is None or ufunc.nout != 1 or not all(is_dim(x) or isinstance(x, int | float) for x in inputs):
+    if tracer is None or ufunc.nout != 1:
+        return None
+    if any(map(_is_number, inputs)) and any(isinstance(x, np.ndarray) for x in inputs):
+        return of_ufunc(tracer, ufunc, "__call__", inputs, {})
+    if any(isinstance(x, complex) for x in inputs):
+        return ComplexProxy.compute(ufunc, *inputs)
+    if not all(is_dim(x) or isinstance(x, int | float) for x in inputs):
         return None
     result = _attempt(lambda: _computed(tracer, ufunc, inputs))
     if result is None or result.dtype != np.float64:

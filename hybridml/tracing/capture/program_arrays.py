@@ -25,16 +25,17 @@ from hybridml_compiler.sizes.steps import Undecided, is_step
 from ...core.aliasing import layout
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy, concrete_value
+from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .loops.data_sizes import of_step
-from .memory import Memory, SelectedMemory, base_of, cast, check_written, element, holds, literal
+from .memory import Memory, SelectedMemory, base_of, cast, check_written, element, holds, literal, with_indices
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
 _ndarray, _full = np.ndarray, OPS["full"]
 # Dtypes of scalars beside tensors, as `item()` has them.
-_WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
+_WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_, "c": np.complex128}
 
 
 class ProgramValue(NDArrayOperatorsMixin, Proxy):
@@ -156,7 +157,7 @@ class ProgramArray(ProgramValue):
         return bool((self == value).any())
 
     def __getitem__(self, key: Any) -> Any:
-        memory = self._memory
+        key, memory = with_indices(key), self._memory
         if of_step(memory.tracer, key):
             return self._in_step(_names_element(key, self.ndim), key)
         if _is_basic(key):
@@ -170,7 +171,7 @@ class ProgramArray(ProgramValue):
         return value_of(memory.tracer, found, scalar=_is_element(key, self.ndim))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        memory = self._memory
+        key, memory = with_indices(key), self._memory
         if issubclass(type(value), Tensor):
             check_written(memory.tracer, value, lambda: self.ndim > 0 and _is_element(key, self.ndim))
         if of_step(memory.tracer, key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
@@ -303,7 +304,7 @@ class ProgramScalar(ProgramValue):
         if not self._memory.is_traced or kind is None:
             return None
         t = cast(self._value(), np.dtype(kind))
-        return self._memory.tracer.wrap(t._array, True, self.dtype == np.float64)
+        return self._memory.tracer.wrap(t._array, True, self.dtype in (np.float64, np.complex128))
 
     def as_index(self) -> Tensor | None:
         """The int64 tensor of an integer that data decides; None of any other number."""
@@ -434,7 +435,7 @@ def operand(tracer: Tracer, value: Any) -> Tensor | None:
     """The tensor of the trace that a value is, without history; None for a value that none has."""
     if issubclass(type(value), ProgramValue):
         return value._value()
-    if type(value) in (ScalarProxy, ArrayProxy):
+    if type(value) in (ScalarProxy, ComplexProxy, ArrayProxy):
         value = value._tensor
     if not issubclass(type(value), Tensor):
         return None
@@ -448,7 +449,7 @@ def has_tensor(value: Any, deep: bool = True) -> bool:
         return bool(value._memory.is_traced)
     if deep and kind in (tuple, list):
         return any(map(has_tensor, value))
-    return issubclass(kind, Tensor) or kind in (ScalarProxy, ArrayProxy)
+    return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy)
 
 
 def _keep_array(key: Any) -> Any:

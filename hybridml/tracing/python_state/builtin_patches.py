@@ -10,6 +10,7 @@ reads are noted, to be guarded.
 from __future__ import annotations
 
 import builtins
+import cmath
 import dis
 import math
 import operator
@@ -25,13 +26,17 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.dims import is_dim, steps_of
 
-from ...core.proxies.base import Proxy
+from ...core.proxies.base import NumberProxy, Proxy
+from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ..capture import created_arrays, python_math
+from ..capture.numbers import complex_numbers
+from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
@@ -97,7 +102,33 @@ class _Float(_Type):
         x = x._value() if is_program(x) and x._memory.is_traced else x
         if issubclass(type(x), Traced) and not x.ndim and x.dtype.kind in "fiub":
             return (x if x.dtype.kind == "f" else x.astype(np.float64)).item()
+        if is_dim(x) and steps_of(x):
+            return hooks.size_as_float(x)
         return x if type(x) is ScalarProxy and x._kind is float else float(*args)
+
+
+class _Int(_Type):
+    """`int`, for `int(x)`, in the same places: an int that a step of a loop makes of a number stays one."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tracer = current_tracer()
+        if tracer is None or not tracer.loops or tracer.stages is not None or kwargs or len(args) != 1:
+            return int(*args, **kwargs)
+        x: Any = args[0]
+        x = x._value() if is_program(x) and x._memory.is_traced else x
+        if issubclass(type(x), Traced) and not x.ndim and x.dtype.kind in "fiu":
+            x = ScalarProxy(tracer.wrap(x.astype(np.float64)._array, True))
+        if type(x) is ScalarProxy and (found := NumberProxy.whole(x, "trunc")) is not None:
+            return found
+        return x if (is_dim(x) and steps_of(x)) or (type(x) is IntProxy and x._kind is int) else int(*args)
+
+
+class _Complex(_Type):
+    """`complex`, for `complex(x, y)`, in the same places: of numbers that steps decide it is one of the program."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = None if kwargs else complex_numbers.complex_of(args)
+        return complex(*args, **kwargs) if found is None else found
 
 
 say = builtins.print
@@ -160,13 +191,6 @@ def _range(*args: Any) -> Any:
     return tracer.rolling.range(sys._getframe(1), args)
 
 
-def _int(*args: Any, **kwargs: Any) -> Any:
-    tracer = current_tracer()
-    of_step = tracer is not None and tracer.rolling is not None and len(args) == 1
-    found = tracer.rolling.int(args[0]) if tracer is not None and of_step else None
-    return int(*args, **kwargs) if found is None else found
-
-
 def _going_over(of_python: Any) -> Callable[..., Any]:
     """`enumerate`, `zip` or `reversed`, which a loop may go over."""
 
@@ -207,7 +231,7 @@ def _is_number(x: Any, in_step: bool) -> bool:
 
 
 PATCHES: dict[str, Any] = {
-    "type": _Type(), "print": _print, "float": _Float(), "int": _int, "range": _range,
+    "type": _Type(), "print": _print, "float": _Float(), "int": _Int(), "complex": _Complex(), "range": _range,
     **{of.__name__: _going_over(of) for of in (enumerate, zip, reversed)},
     "max": _extreme("max", operator.gt), "min": _extreme("min", operator.lt),
 }  # fmt: skip
@@ -215,6 +239,7 @@ PATCHES: dict[str, Any] = {
 _OF_MODULES: dict[types.ModuleType, tuple[dict[str, Any], dict[str, Any]]] = {
     time: (clocks.CLOCKS, clocks.PATCHES),
     math: (python_math.FUNCTIONS, python_math.PATCHES),
+    cmath: (complex_numbers.FUNCTIONS, complex_numbers.PATCHES),
     np: (created_arrays.FUNCTIONS, created_arrays.PATCHES),
 }
 guards.PATCHES.update(map(id, (*PATCHES.values(), *(p for _, found in _OF_MODULES.values() for p in found.values()))))

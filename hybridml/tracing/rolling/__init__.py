@@ -10,7 +10,7 @@ number_steps.py  their steps, from the body's first instruction to the condition
 watching.py     calls at chosen instructions of running code
 capture.py      what all do: a step, what it carries on, where it leaves the loop
 emission.py     the loop of the program that it becomes
-aliases.py      variables after a loop that may be in one memory
+aliases.py      variables that may be in one memory, in a step and after the loop
 histories.py    whether a loop is differentiated, and what its steps write to NumPy's arrays
 questions.py    what a step asks: questions that leave the loop, branches
 undecided.py    decisions by the number of a step that are other ones in other steps
@@ -19,5 +19,6 @@ number_types.py  variables that are numbers before a loop and tensors after a st
 lists.py        lists that grow
 elements.py     what loops go over, by number
 code_loops.py   loops of a code object: what is assigned, read, carried on, and the questions that leave them
+frames.py       local variables of a running function
 held.py         what mutable objects hold, before a step and after it
 """

@@ -1,5 +1,5 @@
-"""Variables after a loop that may be in one memory: which of them, data decides, so a later write to one is done again
-with the loop step by step."""
+"""Variables that may be in one memory: in a step, and after the loop, where which of them are, data decides, so that a
+later write to one is done again with the loop step by step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from weakref import ref
 
 from ...core.tensor import Tensor
-from .carries import root_of
+from .carries import memory_of, root_of
 from .lists import Grown
 
 
@@ -42,6 +42,33 @@ def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
     found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]
     if len(found) > 1:
         loop.tracer.marked.append(([ref(t) for t in found], loop.place))
+
+
+def shared(loop: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The memory in which variables are that go on, or are read after the loop."""
+    names, tracer = {*loop.loop.carried, *loop.loop.after}, loop.tracer
+    values = {n: v for n, v in variables.items() if n in names and issubclass(type(v), Tensor)}
+    values = {name: t for name, t in values.items() if t is not loop.before.get(name)}
+    values = {name: tracer.lift(t) for name, t in values.items()}
+    of = {name: memory_of(t) for name, t in values.items()}
+    ends = [variables, *(exit.objects for exit in loop.exits)]
+    for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
+        loop.origins.setdefault(name, []).append(root_of(tracer.lift(t)))
+    loop.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
+    return of
+
+
+def check_memory(loop: Any, shared: Mapping[str, Any]) -> None:
+    """Refuses variables that show what a step updates: each of them would be an array of its own."""
+    states = {memory_of(t) for t in loop.states}
+    starts = [(n, loop.before.get(n)) for n, carry in loop.carries.items() if carry.kind == "tensor"]
+    begins = {n: memory_of(loop.tracer.lift(t)) for n, t in starts if t is not None and issubclass(type(t), Tensor)}
+    for name, memory in (*shared.items(), *begins.items()):
+        if memory in states:
+            loop.refuse(f"{name} is a view of a tensor that a step updates")
+    items = [memory_of(t) for t in loop.items]
+    if len({*items}) < len(items):
+        loop.refuse("lists get the same memory twice")
 
 
 def _joined(

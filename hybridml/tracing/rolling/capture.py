@@ -13,8 +13,6 @@ asked for) has the trace begin anew, with that loop step by step (see `Entry.gro
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import types
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -27,7 +25,6 @@ from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 
 from ...core.context import clock
 from ...core.proxies.integer import IntProxy
-from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
@@ -35,11 +32,23 @@ from ..capture.loops.loop import zeros
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
-from .carries import Carry, are_one, as_tensor, as_variable, carry_of, is_like, memory_of, root_of, single_of
+from .aliases import check_memory, shared
+from .carries import (
+    Carry,
+    are_one,
+    as_tensor,
+    as_variable,
+    begins_to_record,
+    carry_of,
+    is_like,
+    kind_of_number,
+    single_of,
+)
 from .code_loops import CodeLoop
+from .frames import assign
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import computes_as_number, may_be_number
+from .number_types import computes_as_number, is_of_number, may_be_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -59,6 +68,7 @@ class Capture(Questions):
     position: Any = None  # of the question from which to which a step goes
     home = 0  # the way out where no other one was taken
     parallel = False  # whether threads may share the steps
+    is_nest = False  # with too few steps to be captured, but for what loops in it make
     in_steps = False  # whether there is such a number, and ints are polynomials in it
 
     def __init__(self, tracer: Tracer, loop: CodeLoop, frame: types.FrameType) -> None:
@@ -74,9 +84,11 @@ class Capture(Questions):
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
+        self.recorded: set[Any] = set()  # names and ids of what has a history after a step, and none before the loop
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.grown: list[Grown] = []
+        self.nests: dict[Any, int] = {}  # places of short loops in a step -> operations on few elements before them
         self.is_left = False  # before its last step, by a question about data
 
     def refuse(self, why: str) -> NoReturn:
@@ -126,10 +138,10 @@ class Capture(Questions):
         self.rounds += 1
         self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
         self.origins, self.sizes, self.since = {}, DataSizes.of(self.tracer, self.place), clock()
-        self.given = [self.input(t) for t in self.states]
+        self.given = [self.input(t, id(t)) for t in self.states]
         for name, carry in self.carries.items():
             if carry.kind != "int":
-                carry.given = self.input(self.start_of(name, carry))
+                carry.given = self.input(self.start_of(name, carry), name)
                 if carry.kind == "tensor" and (carry.of_number or may_be_number(self.tracer, carry.start._array)):
                     self.tracer.perhaps_numbers.add(carry.given._array)
 
@@ -138,10 +150,12 @@ class Capture(Questions):
         assert carry.given is not None
         return as_variable(self.tracer, carry, carry.given)
 
-    def input(self, start: Any) -> Tensor:
-        """An input of the region for a value, which is not among the tensors that a question may give out."""
-        given = fresh(self.tracer, aval_of(as_tensor(self.tracer, start)))
-        return like(given, given._array, given._node)
+    def input(self, start: Any, key: Any = None) -> Tensor:
+        """An input of the region for a value, which is not among the tensors that a question may give out. It has a
+        history where that has one before some step: eager code may refuse what asks for `requires_grad`."""
+        t = as_tensor(self.tracer, start)
+        given = fresh(self.tracer, aval_of(t))
+        return like(given, given._array, given._node if t._node is not None or key in self.recorded else None)
 
     def start_of(self, name: str, carry: Carry) -> Tensor:
         """The value of a variable before the first step."""
@@ -180,7 +194,7 @@ class Capture(Questions):
         for grown in self.grown:
             grown.take_back()
         self.items = self._items(region)
-        shared = self._shared(self.after)
+        memory = shared(self, self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
         if not are_same(self.grads, [*chain(*tracer.grads())]):
@@ -189,7 +203,7 @@ class Capture(Questions):
         if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
         self.states += found
-        self._check_memory(shared)
+        check_memory(self, memory)
         known = not found and self._learn() and self._branched(region, go)
         self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
@@ -233,6 +247,8 @@ class Capture(Questions):
             self.refuse("a variable that is read after it has another value in each branch")
         elif not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
             self.refuse("a list gets other items in each branch")
+        if not self._histories_known():
+            return False
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
@@ -288,31 +304,6 @@ class Capture(Questions):
         self.carries = {name: carry for name, carry in self.carries.items() if name not in names}
         return False
 
-    def _shared(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """The memory in which variables are that go on, or are read after the loop."""
-        names = {*self.loop.carried, *self.loop.after}
-        values = {n: v for n, v in variables.items() if n in names and issubclass(type(v), Tensor)}
-        values = {name: t for name, t in values.items() if t is not self.before.get(name)}
-        values = {name: self.tracer.lift(t) for name, t in values.items()}
-        of = {name: memory_of(t) for name, t in values.items()}
-        ends = [variables, *(exit.objects for exit in self.exits)]
-        for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
-            self.origins.setdefault(name, []).append(root_of(self.tracer.lift(t)))
-        self.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
-        return of
-
-    def _check_memory(self, shared: Mapping[str, Any]) -> None:
-        """Refuses variables that show what a step updates: each of them would be an array of its own."""
-        states = {memory_of(t) for t in self.states}
-        starts = [(n, self.before.get(n)) for n, carry in self.carries.items() if carry.kind == "tensor"]
-        begins = {n: memory_of(self.tracer.lift(t)) for n, t in starts if t is not None and issubclass(type(t), Tensor)}
-        for name, memory in (*shared.items(), *begins.items()):
-            if memory in states:
-                self.refuse(f"{name} is a view of a tensor that a step updates")
-        items = [memory_of(t) for t in self.items]
-        if len({*items}) < len(items):
-            self.refuse("lists get the same memory twice")
-
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
         found = []
@@ -320,6 +311,8 @@ class Capture(Questions):
             values = grown.values(region)
             if values is None:
                 self.refuse("a list gets an item that may be changed later")
+            if any(is_of_number(self.tracer, t._array) for t in values):
+                self.refuse("a list gets what may be a number")
             found += values
         return found
 
@@ -352,7 +345,8 @@ class Capture(Questions):
                 continue
             if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
                 continue
-            if not issubclass(type(end), Tensor | ScalarProxy | IntProxy) or self.reads_arrays:
+            number = "count" if type(end) is IntProxy else kind_of_number(end)
+            if not (issubclass(type(end), Tensor) or number) or self.reads_arrays:
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
@@ -360,9 +354,20 @@ class Capture(Questions):
                 self.refuse(f"{name} is read after it, and may be a number")
             t = as_tensor(self.tracer, end)
             start = zeros(t)
-            kind: Any = "tensor" if t is end else "count" if type(end) is IntProxy else "float"
-            found[name] = Carry(kind, start, given=self.input(start))
+            kind: Any = number or "tensor"
+            self.recorded.add(name)
+            found[name] = Carry(kind, start, given=self.input(start, name))
         return found
+
+    def _histories_known(self) -> bool:
+        """Whether what goes on has a history before each step if it has one after some; notes what has."""
+        found = set()
+        for after, states in ((self.after, self.next), *((exit.variables, exit.states) for exit in self.exits)):
+            ends: list[Any] = [*zip(map(id, self.states), self.given, states, strict=True)]
+            ends += [(name, carry.given, after.get(name)) for name, carry in self.carries.items()]
+            found |= {key for key, given, end in ends if given is not None and begins_to_record(given, end)}
+        self.recorded |= found
+        return not found
 
     def has_steps(self) -> bool:
         """Whether there is a step in any case."""
@@ -461,8 +466,4 @@ class Capture(Questions):
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""
-        if not values:
-            return
-        self.frame.f_locals.update(values)
-        if sys.version_info < (3, 13):
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
+        assign(self.frame, values)

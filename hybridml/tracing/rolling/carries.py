@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybridml_compiler.dtypes import float32, float64, int64
+from hybridml_compiler.dtypes import complex128, float32, float64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
@@ -15,11 +15,10 @@ from hybridml_compiler.sizes.dims import Size, bounds, is_dim, same
 from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import origin_of
+from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
-from ..capture.loops.taken import or_other
-from ..capture.program_arrays import is_program
 from ..capture.tracer import Tracer
 from .held import CONSTANTS
 
@@ -29,16 +28,16 @@ _ROUNDED = 1e-12
 
 @record(frozen=False, eq=False)
 class Carry:
-    """A local variable that goes from step to step: a tensor, a Python float, an int that grows by `by`, or a count: an
-    int in a loop whose number of steps data decides."""
+    """A local variable that goes from step to step: a tensor, a Python float or complex number, an int that grows by
+    `by`, or a count: an int in a loop whose number of steps data decides."""
 
-    kind: Literal["tensor", "float", "int", "count"]
+    kind: Literal["tensor", "float", "complex", "int", "count"]
     start: Any
     by: int = 0
     given: Tensor | None = None  # its input of the region
     of_number: bool = False  # a tensor that is a number of Python's before the first step
     is_single: bool = False  # that is a float32, which does not compute as such a number does
-    is_double: bool = False  # a float that is NumPy's float64
+    is_double: bool = False  # a float or complex number that is NumPy's
 
 
 def carry_of(
@@ -50,8 +49,9 @@ def carry_of(
     ints = (type(start) in (int, IntProxy) or is_step(start)) and (type(end) in (int, IntProxy) or is_dim(end))
     if ints and not in_steps:
         return Carry("count", start) if type(start) is IntProxy or _is_small(start) else None
-    if is_float(start) and is_float(end):
-        return Carry("float", start, is_double=is_double(end)) if is_double(start) is is_double(end) else None
+    kind = kind_of_number(start)
+    if kind is not None and kind_of_number(end) == kind:
+        return Carry(kind, start, is_double=is_double(end)) if is_double(start) is is_double(end) else None
     if type(start) in (int, float) and _is_double(end) and may_not_begin():
         return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)), of_number=True)
     if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
@@ -68,20 +68,23 @@ def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
     return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), of_number=True, is_single=True)
 
 
-def is_float(value: Any) -> bool:
-    """Whether a variable is a float of Python's or NumPy's."""
-    return type(value) in (float, ScalarProxy, np.float64)
+def kind_of_number(value: Any) -> Literal["float", "complex"] | None:
+    """The kind of a float or complex number of Python's or NumPy's; None of anything else."""
+    if type(value) in (float, ScalarProxy, np.float64):
+        return "float"
+    return "complex" if type(value) in (complex, ComplexProxy, np.complex128) else None
 
 
 def is_double(value: Any) -> bool:
-    """Whether a float is NumPy's."""
-    return type(value) is np.float64 or (type(value) is ScalarProxy and value._tensor.is_double)
+    """Whether a number is NumPy's."""
+    proxies = ScalarProxy, ComplexProxy
+    return type(value) in (np.float64, np.complex128) or (type(value) in proxies and value._tensor.is_double)
 
 
 def is_like(end: Any, carry: Carry) -> bool:
     """Whether a value is of the kind of a carry that has a value of the graph."""
-    if carry.kind == "float":
-        return is_float(end) and is_double(end) is carry.is_double
+    if carry.kind in ("float", "complex"):
+        return kind_of_number(end) == carry.kind and is_double(end) is carry.is_double
     if carry.kind == "count" and type(end) is IntProxy:
         return end._bound <= LARGEST + _GROWS and end._gain <= 1 + _ROUNDED and end._kind is int
     if carry.kind == "count":
@@ -89,10 +92,18 @@ def is_like(end: Any, carry: Carry) -> bool:
     return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
 
 
+def begins_to_record(given: Tensor, end: Any) -> bool:
+    """Whether an input that has no history may have one after a step, which leaves this value."""
+    t = end._tensor if type(end) is ScalarProxy else end
+    return given._node is None and given.dtype.kind in "fV" and issubclass(type(t), Tensor) and t._node is not None
+
+
 def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
     """The variable whose value a tensor of the graph is."""
     if carry.kind == "tensor":
         return t
+    if carry.kind == "complex":
+        return ComplexProxy(tracer.wrap(t._array, True, carry.is_double))
     number = ScalarProxy(tracer.wrap(t._array, True, carry.is_double))
     return number if carry.kind == "float" else computed_int(tracer, number, {t._array: 1.0})
 
@@ -102,26 +113,14 @@ def computed_int(tracer: Tracer, number: ScalarProxy, shares: Mapping[Any, float
     return IntProxy(tracer, number, None, asks=True, shares=shares)
 
 
-def int_of_data(tracer: Tracer, x: Any) -> IntProxy | None:
-    """`int(x)` of an element of an array, in the step of a loop: an int of the program, where each step has one that is
-    exact there. Where that is not so Python makes the call."""
-    t = x._tensor if type(x) is ScalarProxy else x._value() if is_program(x) and x._memory.is_traced else x
-    if not issubclass(type(t), tracer.cls) or t.shape != () or t.dtype.kind not in "fiu":
-        return None
-    whole = OPS["trunc"].fn(t) if t.dtype.kind == "f" else t
-    number = OPS["astype"].fn(whole, float64)
-    if t.dtype.itemsize > 2 or t.dtype.kind == "f":
-        large = OPS["logical_not"].fn(OPS["abs"].fn(number) <= float(LARGEST))  # nan, too
-        OPS["index"].fn(or_other(tracer, OPS["astype"].fn(large, int64), 0), 1, 0)
-    return computed_int(tracer, ScalarProxy(tracer.wrap(number._array, True)))
-
-
 def as_tensor(tracer: Tracer, value: Any) -> Tensor:
     """The tensor of a variable that is no int of a range."""
     if type(value) is IntProxy:
         value = value._number
-    if type(value) is ScalarProxy:
+    if type(value) in (ScalarProxy, ComplexProxy):
         return value._tensor
+    if type(value) in (complex, np.complex128):
+        return tracer.wrap(ir.constant(np.asarray(value, complex128)), True, type(value) is np.complex128)
     if is_dim(value):
         return tracer.wrap(tracer.size(value)._array, True)
     if type(value) in (int, float, np.float64):
@@ -141,7 +140,7 @@ def are_one(a: Any, b: Any) -> bool:
         return a is b
     if issubclass(type(a), Tensor):
         return a._array is b._array
-    if type(a) is ScalarProxy:
+    if type(a) in (ScalarProxy, ComplexProxy):
         return a._tensor._array is b._tensor._array
     return same(a, b) if is_dim(a) else type(a) in CONSTANTS and repr(a) == repr(b)
 

@@ -69,6 +69,7 @@ class CodeLoop:
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
     numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
     stored: frozenset[str]  # of these, variables that others read only to store them in elements: `y[i] = s`
+    nests: bool  # whether there is a loop in it, other than those of comprehensions
 
     def before_others(self) -> CodeLoop:
         """The loop where steps follow that are not of it, which read what it carries on."""
@@ -86,6 +87,12 @@ def for_loop_over(code: CodeType, offset: int) -> CodeLoop | None:
     if names[begin - first :][:2] != ["GET_ITER", "FOR_ITER"]:
         return None
     return flow.loop(begin + 1, begin + 2, begin + 2)
+
+
+def is_in(place: tuple[CodeType, int], other: tuple[CodeType, int]) -> bool:
+    """Whether the loop at one place is in the loop at another."""
+    flow = flow_of(place[0])
+    return place[0] is other[0] and flow.at[place[1]] in flow.loops[flow.at[other[1]]] - {flow.at[other[1]]}
 
 
 def makes_iterator(code: CodeType, offset: int) -> bool:
@@ -198,6 +205,7 @@ class Flow:
         inner = [nodes for other, nodes in self.loops.items() if other in inside and other != head]
         if any(found[k].opname in _COLLECTS and not any(k in nodes for nodes in inner) for k in inside):
             return None
+        nests = any(not any(found[k].opname in _COLLECTS for k in nodes) for nodes in inner)
         exits: dict[Position, bool] = {}
         leads: dict[Position, int] = {}
         for k in sorted(inside - ({head} if first is not None else set())):
@@ -239,7 +247,7 @@ class Flow:
             (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
             tuple(sorted(carried)), tuple(sorted(after)), live[0], exits, ways, tails,
             self._grown(inside),
-            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside),
+            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside), nests,
         )  # fmt: skip
 
     def _tail(self, at: int, end: int) -> list[dis.Instruction] | None:

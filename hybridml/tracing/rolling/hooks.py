@@ -20,12 +20,11 @@ from ..specialize.errors import StepByStep
 from ..staging.transforms import Stages
 from . import while_loops
 from .blocks import in_blocks
-from .carries import int_of_data
 from .code_loops import CodeLoop, for_loop_over, makes_iterator
 from .data_ranges import steps_of_data
 from .elements import Elements, Enumerate, Zip, elements_of, enumerated, numbers, turned, zipped
 from .number_steps import NumberLoops
-from .steps import FEWEST, FEWEST_IN_PART, FEWEST_LEFT, Steps, loop_to_capture, parts
+from .steps import FEWEST, FEWEST_IN_NEST, FEWEST_IN_PART, Steps, fewest_steps, look_at_nest, loop_to_capture, parts
 
 
 class Rolling:
@@ -67,10 +66,6 @@ class Rolling:
         found = elements_of(of)
         return (None if found is None else steps_over(self.tracer, frame, turned(found))) or reversed(of)
 
-    def int(self, of: Any) -> Any:
-        """`int(of)` in the step of a loop; None where Python has to know it."""
-        return int_of_data(self.tracer, of) if self.tracer.loops and self.tracer.stages is None else None
-
     def answer(self, node: ir.Node, what: str) -> np.ndarray | None:
         return while_loops.answer(self.tracer, node, what)
 
@@ -101,12 +96,15 @@ def steps_over(tracer: Tracer, frame: FrameType, over: Elements, parallel: bool 
     loop, length = loop_to_capture(tracer, frame, over.length), over.length
     if loop is None:
         return None
-    fewest = FEWEST_LEFT if tracer.loops and loop.exits else FEWEST
     if is_dim(length):
         if (bounds(length) or 0) < sum(k in ("first", "last") for k in tracer.alone.get(loop.place, ())):
             raise StepByStep(loop.place, "it may have no steps that could be by themselves")
         return Steps(tracer, loop, frame, over, (0, length), True, parallel)
-    return None if length < fewest else _parts(tracer, loop, frame, over, parallel)
+    if length >= fewest_steps(tracer, loop):
+        return _parts(tracer, loop, frame, over, parallel)
+    if tracer.loops and length >= FEWEST_IN_NEST:
+        look_at_nest(tracer, loop)
+    return None
 
 
 def _note_order(tracer: Tracer, frame: FrameType) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
 from hybridml_compiler.sizes.steps import replaced
 
+from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
@@ -36,7 +37,7 @@ class Grown:
         """The tensors that a step appends; None where an item may be changed later, or is of no kind that we know."""
         found = []
         for item in self.items:
-            if type(item) in (ScalarProxy, IntProxy):
+            if type(item) in (ScalarProxy, ComplexProxy, IntProxy):
                 found.append(_tensor(item))
             elif issubclass(type(item), Tensor):
                 if not _is_new(item, region):
@@ -56,8 +57,9 @@ class Grown:
             for item, values in zip(self.items, whole, strict=True):
                 if values is not None:
                     value: Any = values[k]
-                    if type(item) in (ScalarProxy, IntProxy):
-                        value = ScalarProxy(tracer.wrap(value._array, True, _tensor(item).is_double))
+                    if type(item) in (ScalarProxy, ComplexProxy, IntProxy):
+                        kind = ComplexProxy if type(item) is ComplexProxy else ScalarProxy
+                        value = kind(tracer.wrap(value._array, True, _tensor(item).is_double))
                     value = computed_int(tracer, value) if type(item) is IntProxy else value
                     self.target.append(value)
                 else:

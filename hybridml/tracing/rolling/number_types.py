@@ -7,9 +7,11 @@ from typing import Any
 
 from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.graph import ir
+from hybridml_compiler.walk import postorder
 
 from ...core.tensor import Tensor
 from ..capture.loops.branches import Branch
+from ..capture.number_bounds import is_full
 from ..capture.tracer import Frame
 from .carries import Carry
 
@@ -36,6 +38,26 @@ def may_be_number(tracer: Any, node: ir.Node) -> bool:
         return False
     others = [n for n in node.inputs if not n.aval.weak]
     return bool(others) and all(may_be_number(tracer, n) for n in others)
+
+
+def is_of_number(tracer: Any, node: ir.Node) -> bool:
+    """Whether a tensor is computed from one that may be a number of Python's, and from literals."""
+    if not tracer.perhaps_numbers:
+        return False
+
+    def operands(n: ir.Node) -> Sequence[ir.Node]:
+        return n.inputs if n.kind == "elementwise" and not n.shape and n not in tracer.perhaps_numbers else ()
+
+    perhaps: dict[ir.Node, bool | None] = {}  # None of literals, which are numbers beside such
+    for n in postorder([node], operands):
+        of = [perhaps[m] for m in operands(n)]
+        if of:
+            perhaps[n] = False if False in of else True if True in of else None
+        elif n in tracer.perhaps_numbers:
+            perhaps[n] = True
+        else:
+            perhaps[n] = None if not n.shape and (n.value is not None or n.aval.weak or is_full(n)) else False
+    return perhaps[node] is True
 
 
 def note_numbers(loop: Any, carried: Mapping[str, Carry], results: Sequence[Tensor]) -> None:

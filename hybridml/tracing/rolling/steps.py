@@ -21,15 +21,43 @@ from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import Staged, StepByStep
 from .capture import MOST_PARTS
 from .carries import Carry, as_count, is_number
-from .code_loops import CodeLoop, for_loop_over
+from .code_loops import CodeLoop, for_loop_over, is_in
 from .elements import Elements
 from .emission import RolledLoop
 from .undecided import every
 
 FEWEST = 16  # steps: fewer fuse with what is around them
 FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they would be so many programs
+FEWEST_IN_NEST = 6  # of a loop that has another in it, and of that, which make much of few elements in a step
+_NEST = "nest"  # of a loop: it is such a one
+_FEW_ELEMENTS, _MANY = 16, 100  # 8 * 8 pairs of bodies, 660 operations, compile in 1.1 s, and in 0.1 as loops
 FEWEST_IN_PART = 4  # of a loop that is parted: a capture takes two or three
 _PEELED = 2  # first steps that may give a variable another type than it has before them
+
+
+def fewest_steps(tracer: Tracer, loop: CodeLoop) -> int:
+    """The number of steps from which on a loop is captured by one."""
+    around = tracer.loops[-1] if tracer.loops else None
+    if around is not None and loop.exits:
+        return FEWEST_LEFT
+    in_nest = _NEST in tracer.alone.get(loop.place, ()) or (around is not None and around.is_nest)
+    return FEWEST_IN_NEST if in_nest else FEWEST
+
+
+def look_at_nest(tracer: Tracer, loop: CodeLoop) -> None:
+    """Begins the trace anew where short loops in a step have unrolled to many operations on few elements each, which
+    take the compiler long: on arrays they are one pass."""
+    nests, made = tracer.loops[-1].nests, tracer.frames[-1].made
+    count = sum(
+        1
+        for n in made
+        if n.op is not None and not is_dim(n.aval.size) and n.aval.size <= _FEW_ELEMENTS and not n.op.is_view
+    )
+    if loop.nests:
+        nests[loop.place] = count
+    for place, before in nests.items():
+        if count - before > _MANY and is_in(loop.place, place):
+            raise StepByStep(place, "it has many operations", (_NEST,))
 
 
 def loop_to_capture(tracer: Tracer, frame: types.FrameType, length: Size) -> CodeLoop | None:
@@ -75,6 +103,7 @@ class Counted(RolledLoop):
         self.name, self.is_last = f"i{len(tracer.loops)}", is_last
         self.done, end = part  # steps so far
         self.length = end - self.done - self.lasts  # that are left, but for the last ones
+        self.is_nest = _NEST in alone
         self.peeled = 0
         self.now: Literal["", "captured", "alone", "after"] = ""  # how the step runs that has been begun
 
