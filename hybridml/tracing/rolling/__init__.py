@@ -19,6 +19,5 @@ number_types.py  variables that are numbers before a loop and tensors after a st
 lists.py        lists that grow
 elements.py     what loops go over, by number
 code_loops.py   loops of a code object: what is assigned, read, carried on, and the questions that leave them
-frames.py       local variables of a running function
 held.py         what mutable objects hold, before a step and after it
 """

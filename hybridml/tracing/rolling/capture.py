@@ -13,6 +13,8 @@ asked for) has the trace begin anew, with that loop step by step (see `Entry.gro
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -45,7 +47,6 @@ from .carries import (
     single_of,
 )
 from .code_loops import CodeLoop
-from .frames import assign
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
 from .number_types import computes_as_number, is_of_number, may_be_number
@@ -466,4 +467,8 @@ class Capture(Questions):
 
     def assign(self, values: dict[str, Any]) -> None:
         """Gives local variables of the running function values."""
-        assign(self.frame, values)
+        if not values:
+            return
+        self.frame.f_locals.update(values)
+        if sys.version_info < (3, 13):
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
