@@ -36,7 +36,7 @@ from .run.native_call import NativeCall, build
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import of_call, taking_calls
-from .specialize.eager_calls import EagerCalls
+from .specialize.eager_calls import EagerCalls, Patience, Spending
 from .specialize.entry import Entry
 from .specialize.errors import (
     CheckFailed,
@@ -48,7 +48,7 @@ from .specialize.errors import (
     Untraceable,
 )
 from .specialize.gc_pause import collector_paused
-from .specialize.path_tree import Arrays, ValueBranch
+from .specialize.path_tree import Arrays
 from .specialize.signature import Fields, Signature
 from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized, StatedFamilies
 
@@ -118,6 +118,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         self._last: Entry | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._eager_calls: EagerCalls | None = None
+        self._spending, self._given_up = Spending(), 0  # the number of traces that were given up
         self._check = check
         self._every = 1 if check == "always" else check if isinstance(check, int) else 0
         self._calls, self._lock = 0, rlock()  # calls are counted where every Nth is checked
@@ -172,7 +173,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                 with entry.alone():
                     if not entry.holds(leaves):
                         continue
-                    trial = self._trial(entry)
+                    trial = None if entry.eager else self._trial(entry)
                     eagerly = entry.eager or (trial is not None and trial.is_eagers_turn)
                     if not eagerly:
                         start = time_limit.clock()
@@ -190,15 +191,17 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                     known, passed, grown = Arrays(_nothing), [], entry.grown
                 if eagerly or (passed and not self._may_grow(entry, passed[-1])):
                     self._eager_calls = EagerCalls(args, kwargs, entry.patience) if entry.eager else None
-                    with entry.patience.eager_call():
+                    with entry.patience.eager_call(), self._spending.eager_call():
                         return self._fn(*args, **kwargs)
                 on = entry, known, grown
-                with entry.growth.of_a_way():
-                    return self._new(args, kwargs, given, structure, leaves, objects, on)
+                return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most and not (self._silent and is_deterministic()):
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
+            if self._waits(lambda: self._why(key, given, leaves)):
+                with self._spending.eager_call():
+                    return self._fn(*args, **kwargs)
             return self._new(args, kwargs, given, structure, leaves, objects)
         except TakesLong as error:
             if error.patience is not None and error.patience.tries == 1:
@@ -298,9 +301,10 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                 else self._why(self._integers.key(new[0]), new[0], new[2])
             )
             raise TraceError(f"{self._name} would be traced again in the stance fail_on_retrace: {why}")
-        if self._check == "first":
-            return self._checked(lambda: self._trace(args, kwargs, *new), args, kwargs)
-        return self._trace(args, kwargs, *new)
+        with self._spending.of_a_program(self._hits):
+            if self._check == "first":
+                return self._checked(lambda: self._trace(args, kwargs, *new), args, kwargs)
+            return self._trace(args, kwargs, *new)
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
         entry, path, known = self._grown(*new)
@@ -392,10 +396,12 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         return entry, path, known
 
     def _entry(self, key: Signature, objects: list[Any], leaves: Leaves, sized: Sized | None = None) -> Entry:
-        return Entry(
+        made = Entry(
             self._fn, self._name, self._backend, objects, self._strict, sized, key.integers, self._integers,
             key.doubles, key.positions, leaves.places,
         )  # fmt: skip
+        made.patience = Patience(self._given_up)
+        return made
 
     def _compiled(
         self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: Leaves,
@@ -445,6 +451,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         except (RunEagerly, NotCacheable) as error:
             entry.eager = True
             if type(error) is TakesLong:
+                self._given_up += 1
                 entry.patience.give_up()
                 error.patience = entry.patience
             entries = self._entries.setdefault(key, [])
@@ -485,22 +492,6 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         if same := self._entries.get(key):
             return reasons.of_state(same[0], leaves)
         return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))
-
-    def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
-        """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
-        if ask.hopeless(MOST_OTHERS):
-            entry.eager = True
-            self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
-            return False
-        if entry.growth.is_too_much and not (self._strict or is_deterministic()):
-            why = f"goes another way in most calls ({ask.what} at {ask.where}), and half of the time to compiling them"
-            self._report_eager(f"{why}: calls that go new ways run eagerly for as long as they have taken")
-            return False
-        if self._programs() < self._most:
-            self._note(f"{ask.what} at {ask.where} is another than before")
-            return True
-        self._report_eager(errors.asks(ask, f"leads to more than {self._most} programs: calls with further values"))
-        return False
 
     def _programs(self) -> int:
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}

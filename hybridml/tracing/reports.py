@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+
+from hybridml_compiler.config import is_deterministic
 
 from ..core.context import watch_var
 from .specialize import errors
-from .specialize.eager_calls import Trial
+from .specialize.eager_calls import Spending, Trial
 from .specialize.entry import Entry
+from .specialize.path_tree import ValueBranch
 
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
@@ -18,6 +22,11 @@ class Reports:
 
     _name: str
     _silent: bool
+    _strict: bool
+    _most: int
+    _hits: int
+    _spending: Spending
+    _programs: Callable[[], int]
 
     def _begin_reports(self) -> None:
         self._reported: set[str] = set()
@@ -66,6 +75,32 @@ class Reports:
         if message not in self._reported:
             self._reported.add(message)
             errors.report(f"{self._name} {message}")
+
+    def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
+        """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
+        if ask.hopeless(MOST_OTHERS):
+            entry.eager = True
+            self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
+            return False
+        if self._waits(lambda: f"{ask.what} at {ask.where} is another than before"):
+            return False
+        if self._programs() < self._most:
+            self._note(f"{ask.what} at {ask.where} is another than before")
+            return True
+        self._report_eager(errors.asks(ask, f"leads to more than {self._most} programs: calls with further values"))
+        return False
+
+    def _waits(self, why: Callable[[], str]) -> bool:
+        """Whether a call that needs another program runs eagerly, as most calls need one; said once."""
+        if self._strict or self._silent or is_deterministic() or not self._spending.waits(self._hits):
+            return False
+        if not self._spending.told:
+            self._spending.told = True
+            self._report_eager(
+                f"needs another program in most calls ({why()}): such calls run eagerly until they have taken as long "
+                "as the last program took to compile"
+            )
+        return True
 
     def _trial(self, entry: Entry) -> Trial | None:
         """The trial of an entry, while it lasts: it runs eagerly from then on, if its program is slower."""

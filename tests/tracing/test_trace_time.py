@@ -168,6 +168,7 @@ def test_a_wait_for_code_ends() -> None:
 def test_calls_that_run_eagerly_are_known_by_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_calls, "MOST_SECONDS", -1.0)
     monkeypatch.setattr(eager_calls.Patience, "is_due", False)
+    monkeypatch.setattr(eager_calls, "_IN_ROW", 9)
     traced, looked = hm.trace(lambda x, n: step_by_step(x) if n else x + 1), list[int]()
     holds = entry.Entry.holds
     monkeypatch.setattr(entry.Entry, "holds", lambda self, leaves: looked.append(1) or holds(self, leaves))
@@ -267,13 +268,20 @@ def test_parts_are_elements_in_a_row(starts: Any, stops: Any, steps: Any, shape:
         assert np.shares_memory(found.of(array), array)
 
 
-def test_new_ways_take_no_more_than_half_of_the_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def slow_captures(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock by which each operation takes 0.05 s to capture."""
     usual = tracer.Tracer.emit
 
     def slow(*args: Any) -> Any:
         clock.now += 0.05
         return usual(*args)
 
+    monkeypatch.setattr(tracer.Tracer, "emit", slow)
+    return clock
+
+
+def test_new_ways_wait_for_eager_calls(slow_captures: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def ways(x: hm.Tensor) -> hm.Tensor:
         y = x * 1.0
         for k in range(6):
@@ -283,17 +291,82 @@ def test_new_ways_take_no_more_than_half_of_the_time(clock: Clock, monkeypatch: 
     def given(k: int) -> hm.Tensor:
         return hm.asarray(np.where(k >> np.arange(6) & 1, 1.0, -1.0))
 
-    monkeypatch.setattr(tracer.Tracer, "emit", slow)
+    def eagerly(x: hm.Tensor) -> hm.Tensor:
+        clock.now += 0.1
+        return ways(x)
+
+    clock = slow_captures
     monkeypatch.setattr(eager_calls, "MOST_SECONDS", 2.0)
     traced = hm.trace(ways)
-    with pytest.warns(TraceWarning, match="goes another way in most calls .*x\\[k\\] > 0") as found:
+    with pytest.warns(
+        TraceWarning, match="another program in most calls .*x\\[k\\] > 0.* is another than before"
+    ) as found:
         for k in range(40):
             np.testing.assert_array_equal(traced(given(k)).numpy(), ways(given(k)).numpy())
-    before = clock.now
     assert len(found) == 1
+    known, before = traced.cache_info().compiles, clock.now
+    assert 3 <= known < 20
     for k in (3, 41):
         np.testing.assert_array_equal(traced(given(k)).numpy(), ways(given(k)).numpy())
-    assert clock.now == before  # known ways are compiled, others run eagerly
-    clock.now += 60.0
-    traced(given(41))
-    assert clock.now > before + 60.0  # which is a further way of the program, now that there is time
+    assert clock.now == before and traced.cache_info().compiles == known
+    traced._fn = eagerly
+    calls = 0
+    while traced.cache_info().compiles == known:
+        traced(given(63 - calls % 20))
+        calls += 1
+        assert calls < 100
+    assert calls > 3 and clock.now - before < 2 * 0.1 * calls + 2.0  # compiling takes no longer than eager calls
+
+
+def test_new_sizes_wait_for_eager_calls(slow_captures: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(x: hm.Tensor) -> hm.Tensor:
+        y = x * 1.0
+        for k in range(x.shape[0]):
+            y = y * float(seen.get(k, 2.0))
+        return y
+
+    seen = {3: 1.5}
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 1.0)
+    traced = hm.trace(first, dynamic=False)
+    with pytest.warns(TraceWarning, match="another program in most calls .*float32") as found:
+        for n in range(2, 30):
+            np.testing.assert_array_equal(traced(hm.ones(n)).numpy(), first(hm.ones(n)).numpy())
+    assert len(found) == 1 and 3 <= traced.cache_info().compiles < 20
+
+
+def test_calls_that_most_others_make_up_for_do_not_wait(slow_captures: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 0.01)
+    traced = hm.trace(lambda x: x.flatten() * 2.0, dynamic=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has been traced 8 times")
+        for k in range(10):
+            for _ in range(6):
+                traced(hm.ones((k, 3)))
+    assert traced.cache_info().compiles == 10
+
+
+def test_other_arguments_have_less_time_where_some_were_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 4.0)
+    assert [eager_calls.Patience(n).seconds for n in (0, 1, 3, 9)] == [4.0, 2.0, 0.5, 0.25]
+
+
+def test_a_program_that_is_given_up_while_it_is_compared(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its eager calls are no turns of the comparison, which had no compiled one."""
+
+    def f(x: hm.Tensor) -> hm.Tensor:
+        y = step_by_step(x)
+        return y * 2.0 if x.sum() > 0 else y + 1.0
+
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 4.0)
+    usual = tracer.Tracer.emit
+    traced, x = hm.trace(f), hm.ones(3)
+    traced(x)
+
+    def slow(*args: Any) -> Any:
+        clock.now += 1.0
+        return usual(*args)
+
+    monkeypatch.setattr(tracer.Tracer, "emit", slow)
+    with pytest.warns(TraceWarning, match="takes more than"):
+        for _ in range(8):
+            np.testing.assert_array_equal(traced(-x).numpy(), f(-x).numpy())

@@ -2,8 +2,8 @@
 by what they have cost.
 
 A trace that takes too long is given up, and tried again for longer when eager calls have taken twice as long as that
-may take: so traces never take longer than the calls do, and 4 seconds. New ways through a program, of other answers to
-what Python asks, take half of the time and 4 seconds at most. A program of which it is not plain that it is
+may take: so traces never take longer than the calls do, and 4 seconds. So do programs that most calls need anew, for
+other answers to what Python asks or other sizes (`Spending`). A program of which it is not plain that it is
 faster is measured in its first calls, which are eager and compiled in turns.
 """
 
@@ -23,7 +23,8 @@ MOST_SECONDS = 4.0  # of a trace with loops step by step or questions, before Py
 MANY_SEGMENTS = 16  # of a program: Python runs between them
 _FLOOR = 1e-3  # seconds: the program of a shorter call is not compared
 _SLOWER = 1.5  # times as long as eagerly is too slow
-_WAYS = 16  # through one program, before their time is looked at
+_IN_ROW, _MAKE_UP = 3, 4  # programs, before their time is looked at; compiled calls that make up for one
+_LEAST_SECONDS = 0.25  # of a trace, where others of the function have been given up
 _TURNS = 4  # of each kind, of which the shortest counts
 _BEFORE = 4  # compiled calls before the first eager one: they compile bit by bit (see run/native_call.py)
 _IN_A_ROW = 64  # calls: then one goes the long way, as what the function reads may have changed
@@ -34,8 +35,10 @@ class Patience:
     """The time that a trace may take. `spent`: seconds of eager calls since the last one was given up. `tries`: the
     number that were."""
 
-    def __init__(self) -> None:
-        self.seconds, self.spent, self.tries = MOST_SECONDS, 0.0, 0
+    def __init__(self, others: int = 0) -> None:
+        """`others`: traces of the same function for other arguments that were given up."""
+        self.seconds = max(MOST_SECONDS / 2**others, _LEAST_SECONDS) if others else MOST_SECONDS
+        self.spent, self.tries = 0.0, 0
 
     @contextmanager
     def eager_call(self) -> Iterator[None]:
@@ -54,26 +57,40 @@ class Patience:
         return self.tries > 0 and self.spent >= 2 * self.seconds
 
 
-class Growth:
-    """The time that new ways through a program take to compile, beside all that has passed since the first of them."""
+class Spending:
+    """The time that programs of a function take to compile. Where most calls need one of their own (searches that keep
+    what they find, sizes that never come again), the next one waits until eager calls have taken as long as the last
+    one did: so compiling takes no longer than eager calls, and 4 seconds."""
 
     def __init__(self) -> None:
-        self.begin: float | None = None
-        self.seconds, self.ways = 0.0, 0
+        self.row, self.hits = 0.0, 0  # programs, less those for which other calls make up; compiled calls so far
+        self.seconds = self.last = self.spent = 0.0  # of these, of the last one, of eager calls since
+        self.told = False
+
+    def _row(self, hits: int) -> float:
+        return max(self.row - (hits - self.hits) / _MAKE_UP, 0.0)
 
     @contextmanager
-    def of_a_way(self) -> Iterator[None]:
-        start = time_limit.clock()
-        self.begin = start if self.begin is None else self.begin
-        yield
-        self.seconds, self.ways = self.seconds + time_limit.clock() - start, self.ways + 1
+    def of_a_program(self, hits: int) -> Iterator[None]:
+        start, before = time_limit.clock(), self._row(hits)
+        try:
+            yield
+        finally:
+            self.last, self.spent = time_limit.clock() - start, 0.0
+            self.seconds = self.last + (self.seconds if before else 0.0)
+            self.row, self.hits = before + 1, hits
 
-    @property
-    def is_too_much(self) -> bool:
-        """Whether most calls are new ways: sorts and searches of new data go another one in each call."""
-        if self.begin is None or self.ways < _WAYS or self.seconds < MOST_SECONDS:
-            return False
-        return self.seconds > (time_limit.clock() - self.begin) / 2
+    @contextmanager
+    def eager_call(self) -> Iterator[None]:
+        start = time_limit.clock()
+        try:
+            yield
+        finally:
+            self.spent += time_limit.clock() - start
+
+    def waits(self, hits: int) -> bool:
+        """Whether a further program has to wait."""
+        return self.spent < self.last and self.seconds >= MOST_SECONDS and self._row(hits) >= _IN_ROW
 
 
 class Trial:

@@ -59,7 +59,7 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
-from .eager_calls import MANY_SEGMENTS, Growth, Patience, Trial
+from .eager_calls import MANY_SEGMENTS, Patience, Trial
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .results import each_call_has, finished, keys_of
@@ -97,7 +97,6 @@ class Entry:
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.patience, self.since = Patience(), time_limit.clock()  # for its traces, and since when
         self.trial: Trial | None = None  # while its calls are timed
-        self.growth = Growth()
         self.fast: Any = None  # set by `fast.build` at the second call
         self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
         self.last: CompiledPath | None = None  # that ran the long way
