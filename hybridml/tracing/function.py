@@ -430,6 +430,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             if pattern is None:
                 break
             entry = self._entry(key, objects, leaves, Sized(pattern))
+            entry.keeps_loops = any(e.rolled for entries in self._entries.values() for e in entries)
             try:
                 path, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
             except NotGeneralizable as refused:

@@ -92,6 +92,7 @@ class Entry:
         self.root: ValueBranch | CompiledPath | None = None
         self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
         self.apart: dict[Any, list[Any]] = {}  # of those that are, where they are parted (see errors.py)
+        self.rolled = self.keeps_loops = False  # it has loops of the program; it is for any size only with loops
         self.staged = False  # functions of transforms, with loops in them, are captured first
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
@@ -100,8 +101,7 @@ class Entry:
         self.fast: Any = None  # set by `fast.build` at the second call
         self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
         self.last: CompiledPath | None = None  # that ran the long way
-        self.nodes: dict[Any, ir.Node] = {}  # inputs of all paths, by what they stand for
-        self.by_node: dict[ir.Node, Input] = {}
+        self.nodes, self.by_node = dict[Any, ir.Node](), dict[ir.Node, Input]()  # inputs of all paths
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
         # What is guarded, of all paths.
         self.inputs: list[Input] = []
@@ -116,8 +116,7 @@ class Entry:
         self.placed: list[Tensor] = []  # captured tensors of a device that a path updates
         self.updated: dict[int, Input] = {}
         self.grad_guards: list[tuple[Input, bool]] = []
-        self.draws = False  # random numbers
-        self.drawn: list[Tensor] = []  # generators whose states it owns during a call (see random_draws.py)
+        self.draws, self.drawn = False, list[Tensor]()  # generators whose states it owns in a call (random_draws.py)
 
     # -- paths
 
@@ -182,6 +181,7 @@ class Entry:
                 self.staged = self.staged or loop.stages
                 apart = self.apart.setdefault(loop.place, [])
                 if not (loop.apart or loop.stages) or len(apart) >= MOST_PARTS:
+                    loop.refuse_if(self.keeps_loops)
                     self.step_by_step.setdefault(loop.place, str(loop))
                 apart += loop.apart
 
@@ -234,6 +234,7 @@ class Entry:
         tracer.prints, tracer.logs = output.print, output.log
 
         def end(result: Any, backend: Backend) -> CompiledPath:
+            self.rolled = tracer.rolled and not self.step_by_step
             effects = [*output.said, *self._effects(hidden), *(of_recorder(self.watch, r) for r in recorders if r.done)]
             if effects and tracer.rolled:  # by which step of which loop is not known
                 raise StepByStep(None, "the function changes something else")

@@ -92,6 +92,11 @@ class StepByStep(BaseException):
         super().__init__(f"{which} ({why.splitlines()[0]})")
         self.place, self.apart = place, apart
 
+    def refuse_if(self, keeps_loops: bool) -> None:
+        """Gives up a program for any size, where those for one size have loops."""
+        if keeps_loops:
+            raise NotGeneralizable(why=f"{self} would be unrolled") from None
+
 
 def _line_of_loop(code: CodeType, offset: int) -> int:
     """The line of a loop that begins at an instruction: of a `while`, whose condition is also at its end, a step may
