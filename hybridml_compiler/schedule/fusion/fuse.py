@@ -145,13 +145,18 @@ def materialise(
 
 
 def _distinct(node: Node, chosen: Container[Node]) -> int:
-    """The number of nodes that are computed with a node, each counted once; of many more than fit one kernel, some."""
-    seen, stack = {node}, [node]
+    """The number of nodes that are computed with a node, each counted once for every place at which it is: `x[1:]` and
+    `x[:-1]` are two of all that x is made of. Of many more than fit one kernel, some."""
+    seen: set[tuple[Node, int]] = {(node, 0)}
+    places, stack = dict[tuple[int, Node], int](), [(node, 0)]
     while stack and len(seen) <= cost.MAX_INLINE_NODES:
-        for x in stack.pop().inputs:
-            if x not in seen and x.op is not None and x not in chosen and x.kind not in OWN_LOOP:
-                seen.add(x)
-                stack.append(x)
+        reader, place = stack.pop()
+        if reader.kind == "movement":
+            place = places.setdefault((place, reader), len(places) + 1)
+        for x in reader.inputs:
+            if (x, place) not in seen and x.op is not None and x not in chosen and x.kind not in OWN_LOOP:
+                seen.add((x, place))
+                stack.append((x, place))
     return len(seen)
 
 
