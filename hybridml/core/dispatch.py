@@ -123,8 +123,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         return _square.fn(args[0])
     if op.kind == "elementwise" and not params:
         level = interpreter_stack()
-        if level is None:  # numbers of NumPy's are weak as Python's are
-            args = tuple([a.item() if isinstance(a, np.generic) else a for a in args])
+        if level is None:  # numbers of NumPy's are weak as Python's are, but those of narrow floats
+            args = tuple([a.item() if isinstance(a, np.generic) and not _is_narrow(a) else a for a in args])
         if level is None and _LOCAL.issuperset(map(type, args)):
             args = tuple([adopt(a) if type(a) is _ndarray else a for a in args])
             if _is_native(op, args):

@@ -419,3 +419,12 @@ def test_they_come_after_some_calls() -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert said.split() == ["function", "method_descriptor", "method_descriptor"]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float32", "float64"])
+def test_narrow_numbers_of_numpys_have_the_dtype_that_traces_give(dtype: str) -> None:
+    x, number = hm.ones((3,), dtype=dtype), np.float16(1.5)
+    for function in (lambda t: t + number, lambda t: number * t, lambda t: hm.maximum(t, number)):
+        found, traced = function(x), hm.trace(function)(x)
+        assert found.dtype == traced.dtype == np.result_type(dtype if dtype[0] == "f" else "float16", "float16")
+        assert found.tolist() == traced.tolist()

@@ -170,3 +170,45 @@ def at_counts(x: Any) -> Any:
 @pytest.mark.parametrize("program", [shifted, rebound, at_counts])
 def test_elements_of_numpy_arrays_are_no_views(program: Callable[..., Any]) -> None:
     assert " loop(" in both(program, *of(VALUES)).ir
+
+
+# -- rows of NumPy arrays, which are views
+
+
+def in_rows(a: Any) -> Any:
+    h = np.zeros((6, 6))
+    for i in range(N):
+        h[a[i]][a[i]] += 2
+        h[int(a[i])][1:] += h[a[0]].sum()
+    return h
+
+
+def in_rows_of_ints(a: Any) -> Any:
+    h = np.zeros((6, 6), np.int64)
+    for i in range(N):
+        h[a[i]][1] += i
+    return h
+
+
+def one_row(a: Any) -> Any:
+    h = np.zeros((6, 6))
+    row, column = h[a[0]], h[:, a[1]]
+    row += a[:6]
+    h[a[2]] = 7
+    column *= 2
+    np.add(h[a[3], 2:], 1, out=h[a[3], 2:])
+    return h, row, column, h[a[4], a[4]]
+
+
+def read_after(a: Any) -> Any:
+    h = np.zeros((N, 6))
+    for i in range(N):
+        h[i] = a[:6] + i
+        row = h[a[i]]
+    return h, row
+
+
+@pytest.mark.parametrize("program", [in_rows, in_rows_of_ints, one_row, read_after])
+def test_rows_of_numpy_arrays_at_places_of_data_are_views(program: Callable[..., Any]) -> None:
+    traced = both(program, *of(places(6)))
+    assert (" loop(" in traced.ir) == (program is in_rows)

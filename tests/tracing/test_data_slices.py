@@ -221,18 +221,24 @@ def test_one_program_serves_all_data() -> None:
     assert traced.cache_info().compiles == 1
 
 
-def test_gradients_are_those_of_eager_code() -> None:
+@pytest.mark.parametrize("in_list", [False, True])
+def test_gradients_are_those_of_eager_code(in_list: bool) -> None:
     def loss(x: Any, p: Any) -> Any:
-        s = hm.tensor(1.0, dtype="float64")
+        s, found = hm.tensor(1.0, dtype="float64"), []
         for i in range(N):
             s = s + (x[p[i] : p[i + 1]] ** 2).sum()
-        return s
+        for i in range(N if in_list else 0):
+            found.append((x[p[i] : p[i + 1]] ** 2).sum())
+        return hm.stack(found).sum() if in_list else s
 
     x, p = (make() for make in arrays()[:2])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TraceWarning)
         found = hm.trace(hm.grad(loss))(x, p)
-    np.testing.assert_array_equal(found.numpy(), hm.grad(loss)(x, p).numpy())
+        around = hm.grad(hm.trace(loss))(x, p)
+    expected = hm.grad(loss)(x, p).numpy()
+    np.testing.assert_array_equal(found.numpy(), expected)
+    np.testing.assert_array_equal(around.numpy(), expected)
 
 
 def kept(x: Any, p: Any, y: Any) -> Any:

@@ -25,6 +25,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core.autodiff.lost_histories import is_lost, raise_written
 from ...core.proxies.integer import IntProxy
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .tracer import Tracer, top_tracer
 
@@ -168,6 +169,15 @@ def with_indices(key: Any) -> Any:
     if type(key) is tuple:
         return tuple(map(with_indices, key))
     return key.as_index() if type(key) is IntProxy and key._value is None else key
+
+
+def as_int(tracer: Tracer, place: Any) -> Any:
+    """The int of a place that data decides, which chooses a view as an int does: of the program in the step of a loop,
+    elsewhere Python asks for it."""
+    if not tracer.loops or not issubclass(type(place), Tensor):
+        return place if tracer.loops else int(place)
+    number: Tensor = _astype.fn(tracer.lift(place), dtypes.float64)
+    return IntProxy(tracer, ScalarProxy(tracer.wrap(number._array, True)), None)
 
 
 def cast(t: Tensor, dtype: np.dtype) -> Tensor:

@@ -28,8 +28,8 @@ from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .loops.data_sizes import of_step
-from .memory import Memory, SelectedMemory, base_of, cast, check_written, element, holds, literal, with_indices
+from .loops.data_sizes import of_data, of_step
+from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, element, holds, literal, with_indices
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
@@ -160,6 +160,11 @@ class ProgramArray(ProgramValue):
         key, memory = with_indices(key), self._memory
         if of_step(memory.tracer, key):
             return self._in_step(_names_element(key, self.ndim), key)
+        places = {id(k) for k in _parts(key) if of_data(k)}
+        others = tuple([k for k in _parts(key) if id(k) not in places])
+        if places and _is_basic(others) and not _is_element(key, self.ndim):
+            ints = tuple([as_int(memory.tracer, k) if id(k) in places else k for k in _parts(key)])
+            return self._in_step(False, ints) if memory.tracer.loops else self[ints]  # a view of NumPy's
         if _is_basic(key):
             found = self._array[plain(key)]
             if isinstance(found, _ndarray) or not memory.is_traced:

@@ -332,7 +332,7 @@ class Capture(Questions):
             if not is_like(value, carry):
                 self.refuse(self.changes(name))
             found.append(as_tensor(self.tracer, value))
-        self.histories += [t._node for t in (*found, *states)]
+        self.histories += [t._node for t in (*found, *states, *self.items)]
         return [like(t, t._array, t._node) for t in (*found, *states)]
 
     def _last(self) -> dict[str, Carry]:

@@ -105,7 +105,7 @@ class DataSizes:
 def placed(x: Tensor, key: Any) -> Any:
     """The key of a slice with symbols in the places of ends that data decides, in the step of a loop."""
     parts = key if type(key) is tuple else (key,)
-    if not any(type(k) is slice and (_of_data(k.start) or _of_data(k.stop)) for k in parts):
+    if not any(type(k) is slice and (of_data(k.start) or of_data(k.stop)) for k in parts):
         return key
     tracer: Any = current_interpreter()
     loop = tracer.loops[-1] if getattr(tracer, "loops", None) else None
@@ -114,8 +114,8 @@ def placed(x: Tensor, key: Any) -> Any:
         return key
     found, axis = list[Any](), 0
     for k in parts:
-        of_data = type(k) is slice and k.step in (None, 1) and (_of_data(k.start) or _of_data(k.stop))
-        found.append(_slice(tracer, loop.sizes, k, x.shape[axis]) if of_data else k)
+        decided = type(k) is slice and k.step in (None, 1) and (of_data(k.start) or of_data(k.stop))
+        found.append(_slice(tracer, loop.sizes, k, x.shape[axis]) if decided else k)
         axis += x.ndim - taken if k is Ellipsis else k is not None
     return tuple(found) if type(key) is tuple else found[0]
 
@@ -128,12 +128,12 @@ def of_step(tracer: Any, key: Any) -> bool:
     parts = key if type(key) is tuple else (key,)
     places = [k for k in parts if type(k) is not slice]
     ends = [end for k in parts if type(k) is slice for end in (k.start, k.stop, k.step)]
-    of_data = any(map(_of_data, ends)) or any(type(k) is IntProxy and _of_data(k) for k in places)
-    return any(map(is_step, (*places, *ends))) or (of_data and bool(tracer.loops))
+    decided = any(map(of_data, ends)) or any(type(k) is IntProxy and of_data(k) for k in places)
+    return any(map(is_step, (*places, *ends))) or (decided and bool(tracer.loops))
 
 
-def _of_data(end: Any) -> bool:
-    """Whether an end of a slice is an int of the program."""
+def of_data(end: Any) -> bool:
+    """Whether a place, or an end of a slice, is an int of the program."""
     if type(end) is IntProxy:
         return end._value is None
     if issubclass(type(end), Tensor):
@@ -177,7 +177,7 @@ def _slice(tracer: Any, sizes: DataSizes, k: slice, size: Size) -> slice:
 
 
 def _end(tracer: Any, end: Any, size: Size) -> _End:
-    if not _of_data(end):
+    if not of_data(end):
         end = end + size if end < 0 else end
         end = 0 if end < 0 else size if end > size else end
         return _End(end, (frozenset(), end))
