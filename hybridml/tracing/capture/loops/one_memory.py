@@ -17,7 +17,7 @@ _Weak = ReferenceType[Tensor]
 
 
 class Marked:
-    """What loops leave, and what `max` and `min` choose."""
+    """The tensors that loops leave, and that `max` and `min` choose."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[list[_Weak], Any]] = []  # results of loops and what they may be, and places of these
