@@ -1,5 +1,7 @@
 """Loops that search in loops, grow lists, and choose numbers: what they share."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,15 @@ def test_what_min_gives_of_a_tensor_and_the_number_of_a_step_may_be_that_number(
         return f
 
     assert type(same(least)) is int
+
+
+def test_a_sum_in_a_range_of_data_of_tensors_and_functions_of_the_step_may_be_a_number():
+    def total(x, n, limit):
+        s = 0.5
+        for k in range(n):
+            s += min(math.sin(0.1 * k), x[3] + limit)
+        return s
+
+    n = hm.tensor(8)
+    assert type(same(total, n, 5.0)) is float
+    assert type(same(total, n, -5.0)) is hm.Tensor

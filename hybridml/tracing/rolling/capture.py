@@ -49,7 +49,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import computes_as_number, is_of_number, may_be_number
+from .number_types import computes_as_number, may_be_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -313,7 +313,7 @@ class Capture(Questions):
             values = grown.values(region)
             if values is None:
                 self.refuse("a list gets an item that may be changed later")
-            if any(is_of_number(self.tracer, t._array) for t in values):
+            if any(may_be_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")
             found += values
         return found
