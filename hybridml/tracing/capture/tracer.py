@@ -40,9 +40,10 @@ from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..rolling.code_loops import loop_around
-from ..specialize.errors import StepByStep, TakesLong, Untraceable, refused
+from ..specialize.errors import TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
+from .loops.one_memory import Marked
 from .loops.taken import where_taken
 from .memory_order import Order, memory_order
 from .number_bounds import answer_of, is_divisor, of_steps
@@ -178,8 +179,7 @@ class Tracer:
         self.ends: float | None = None  # when these are given up
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
-        # Results of loops and what they may be in the memory of, and places of these (see rolling/capture.py).
-        self.marked: list[tuple[list[ReferenceType[Tensor]], Any]] = []
+        self.marked = Marked()
         self.perhaps_numbers: set[ir.Node] = set()  # tensors that are numbers of Python's where a loop takes no step
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []  # that are captured now
@@ -306,11 +306,7 @@ class Tracer:
     def will_write(self, t: Tensor) -> None:
         """Tells a region that `t` will get another value, so that the present one can be put back. What loops have left
         in memory of its own, which Python shares, is not written to."""
-        for group, place in self.marked:
-            alive = [x for r in group if (x := r()) is not None]
-            shown = [x is t or (type(t._version) is list and x._version is t._version) for x in alive]
-            if any(shown) and not all(shown):
-                raise StepByStep(place, "a variable is updated after it that may be in the memory of another one")
+        self.marked.check(t)
         if self.frames:
             self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))
 

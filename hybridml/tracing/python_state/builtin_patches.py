@@ -35,6 +35,7 @@ from ...core.proxies.base import NumberProxy, Proxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ..capture import created_arrays, python_math
+from ..capture.loops.one_memory import WHICH, root_of
 from ..capture.numbers import complex_numbers
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.program_arrays import is_program, value_of
@@ -210,7 +211,7 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
 
     def patch(*args: Any, **kwargs: Any) -> Any:
         tracer = current_tracer()
-        if len(args) < 2 or kwargs or tracer is None:
+        if len(args) < 2 or kwargs or tracer is None or WHICH in tracer.alone.get(None, ()):
             return of_python(*args, **kwargs)
         numbers = [a._value() if is_program(a) and a._memory.is_traced else a for a in args]
         given = [(a, number) for a, number in zip(args, numbers, strict=True) if issubclass(type(number), Traced)]
@@ -219,7 +220,12 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         if not alike or not all(map(_is_number, numbers, repeat(bool(tracer.loops)))):
             return of_python(*args, **kwargs)
         found = reduce(lambda a, b: OPS["where"].fn(better(b, a), b, a), numbers)
-        return value_of(tracer, found, scalar=True) if any(scalars) else found
+        if any(scalars):
+            return value_of(tracer, found, scalar=True)
+        if len(given) < len(args):
+            tracer.perhaps_numbers.add(found._array)
+        tracer.marked.choose(found, [root_of(number) for _, number in given])
+        return found
 
     return patch
 

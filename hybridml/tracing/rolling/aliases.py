@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import ref
 
 from ...core.tensor import Tensor
-from .carries import memory_of, root_of
+from ..capture.loops.one_memory import memory_of, root_of
 from .lists import Grown
 
 
@@ -26,6 +25,10 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
                 before = [root]
             same = {n for n, others in loop.origins.items() if any(t is root for t in others)}
             groups = _joined(groups, ({name, *same} | ({owner} if owner is not None else set()), before))
+    starts = {id(c.given): c.start for c in loop.carries.values()}
+    for name, others in loop.chosen.items():
+        if others and issubclass(type(t := variables.get(name)), Tensor):
+            loop.tracer.marked.choose(t, [root_of(starts.get(id(x), x)) for x in others])
     if not loop.has_steps():
         for name in loop.carries.keys() & variables.keys():
             groups = _joined(groups, ({name}, [loop.carries[name].start]))
@@ -33,7 +36,7 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
         found = [variables[name] for name in sorted(names) if name in variables]
         found = [t for t in (*found, *map(root_of, before)) if issubclass(type(t), Tensor)]
         if len({id(t) for t in found}) > 1:
-            loop.tracer.marked.append(([ref(t) for t in found], loop.place))
+            loop.tracer.marked.mark(found, loop.place)
 
 
 def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
@@ -41,7 +44,7 @@ def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
     items = grown.target[len(grown.target) - len(grown.items) :]
     found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]
     if len(found) > 1:
-        loop.tracer.marked.append(([ref(t) for t in found], loop.place))
+        loop.tracer.marked.mark(found, loop.place)
 
 
 def shared(loop: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +57,9 @@ def shared(loop: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
     ends = [variables, *(exit.objects for exit in loop.exits)]
     for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
         loop.origins.setdefault(name, []).append(root_of(tracer.lift(t)))
-    loop.twice = {name for name in of if [*of.values()].count(of[name]) > 1}
+    own = {name: carry.given for name, carry in loop.carries.items()}
+    loop.chosen = {name: [x for x in tracer.marked.may_be(t) if x is not own.get(name)] for name, t in values.items()}
+    loop.twice = {name for name in of if [*of.values()].count(of[name]) > 1 or loop.chosen[name]}
     return of
 
 

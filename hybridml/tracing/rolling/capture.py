@@ -49,7 +49,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import computes_as_number, is_of_number, may_be_number
+from .number_types import computes_as_number, may_be_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -84,6 +84,7 @@ class Capture(Questions):
         self.made: set[ir.Node] = set()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
+        self.chosen: dict[str, list[Tensor]] = {}  # the same of those that `max` or `min` gives
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.recorded: set[Any] = set()  # names and ids of what has a history after a step, and none before the loop
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
@@ -244,9 +245,9 @@ class Capture(Questions):
                 self.masks = True
                 return False
             self.checks = [*dict.fromkeys([*self.checks, *region.checks])]
-        elif any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
+        if any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
-        elif not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
+        if not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
             self.refuse("a list gets other items in each branch")
         if not self._histories_known():
             return False
@@ -312,7 +313,7 @@ class Capture(Questions):
             values = grown.values(region)
             if values is None:
                 self.refuse("a list gets an item that may be changed later")
-            if any(is_of_number(self.tracer, t._array) for t in values):
+            if any(may_be_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")
             found += values
         return found

@@ -14,7 +14,6 @@ from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim, same
 from hybridml_compiler.sizes.steps import is_step
 
-from ...core.aliasing import origin_of
 from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
@@ -143,18 +142,6 @@ def are_one(a: Any, b: Any) -> bool:
     if type(a) in (ScalarProxy, ComplexProxy):
         return a._tensor._array is b._tensor._array
     return same(a, b) if is_dim(a) else type(a) in CONSTANTS and repr(a) == repr(b)
-
-
-def memory_of(t: Tensor) -> int:
-    """A key of the memory that a tensor shows: views share the cell of their version (see core/aliasing.py)."""
-    return id(t._version) if type(t._version) is list else id(t)
-
-
-def root_of(t: Tensor) -> Tensor:
-    """The tensor of which this one is a view, of a view."""
-    while (origin := origin_of(t)) is not None:
-        t = origin[0]
-    return t
 
 
 def is_number(size: Size, number: int) -> bool:

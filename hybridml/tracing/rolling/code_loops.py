@@ -112,11 +112,11 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
     for head in sorted(flow.loops, key=lambda head: len(flow.loops[head])):
         inside = [k for k in flow.loops[head] if flow.position(k) == position and is_question(flow.found[k])]
         chained = any(i.opname == "COPY" for i in flow.found[asked - 3 : asked])  # what a step compares is on the stack
-        if not inside or chained or flow.found[head].opname == "FOR_ITER":
+        if not inside:
             continue
-        loop = flow.loop(head, inside[-1], None)
-        if loop is not None and position in loop.exits:
-            return loop, position
+        # A loop around this one comes to the question by other ways than its own steps.
+        loop = None if chained or flow.found[head].opname == "FOR_ITER" else flow.loop(head, inside[-1], None)
+        return (loop, position) if loop is not None and position in loop.exits else None
     return None
 
 

@@ -24,7 +24,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..capture.loops.taken import or_other
-from ..capture.tracer import Tracer
+from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .capture import MOST_PARTS
 from .carries import computed_int
@@ -166,6 +166,12 @@ class _DataSteps(Steps):
         if self.reverse or _is_tensor(self.ends[0]) or not self.is_sure_to_begin():
             self.refuse(self.changes(name))
         super().begin_later(name)
+
+    def _items(self, region: Frame) -> list[Tensor]:
+        found = super()._items(region)
+        if any(grown.items for grown in self.grown):
+            self.refuse("a list grows, and data decides with which number it begins")
+        return found
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:
         found: dict[str, Any] = {}

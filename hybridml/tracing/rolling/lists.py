@@ -12,8 +12,9 @@ from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
+from ..capture.loops.one_memory import root_of
 from ..capture.tracer import Frame, Tracer
-from .carries import are_one, computed_int, root_of
+from .carries import are_one, computed_int
 from .held import CONSTANTS
 
 

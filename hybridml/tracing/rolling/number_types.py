@@ -31,22 +31,13 @@ def computes_as_number(region: Frame, carry: Carry) -> bool:
 
 def may_be_number(tracer: Any, node: ir.Node) -> bool:
     """Whether a tensor is a number of Python's where some loop takes no step: it is one of those, or computed from
-    nothing but these and numbers."""
-    if node in tracer.perhaps_numbers:
-        return True
-    if node.kind != "elementwise" or node.shape or not node.inputs:
-        return False
-    others = [n for n in node.inputs if not n.aval.weak]
-    return bool(others) and all(may_be_number(tracer, n) for n in others)
-
-
-def is_of_number(tracer: Any, node: ir.Node) -> bool:
-    """Whether a tensor is computed from one that may be a number of Python's, and from literals."""
+    nothing but these, literals and numbers of steps."""
     if not tracer.perhaps_numbers:
         return False
 
     def operands(n: ir.Node) -> Sequence[ir.Node]:
-        return n.inputs if n.kind == "elementwise" and not n.shape and n not in tracer.perhaps_numbers else ()
+        computes = n.kind in ("elementwise", "opaque")  # or is a function of `math`
+        return n.inputs if computes and not n.shape and n not in tracer.perhaps_numbers else ()
 
     perhaps: dict[ir.Node, bool | None] = {}  # None of literals, which are numbers beside such
     for n in postorder([node], operands):

@@ -3,6 +3,7 @@
 loop.py            a loop, recorded as one step of the history
 branches.py        steps that data decides about: the values of all branches
 ways.py            two of them in one: what they compute alike once, of operands that are chosen
+one_memory.py      tensors that may be in one memory, as data decides
 taken.py           values in branches that may be computed in vain
 counts.py          numbers of steps that data decides, for gradients
 data_sizes.py      slices whose ends data decides, as loops of one step

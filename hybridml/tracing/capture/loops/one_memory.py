@@ -1,0 +1,64 @@
+"""Tensors that are in one memory in eager code where data decides so, and in the program each in its own: an update of
+one of them has the trace begin anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import ReferenceType, ref
+
+from ....core.aliasing import origin_of
+from ....core.tensor import Tensor
+from ...specialize.errors import StepByStep
+
+WHICH = "which"  # of a trace: `max` and `min` ask which argument they give
+
+_Weak = ReferenceType[Tensor]
+
+
+class Marked:
+    """The tensors that loops leave, and that `max` and `min` choose."""
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[list[_Weak], Any]] = []  # results of loops and what they may be, and places of these
+        self.chosen: list[tuple[_Weak, list[_Weak]]] = []  # each with what it may be
+
+    def clear(self) -> None:
+        self.groups, self.chosen = [], []
+
+    def mark(self, tensors: Iterable[Tensor], place: Any) -> None:
+        """Notes that tensors may be in one memory after the loop at this place."""
+        self.groups.append(([*map(ref, tensors)], place))
+
+    def choose(self, t: Tensor, of: Iterable[Tensor]) -> None:
+        """Notes that a tensor is one of others, or of their memory."""
+        self.chosen.append((ref(t), [*map(ref, of)]))
+
+    def may_be(self, t: Tensor) -> Sequence[Tensor]:
+        """The tensors whose memory one may be in that was chosen."""
+        found = [of for r, of in self.chosen if (x := r()) is not None and memory_of(x) == memory_of(t)]
+        return [x for of in found for r in of if (x := r()) is not None]
+
+    def check(self, t: Tensor) -> None:
+        """Raises StepByStep where an update of a tensor may be that of another one. What a choice is made from may be
+        updated: it has been read by then."""
+        for group, place in self.groups:
+            alive = [x for r in group if (x := r()) is not None]
+            shown = [memory_of(x) == memory_of(t) for x in alive]
+            if any(shown) and not all(shown):
+                raise StepByStep(place, "a variable is updated after it that may be in the memory of another one")
+        self.chosen = [one for one in self.chosen if one[0]() is not None]
+        if self.may_be(t):
+            raise StepByStep(None, "what max() or min() gives is updated, which is one of their arguments", (WHICH,))
+
+
+def memory_of(t: Tensor) -> int:
+    """A key of the memory that a tensor shows: views share the cell of their version (see core/aliasing.py)."""
+    return id(t._version) if type(t._version) is list else id(t)
+
+
+def root_of(t: Tensor) -> Tensor:
+    """The tensor of which this one is a view, of a view."""
+    while (origin := origin_of(t)) is not None:
+        t = origin[0]
+    return t
