@@ -74,3 +74,17 @@ def test_a_node_that_is_read_twice_counts_once_for_the_length_of_an_expression(c
     graph = Graph((x,), (value,))
     reasons = materialise(graph, graph.nodes(), capabilities(host_spec()))[0]
     assert len(reasons) == kept, reasons
+
+
+def test_a_node_that_is_read_at_two_places_counts_twice() -> None:
+    """Each step of a chain reads the last one at two places: the tenth would compute the first a thousand times."""
+    x = input_node(Aval((64, 8), F4), "x")
+    value: Node = x
+    for _ in range(12):
+        at = [
+            make("slice", value, starts=(k, 0), stops=(value.shape[0] - 1 + k, 8), steps=(1, 1)) for k in (0, 1)
+        ]  # fmt: skip
+        value = make("subtract", make("multiply", at[0], at[0]), at[1])
+    graph = Graph((x,), (value,))
+    chosen, _ = materialise(graph, graph.nodes(), capabilities(host_spec()))
+    assert sum(reason == "the expression is long enough" for reason in chosen.values()) >= 2

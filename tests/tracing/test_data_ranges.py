@@ -535,23 +535,3 @@ def test_random_programs_with_ints_of_data(seed: int, ends: bool) -> None:
         assert_same((expected, first), (found, same))
     except AssertionError as error:
         raise AssertionError(f"{source}\n{error}") from None
-
-
-def test_sizes_that_would_cost_a_loop_stay_as_they_are() -> None:
-    def product(ends: hm.Tensor, columns: hm.Tensor, values: hm.Tensor, x: hm.Tensor) -> hm.Tensor:
-        y = hm.zeros((len(ends) - 1,), dtype=x.dtype)
-        for i in range(len(y)):
-            total = 0.0
-            for k in range(ends[i], ends[i + 1]):
-                total += values[k] * x[columns[k]]
-            y[i] = total
-        return y
-
-    traced = hm.trace(product)
-    for n in (60, 61, 75):
-        r = np.random.default_rng(n)
-        ends = np.sort(r.integers(0, n, 21))
-        given = [hm.asarray(a) for a in (ends, r.integers(0, 9, n), r.random(n), r.random(9))]
-        np.testing.assert_allclose(traced(*given).numpy(), product(*given).numpy(), rtol=1e-12)
-        assert traced.ir.count(" loop(") == 2
-    assert any("stays as it is" in line and "would be unrolled" in line for line in traced.retraces)
