@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.ops.table import OPS
@@ -206,8 +207,13 @@ def _going_over(of_python: Any) -> Callable[..., Any]:
 
 def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
     """`max` or `min`: of numbers of one dtype, which are tensors or NumPy's scalars of the program, a number of the
-    program and no question. In a step that stands for all of a loop there may be Python's ints among them."""
+    program and no question. In a step that stands for all of a loop there may be Python's ints among them, and floats
+    where a step computes with these as with the others (see rolling/number_types.py)."""
     of_python: Any = getattr(builtins, name)
+
+    def chosen(a: Any, b: Any) -> Any:
+        is_known = type(a) in (int, float) and type(b) in (int, float)
+        return of_python(a, b) if is_known else OPS["where"].fn(better(b, a), b, a)
 
     def patch(*args: Any, **kwargs: Any) -> Any:
         tracer = current_tracer()
@@ -215,24 +221,30 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
             return of_python(*args, **kwargs)
         numbers = [a._value() if is_program(a) and a._memory.is_traced else a for a in args]
         given = [(a, number) for a, number in zip(args, numbers, strict=True) if issubclass(type(number), Traced)]
-        scalars = [is_program(a) for a, _ in given]
-        alike = len({number.dtype for _, number in given}) == 1 and all(scalars) == any(scalars)
-        if not alike or not all(map(_is_number, numbers, repeat(bool(tracer.loops)))):
+        scalars, dtypes = [is_program(a) for a, _ in given], {number.dtype for _, number in given}
+        loop: Any = tracer.loops[-1] if tracer.loops else None
+        floats = any(type(a) is float for a in args)
+        alike = len(dtypes) == 1 and all(scalars) == any(scalars) and not (floats and loop is None)
+        if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
-        found = reduce(lambda a, b: OPS["where"].fn(better(b, a), b, a), numbers)
-        if any(scalars):
-            return value_of(tracer, found, scalar=True)
+        found = reduce(chosen, numbers)
         if len(given) < len(args):
             tracer.perhaps_numbers.add(found._array)
+            if floats:
+                loop.of_floats.add(found._array)
+        if any(scalars):
+            return value_of(tracer, found, scalar=True)
         tracer.marked.choose(found, [root_of(number) for _, number in given])
         return found
 
     return patch
 
 
-def _is_number(x: Any, in_step: bool) -> bool:
+def _is_number(x: Any, in_step: bool, dtype: Any) -> bool:
     if issubclass(type(x), Traced):
         return x.shape == () and x.dtype.kind in "fiu"
+    if type(x) is float:  # that is the same number as one of the dtype
+        return dtype is float64 or (dtype is float32 and float(np.float32(x)) == x)
     return in_step and (type(x) is int or is_dim(x))
 
 

@@ -31,6 +31,7 @@ from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
+from ..capture.loops.one_memory import WHICH
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -49,7 +50,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import computes_as_number, may_be_number
+from .number_types import compute_as_numbers, computes_as_number, may_be_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -82,6 +83,7 @@ class Capture(Questions):
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
+        self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
         self.chosen: dict[str, list[Tensor]] = {}  # the same of those that `max` or `min` gives
@@ -251,6 +253,8 @@ class Capture(Questions):
             self.refuse("a list gets other items in each branch")
         if not self._histories_known():
             return False
+        if not compute_as_numbers(region, self.of_floats):
+            raise StepByStep(None, "what max() or min() gives may be a float", (WHICH,))
         self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
@@ -410,7 +414,7 @@ class Capture(Questions):
             if carry is None:
                 if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
                     continue
-                by_steps = self.in_steps and name not in self.counted and type(end) is not IntProxy
+                by_steps = self.in_steps and name not in self.counted and IntProxy not in (type(start), type(end))
                 carry, known = carry_of(self.tracer, start, end, by_steps, self.may_not_begin), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
                     carry = single_of(self.tracer, start, end)

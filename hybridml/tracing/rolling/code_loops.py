@@ -101,6 +101,7 @@ def makes_iterator(code: CodeType, offset: int) -> bool:
     return flow.found[flow.running(offset)].opname == "GET_ITER"
 
 
+@lru_cache(maxsize=1024)
 def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | None:
     """The innermost `while` loop that the question at this offset can leave, as a loop from there to there, and the
     place of the question."""
@@ -131,6 +132,7 @@ def loop_around(loops: Mapping[Any, str], other: str) -> str:
     return other
 
 
+@lru_cache(maxsize=1024)
 def question_at(code: CodeType, offset: int) -> Position | None:
     """The place in the source of what a conditional jump asks at this offset."""
     flow = flow_of(code)

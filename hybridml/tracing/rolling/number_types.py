@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.walk import postorder
 
 from ...core.tensor import Tensor
@@ -14,6 +15,10 @@ from ..capture.loops.branches import Branch
 from ..capture.number_bounds import is_full
 from ..capture.tracer import Frame
 from .carries import Carry
+
+_SHAPES = [OPS[name] for name in ("reshape", "broadcast_to")]
+_ALIKE = [OPS[name] for name in ("add", "subtract", "multiply", "where", "greater", "less", "greater_equal",
+                                 "less_equal", "equal", "not_equal")]  # fmt: skip
 
 
 def computes_as_number(region: Frame, carry: Carry) -> bool:
@@ -27,6 +32,28 @@ def computes_as_number(region: Frame, carry: Carry) -> bool:
                                            if n is not given)
         for node in readers
     )  # fmt: skip
+
+
+def compute_as_numbers(region: Frame, chosen: Set[ir.Node]) -> bool:
+    """Whether a step does with tensors what it would with Python's floats that they may be: it stores them, or adds and
+    compares them with tensors of that dtype. `1 / m` and `m + 0.1` are other numbers, or errors."""
+    pending, readers = [*chosen & region.made], dict[ir.Node, list[ir.Node]]()
+    for node in region.made if pending else ():
+        for n in node.inputs:
+            readers.setdefault(n, []).append(node)
+    while pending:
+        number = pending.pop()
+        for reader in readers.get(number, ()):
+            others = [n for n in reader.inputs if n not in chosen and not n.aval.weak and n.dtype.kind != "b"]
+            is_stored = reader.op is not None and (reader.op.is_update or reader.op is OPS["scatter_set"])
+            if reader.op in _SHAPES and not is_stored:
+                pending.append(reader)
+            elif is_stored:
+                if number in reader.inputs[:-1] or reader.dtype is not number.dtype:
+                    return False
+            elif reader.op not in _ALIKE or not others or any(n.dtype is not number.dtype for n in others):
+                return False
+    return True
 
 
 def may_be_number(tracer: Any, node: ir.Node) -> bool:

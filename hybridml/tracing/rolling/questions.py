@@ -127,7 +127,9 @@ def way_out(loop: Any, way: Tensor | None) -> Exit | None:
     return None
 
 
-_BRANCHES = 8  # of a step, for questions about data
+_WAYS = 64  # that a step may go, as data says: so many captures of a small step take 0.5 s
+_FEW_WAYS, _MOST_NODES = 8, 8000  # and of a large one
+_TOO_MANY = f"data decides more than {_WAYS} ways that a step may go, 2**n for n times `if`, `and`, `max`"
 
 
 class Questions:
@@ -142,6 +144,8 @@ class Questions:
     answers: list[bool]  # of this step; there are `branches` for others
     branches: list[Branch[Tensor]]
     exits: list[Exit]
+    made: set[ir.Node]  # in all ways so far
+    of_floats: set[ir.Node]  # what `max` and `min` have chosen among Python's floats and others
     region: Frame
     grown: list[Grown]
     out: Exit | None = None  # by which Python leaves the loop, once it is in the program
@@ -169,8 +173,10 @@ class Questions:
             return np.asarray(stays is not leaves)
         if node in self.asked:
             return np.asarray(self.answers[self.asked.index(node)])
-        if len(self.branches) >= _BRANCHES:
-            self.refuse(f"{what} is asked for")
+        done = sum(0.5**k for k, answer in enumerate(self.answers, 1) if not answer)  # of all ways, if they ask as many
+        ways = len(self.branches)
+        if ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES):
+            self.refuse(_TOO_MANY)
         self.asked.append(node)
         if len(self.asked) > len(self.answers):
             self.answers.append(True)

@@ -36,6 +36,7 @@ _OF_LOOPS = {
     "container or an object": "keep what a step changes in variables and in arrays",
     "prints or logs": "print after the loop",
     "a list": "fill an array, `out[n] = x`",
+    "ways that a step may go": "choose without a question: `hm.where(c, x, y)`, `hm.maximum(x, y)`",
     "is asked for": "keep it a tensor: `n = x.astype(int)` before the loop, `out[n[i]]` in it",
     "is read after it": "assign it before the loop",
     "sets gradients": "take one gradient of a function that has the loop",

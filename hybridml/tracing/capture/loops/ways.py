@@ -39,13 +39,17 @@ class Joined:
         self.wanted = list(zip(yes, no, strict=True))
         self.bodies: dict[Pair, Joined] = {}  # of loops whose bodies differ
         self.into: dict[Pair, list[Pair]] = {}  # the operands that are chosen instead of a pair
-        self.least: dict[Pair, int] = {}  # elements to choose
+        self.least: dict[Pair, Mapping[Pair, int]] = {}  # the pairs that are chosen for a pair, and their elements
         for pair in postorder(self.wanted, _operands):
             self.least[pair] = self._choices(pair)
 
     @property
     def choices(self) -> int:
-        return sum(self.least[pair] for pair in self.wanted)
+        return sum(self._together(self.wanted).values())
+
+    def _together(self, pairs: Sequence[Pair]) -> Mapping[Pair, int]:
+        """What is chosen for all of these: once, what several of them have."""
+        return {one: size for pair in pairs for one, size in self.least[pair].items()}
 
     def nodes(self) -> list[ir.Node]:
         made: dict[Pair, ir.Node] = {}
@@ -53,24 +57,24 @@ class Joined:
             made[pair] = self._made(pair, [made[p] for p in self.into[pair]] if pair in self.into else None)
         return [made[pair] for pair in self.wanted]
 
-    def _choices(self, pair: Pair) -> int:
+    def _choices(self, pair: Pair) -> Mapping[Pair, int]:
         a, b = pair
         if a is b:
-            return 0
+            return {}
         size, below = _elements(a, b), _operands(pair)
-        if not below:
-            return size
-        whole = 2 * size
-        fewer = sum(self.least[p] for p in below)
+        itself = {pair: size}
+        if not below or a in _history(b) or b in _history(a):
+            return itself
+        whole, found = 2 * size, self._together(below)
         if a.op is LOOP:
             whole += len(a.params["body"].graph.nodes())  # else each of them is computed twice
             if a.params["body"] is not b.params["body"]:
                 self.bodies[pair] = _bodies(*pair)
-                fewer += self.bodies[pair].choices
-        if fewer > whole:
-            return size
+                found = {**found, pair: self.bodies[pair].choices}
+        if sum(found.values()) > whole:
+            return itself
         self.into[pair] = list(below)
-        return fewer
+        return found
 
     def _made(self, pair: Pair, operands: list[ir.Node] | None) -> ir.Node:
         if operands is None:
