@@ -50,7 +50,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import compute_as_numbers, computes_as_number, may_be_number
+from .number_types import compute_as_floats, computes_as_number, may_be_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -253,7 +253,7 @@ class Capture(Questions):
             self.refuse("a list gets other items in each branch")
         if not self._histories_known():
             return False
-        if not compute_as_numbers(region, self.of_floats):
+        if not compute_as_floats(region, self.of_floats):
             raise StepByStep(None, "what max() or min() gives may be a float", (WHICH,))
         self.made |= region.made
         values = self._values(self.after, self.next)

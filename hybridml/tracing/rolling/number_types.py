@@ -34,7 +34,7 @@ def computes_as_number(region: Frame, carry: Carry) -> bool:
     )  # fmt: skip
 
 
-def compute_as_numbers(region: Frame, chosen: Set[ir.Node]) -> bool:
+def compute_as_floats(region: Frame, chosen: Set[ir.Node]) -> bool:
     """Whether a step does with tensors what it would with Python's floats that they may be: it stores them, or adds and
     compares them with tensors of that dtype. `1 / m` and `m + 0.1` are other numbers, or errors."""
     pending, readers = [*chosen & region.made], dict[ir.Node, list[ir.Node]]()

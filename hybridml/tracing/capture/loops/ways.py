@@ -48,7 +48,7 @@ class Joined:
         return sum(self._together(self.wanted).values())
 
     def _together(self, pairs: Sequence[Pair]) -> Mapping[Pair, int]:
-        """What is chosen for all of these: once, what several of them have."""
+        """The pairs that are chosen for all of these: once, where several of them have one."""
         return {one: size for pair in pairs for one, size in self.least[pair].items()}
 
     def nodes(self) -> list[ir.Node]:
