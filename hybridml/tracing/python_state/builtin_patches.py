@@ -208,7 +208,8 @@ def _going_over(of_python: Any) -> Callable[..., Any]:
 def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
     """`max` or `min`: of numbers of one dtype, which are tensors or NumPy's scalars of the program, a number of the
     program and no question. In a step that stands for all of a loop there may be Python's ints among them, and floats
-    where a step computes with these as with the others (see rolling/number_types.py)."""
+    among NumPy's scalars, which are no views, where a step computes with these as with the others (see
+    rolling/number_types.py)."""
     of_python: Any = getattr(builtins, name)
 
     def chosen(a: Any, b: Any) -> Any:
@@ -224,7 +225,9 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         scalars, dtypes = [is_program(a) for a, _ in given], {number.dtype for _, number in given}
         loop: Any = tracer.loops[-1] if tracer.loops else None
         floats = any(type(a) is float for a in args)
-        alike = len(dtypes) == 1 and all(scalars) == any(scalars) and not (floats and loop is None)
+        alike = (
+            len(dtypes) == 1 and all(scalars) == any(scalars) and (not floats or (loop is not None and all(scalars)))
+        )
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
         found = reduce(chosen, numbers)
