@@ -146,6 +146,8 @@ class IntProxy(NumberProxy):
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
+        if is_dim(other) and self._value is None:
+            other = of_step if (of_step := self._of_step(other)) is not None else other
         of_int = type(other) is IntProxy or (type(other) is int and abs(other) <= EXACT)
         if self._kind is int and of_int and (self._asks or (type(other) is IntProxy and other._asks)):
             return op(self._number, other._number if type(other) is IntProxy else float(other))

@@ -30,6 +30,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .loops.data_sizes import of_data, of_step
 from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, element, holds, literal, with_indices
+from .numbers.stored_ints import is_of_data, of_int
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
@@ -416,6 +417,8 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
 
 def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None:
     """The tensor that is written for a value; None where NumPy has to convert the value itself."""
+    if is_of_data(value):
+        return of_int(tracer, value, dtype)
     t = of_size(value, dtype) if is_dim(value) else operand(tracer, value)
     if t is None:
         if is_dim(value) or any(True for _ in found_in(value)) or has_tensor(value):
@@ -454,7 +457,7 @@ def has_tensor(value: Any, deep: bool = True) -> bool:
         return bool(value._memory.is_traced)
     if deep and kind in (tuple, list):
         return any(map(has_tensor, value))
-    return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy)
+    return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy) or is_of_data(value)
 
 
 def _keep_array(key: Any) -> Any:
