@@ -180,7 +180,7 @@ class Dim:
     def __eq__(self, other: object) -> bool:
         if type(other) is Dim:
             return self.terms == other.terms or decide("==", self, other)
-        if _knows_sizes(other):
+        if _takes_step(other, self):
             return NotImplemented
         return isinstance(other, int) and decide("==", self, int(other))
 
@@ -188,16 +188,16 @@ class Dim:
         return not self == other
 
     def __lt__(self, other: Any) -> bool:
-        return NotImplemented if _knows_sizes(other) else decide("<", self, other)
+        return NotImplemented if _takes_step(other, self) else decide("<", self, other)
 
     def __le__(self, other: Any) -> bool:
-        return NotImplemented if _knows_sizes(other) else not decide("<", other, self)
+        return NotImplemented if _takes_step(other, self) else not decide("<", other, self)
 
     def __gt__(self, other: Any) -> bool:
-        return NotImplemented if _knows_sizes(other) else decide("<", other, self)
+        return NotImplemented if _takes_step(other, self) else decide("<", other, self)
 
     def __ge__(self, other: Any) -> bool:
-        return NotImplemented if _knows_sizes(other) else not decide("<", self, other)
+        return NotImplemented if _takes_step(other, self) else not decide("<", self, other)
 
     def __bool__(self) -> bool:
         return self != 0
@@ -300,16 +300,16 @@ def _sum(a: dict[Monomial, int], b: Mapping[Monomial, int]) -> Size:
     return _make(a)
 
 
-def _knows_sizes(other: Any) -> bool:
-    """Whether a value is a number of the program, whose own operators take sizes."""
-    return hasattr(type(other), "as_index")
+def _takes_step(other: Any, size: Dim | None = None) -> bool:
+    """Whether a value is a number of the program whose own operators compute with numbers of steps, or with this."""
+    return hasattr(type(other), "takes_step") and other.takes_step(size)
 
 
 def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[type, ...] = (int,)) -> Any:
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
     if type(other) is Dim or type(other) in kinds:
         return then(other)
-    if _knows_sizes(other):
+    if _takes_step(other):
         return otherwise
     if isinstance(other, int) or issubclass(type(other), np.integer):  # True, or an int in disguise; none of NumPy's
         return then(operator.index(other))

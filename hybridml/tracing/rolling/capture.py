@@ -31,6 +31,7 @@ from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
+from ..capture.numbers.perhaps import may_be_number
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -49,7 +50,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import computes_as_number, may_be_number
+from .number_types import computes_as_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -450,7 +451,10 @@ class Capture(Questions):
         """The words for what a step does to a variable that does not go on."""
         start, end = self.before.get(name), self.after.get(name)
         is_flag = type(start) is type(end) and type(end) in CONSTANTS
-        return f"a step sets {name} to {end!r}" if is_flag else f"{name} changes its type"
+        if is_flag:
+            return f"a step sets {name} to {end!r}"
+        is_number = issubclass(type(end), Tensor) and end.shape == ()
+        return f"{name} changes its type" + (f" to that of a {end.dtype.name} tensor" if is_number else "")
 
     @property
     def varies(self) -> bool:
