@@ -27,10 +27,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from ..errors import TraceError, is_internal
+from ..errors import is_internal
 from ..hooks import hooks
 from ..record import record
-from .collector import Collector, collector, structurally
+from .collector import collector, guards_for, structurally
 
 Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
@@ -180,9 +180,7 @@ class Dim:
     def __eq__(self, other: object) -> bool:
         if type(other) is Dim:
             return self.terms == other.terms or decide("==", self, other)
-        if _takes_step(other, self):
-            return NotImplemented
-        return isinstance(other, int) and decide("==", self, int(other))
+        return NotImplemented if _takes_step(other, self) else isinstance(other, int) and decide("==", self, int(other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -309,9 +307,8 @@ def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
     if type(other) is Dim or type(other) in kinds:
         return then(other)
-    if _takes_step(other):
-        return otherwise
-    if isinstance(other, int) or issubclass(type(other), np.integer):  # True, or an int in disguise; none of NumPy's
+    is_int = isinstance(other, int) and not _takes_step(other)
+    if is_int or issubclass(type(other), np.integer):  # True, or an int in disguise; none of NumPy's
         return then(operator.index(other))
     return then(float(other)) if float in kinds and isinstance(other, float) else otherwise
 
@@ -530,7 +527,7 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
         return hooks.undecided(relation, a, b)
     answer = (hint(a) == hint(b)) if relation == "==" else hint(a) < hint(b)
     opposite: Any = {"==": "!=", "<": ">="}[relation]
-    guards = _guards(a if type(a) is Dim else b, "compared")
+    guards = guards_for(a if type(a) is Dim else b, "compared")
     left, right = (a, b) if type(a) is Dim else (b, a)
     if relation == "<" and left is not a:  # 4 < n: n >= 5
         guards.add(left, ">=" if answer else "<", right + 1)
@@ -539,21 +536,13 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
     return answer
 
 
-def _guards(size: Size, how: str) -> Collector:
-    guards = collector.get()
-    if guards is None:
-        what = f"the size {size} of a traced tensor is {how} after its trace, where it has no value"
-        raise TraceError(f"{what}; read the shape of a tensor that the traced function returns")
-    return guards
-
-
 def number(size: Size, asked: bool = True) -> int:
     """The size as an int, which the program then is for."""
     if type(size) is not Dim:
         return operator.index(size)
     if steps_of(size):
         hooks.undecided("number", size, None)
-    guards = _guards(size, "used")
+    guards = guards_for(size, "used")
     if provable("==", size, size.hint) is not True:
         guards.add(size, "==", size.hint, asked)
     return size.hint

@@ -453,8 +453,8 @@ class Capture(Questions):
         is_flag = type(start) is type(end) and type(end) in CONSTANTS
         if is_flag:
             return f"a step sets {name} to {end!r}"
-        is_number = issubclass(type(end), Tensor) and end.shape == ()
-        return f"{name} changes its type" + (f" to that of a {end.dtype.name} tensor" if is_number else "")
+        t: Any = end if issubclass(type(end), Tensor) and end is not None and end.shape == () else None
+        return f"{name} changes its type" + (f" to that of a {t.dtype.name} tensor" if t is not None else "")
 
     @property
     def varies(self) -> bool:

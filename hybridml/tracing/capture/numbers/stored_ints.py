@@ -1,4 +1,4 @@
-"""Ints that data decides, where they are written to NumPy arrays: `out[k] = n`.
+"""Ints that data or steps decide, where they are written to NumPy arrays: `out[k] = n`.
 
 NumPy raises an error for an int that the dtype does not have. A check finds one, and Python makes the call then.
 """
@@ -34,3 +34,12 @@ def of_int(tracer: Any, value: IntProxy, dtype: np.dtype) -> Tensor:
         OPS["index"].fn(or_other(tracer, OPS["astype"].fn(outside, int64), 0), 1, 0)
     stored: Tensor = t
     return stored
+
+
+def of_size(size: Any, dtype: np.dtype) -> Tensor | None:
+    """The number of a step of a loop, or a size, in the dtype of what it meets, as an int there; None in dtypes that
+    are too small for it, or have no sign."""
+    if dtype.kind not in "if" or dtype.itemsize < 4:
+        return None
+    found: Tensor = OPS["full"].fn(shape=(), value=size, dtype=dtype)
+    return found
