@@ -27,10 +27,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from ..errors import TraceError, is_internal
+from ..errors import is_internal
 from ..hooks import hooks
 from ..record import record
-from .collector import Collector, collector, structurally
+from .collector import collector, guards_for, structurally
 
 Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
@@ -180,22 +180,22 @@ class Dim:
     def __eq__(self, other: object) -> bool:
         if type(other) is Dim:
             return self.terms == other.terms or decide("==", self, other)
-        return isinstance(other, int) and decide("==", self, int(other))
+        return NotImplemented if _takes_step(other, self) else isinstance(other, int) and decide("==", self, int(other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __lt__(self, other: Any) -> bool:
-        return decide("<", self, other)
+        return NotImplemented if _takes_step(other, self) else decide("<", self, other)
 
     def __le__(self, other: Any) -> bool:
-        return not decide("<", other, self)
+        return NotImplemented if _takes_step(other, self) else not decide("<", other, self)
 
     def __gt__(self, other: Any) -> bool:
-        return decide("<", other, self)
+        return NotImplemented if _takes_step(other, self) else decide("<", other, self)
 
     def __ge__(self, other: Any) -> bool:
-        return not decide("<", self, other)
+        return NotImplemented if _takes_step(other, self) else not decide("<", self, other)
 
     def __bool__(self) -> bool:
         return self != 0
@@ -298,11 +298,17 @@ def _sum(a: dict[Monomial, int], b: Mapping[Monomial, int]) -> Size:
     return _make(a)
 
 
+def _takes_step(other: Any, size: Dim | None = None) -> bool:
+    """Whether a value is a number of the program whose own operators compute with numbers of steps, or with this."""
+    return hasattr(type(other), "takes_step") and other.takes_step(size)
+
+
 def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[type, ...] = (int,)) -> Any:
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
     if type(other) is Dim or type(other) in kinds:
         return then(other)
-    if isinstance(other, int) or issubclass(type(other), np.integer):  # True, or an int in disguise; none of NumPy's
+    is_int = isinstance(other, int) and not _takes_step(other)
+    if is_int or issubclass(type(other), np.integer):  # True, or an int in disguise; none of NumPy's
         return then(operator.index(other))
     return then(float(other)) if float in kinds and isinstance(other, float) else otherwise
 
@@ -521,7 +527,7 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
         return hooks.undecided(relation, a, b)
     answer = (hint(a) == hint(b)) if relation == "==" else hint(a) < hint(b)
     opposite: Any = {"==": "!=", "<": ">="}[relation]
-    guards = _guards(a if type(a) is Dim else b, "compared")
+    guards = guards_for(a if type(a) is Dim else b, "compared")
     left, right = (a, b) if type(a) is Dim else (b, a)
     if relation == "<" and left is not a:  # 4 < n: n >= 5
         guards.add(left, ">=" if answer else "<", right + 1)
@@ -530,21 +536,13 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
     return answer
 
 
-def _guards(size: Size, how: str) -> Collector:
-    guards = collector.get()
-    if guards is None:
-        what = f"the size {size} of a traced tensor is {how} after its trace, where it has no value"
-        raise TraceError(f"{what}; read the shape of a tensor that the traced function returns")
-    return guards
-
-
 def number(size: Size, asked: bool = True) -> int:
     """The size as an int, which the program then is for."""
     if type(size) is not Dim:
         return operator.index(size)
     if steps_of(size):
         hooks.undecided("number", size, None)
-    guards = _guards(size, "used")
+    guards = guards_for(size, "used")
     if provable("==", size, size.hint) is not True:
         guards.add(size, "==", size.hint, asked)
     return size.hint

@@ -118,12 +118,14 @@ class IntProxy(NumberProxy):
                 return IntProxy(self._tracer, number, _value(op, m, n), bound, of, asks, shares)
         return self._applied(other, op, swapped)
 
+    def takes_step(self, step: Size | None) -> bool:
+        """Whether it has no value, so that what is computed with numbers of steps, or this one, is of the graph."""
+        return self._value is None and (step is None or _bound_of_step(step) is not None)
+
     def _of_step(self, step: Size) -> IntProxy | None:
         """The number of a step of a loop, for which one step stands, as an int of the graph."""
-        low, high = bounds(step), bounds(-step)
-        if not is_step(step) or low is None or high is None:
-            return None
-        return IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, max(abs(low), abs(high)))
+        bound = _bound_of_step(step)
+        return None if bound is None else IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, bound)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""
@@ -146,6 +148,8 @@ class IntProxy(NumberProxy):
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
+        if is_dim(other) and self._value is None:
+            other = of_step if (of_step := self._of_step(other)) is not None else other
         of_int = type(other) is IntProxy or (type(other) is int and abs(other) <= EXACT)
         if self._kind is int and of_int and (self._asks or (type(other) is IntProxy and other._asks)):
             return op(self._number, other._number if type(other) is IntProxy else float(other))
@@ -205,6 +209,12 @@ _WAYS: dict[Callable[..., Any], str] = {
     IntProxy._compared: "eq ne lt le gt ge",
     IntProxy._applied: "pow lshift rshift and_ or_ xor matmul",
 }
+
+
+def _bound_of_step(step: Size) -> int | None:
+    """The bound of the absolute value of the number of a step; None of other sizes."""
+    low, high = bounds(step), bounds(-step)
+    return None if not is_step(step) or low is None or high is None else max(abs(low), abs(high))
 
 
 def _value(op: Callable[..., int], *values: int | None) -> int | None:

@@ -27,6 +27,7 @@ from ...core.autodiff.lost_histories import is_lost, raise_written
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
+from .numbers.stored_ints import is_of_data
 from .tracer import Tracer, top_tracer
 
 _ndarray = np.ndarray
@@ -168,7 +169,7 @@ def with_indices(key: Any) -> Any:
     """The key of an array with tensors in the places of ints that data decides."""
     if type(key) is tuple:
         return tuple(map(with_indices, key))
-    return key.as_index() if type(key) is IntProxy and key._value is None else key
+    return key.as_index() if is_of_data(key) else key
 
 
 def as_int(tracer: Tracer, place: Any) -> Any:

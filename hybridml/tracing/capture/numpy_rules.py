@@ -26,6 +26,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .memory import cast, literal
+from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
     ProgramScalar,
@@ -33,7 +34,6 @@ from .program_arrays import (
     found_in,
     given_back,
     is_program,
-    of_size,
     operand,
     plain,
     value_of,

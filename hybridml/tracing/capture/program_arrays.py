@@ -17,7 +17,6 @@ from weakref import ref
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
@@ -30,10 +29,11 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .loops.data_sizes import of_data, of_step
 from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, element, holds, literal, with_indices
+from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
-_ndarray, _full = np.ndarray, OPS["full"]
+_ndarray = np.ndarray
 # Dtypes of scalars beside tensors, as `item()` has them.
 _WEAK = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_, "c": np.complex128}
 
@@ -416,6 +416,8 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
 
 def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None:
     """The tensor that is written for a value; None where NumPy has to convert the value itself."""
+    if is_of_data(value):
+        return of_int(tracer, value, dtype)
     t = of_size(value, dtype) if is_dim(value) else operand(tracer, value)
     if t is None:
         if is_dim(value) or any(True for _ in found_in(value)) or has_tensor(value):
@@ -425,15 +427,6 @@ def value_to_store(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor | None
         stored[...] = value
         return literal(tracer, stored)
     return None if t.dtype.kind == "c" and dtype.kind != "c" else t
-
-
-def of_size(size: Any, dtype: np.dtype) -> Tensor | None:
-    """The number of a step of a loop, or a size, in the dtype of what it meets, as an int there; None in dtypes that
-    are too small for it, or have no sign."""
-    if dtype.kind not in "if" or dtype.itemsize < 4:
-        return None
-    found: Tensor = _full.fn(shape=(), value=size, dtype=dtype)
-    return found
 
 
 def operand(tracer: Tracer, value: Any) -> Tensor | None:
@@ -454,7 +447,7 @@ def has_tensor(value: Any, deep: bool = True) -> bool:
         return bool(value._memory.is_traced)
     if deep and kind in (tuple, list):
         return any(map(has_tensor, value))
-    return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy)
+    return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy) or is_of_data(value)
 
 
 def _keep_array(key: Any) -> Any:

@@ -39,6 +39,7 @@ from ..capture import created_arrays, python_math
 from ..capture.loops.one_memory import WHICH, root_of
 from ..capture.numbers import complex_numbers
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
+from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
@@ -231,7 +232,7 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
         found = reduce(chosen, numbers)
-        if len(given) < len(args):
+        if len(given) < len(args) or any(may_be_number(tracer, number._array) for _, number in given):
             tracer.perhaps_numbers.add(found._array)
             if floats:
                 loop.of_floats.add(found._array)

@@ -32,6 +32,7 @@ from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
 from ..capture.loops.one_memory import WHICH
+from ..capture.numbers.perhaps import may_be_number
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -50,7 +51,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .lists import Grown
-from .number_types import compute_as_floats, computes_as_number, may_be_number
+from .number_types import compute_as_floats, computes_as_number
 from .questions import Exit, Questions
 
 _ROUNDS = 8  # of a step, until all that it carries on is known
@@ -454,7 +455,10 @@ class Capture(Questions):
         """The words for what a step does to a variable that does not go on."""
         start, end = self.before.get(name), self.after.get(name)
         is_flag = type(start) is type(end) and type(end) in CONSTANTS
-        return f"a step sets {name} to {end!r}" if is_flag else f"{name} changes its type"
+        if is_flag:
+            return f"a step sets {name} to {end!r}"
+        t: Any = end if issubclass(type(end), Tensor) and end is not None and end.shape == () else None
+        return f"{name} changes its type" + (f" to that of a {t.dtype.name} tensor" if t is not None else "")
 
     @property
     def varies(self) -> bool:

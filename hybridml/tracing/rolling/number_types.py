@@ -8,11 +8,10 @@ from typing import Any
 from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.walk import postorder
 
 from ...core.tensor import Tensor
 from ..capture.loops.branches import Branch
-from ..capture.number_bounds import is_full
+from ..capture.numbers.perhaps import may_be_number
 from ..capture.tracer import Frame
 from .carries import Carry
 
@@ -56,32 +55,29 @@ def compute_as_floats(region: Frame, chosen: Set[ir.Node]) -> bool:
     return True
 
 
-def may_be_number(tracer: Any, node: ir.Node) -> bool:
-    """Whether a tensor is a number of Python's where some loop takes no step: it is one of those, or computed from
-    nothing but these, literals and numbers of steps."""
-    if not tracer.perhaps_numbers:
-        return False
+def _is_cast(node: ir.Node) -> bool:
+    return node.op is OPS["astype"] and not node.inputs[0].aval.weak and node.inputs[0].dtype != node.dtype
 
-    def operands(n: ir.Node) -> Sequence[ir.Node]:
-        computes = n.kind in ("elementwise", "opaque")  # or is a function of `math`
-        return n.inputs if computes and not n.shape and n not in tracer.perhaps_numbers else ()
 
-    perhaps: dict[ir.Node, bool | None] = {}  # None of literals, which are numbers beside such
-    for n in postorder([node], operands):
-        of = [perhaps[m] for m in operands(n)]
-        if of:
-            perhaps[n] = False if False in of else True if True in of else None
-        elif n in tracer.perhaps_numbers:
-            perhaps[n] = True
-        else:
-            perhaps[n] = None if not n.shape and (n.value is not None or n.aval.weak or is_full(n)) else False
-    return perhaps[node] is True
+def meets_others(loop: Any) -> bool:
+    """Whether a step computes with what may be a number of Python's, and with another dtype than float64: that is the
+    dtype of the result where it is such a number."""
+
+    def is_met(node: ir.Node) -> bool:
+        numbers = [may_be_number(loop.tracer, n) for n in node.inputs]
+        return any(numbers) and any(_is_cast(n) for n, known in zip(node.inputs, numbers, strict=True) if not known)
+
+    return bool(loop.tracer.perhaps_numbers) and any(
+        node.kind == "elementwise" and any(map(_is_cast, node.inputs)) and is_met(node) for node in loop.made
+    )
 
 
 def note_numbers(loop: Any, carried: Mapping[str, Carry], results: Sequence[Tensor]) -> None:
     """Notes results that are numbers of Python's where there is no step, or none that assigns them: nobody knows. What
     goes out of all loops has to be known."""
     tracer = loop.tracer
+    if meets_others(loop):
+        loop.refuse("a number that changes its type meets another dtype")
     for k, ((name, carry), t) in enumerate(zip(carried.items(), results, strict=False)):
         if carry.kind != "tensor" or carry.given is None:
             continue
@@ -91,7 +87,7 @@ def note_numbers(loop: Any, carried: Mapping[str, Carry], results: Sequence[Tens
         ends_as_one = any(may_be_number(tracer, end) for end in assigned)
         if not ends_as_one and not (begins_as_one and (len(assigned) < len(ends) or not loop.has_steps())):
             continue
-        if not tracer.loops:
+        if not tracer.loops and name in loop.loop.after:
             loop.refuse(f"{name} may change its type")
         tracer.perhaps_numbers.add(t._array)
 

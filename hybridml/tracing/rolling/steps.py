@@ -138,6 +138,9 @@ class Counted(RolledLoop):
         self.tracer.unlike[self.place] = str(StepByStep(self.place, self.changes(name)))
         self.peeled, self.firsts, self.carries, self.rounds, self.now = self.peeled + 1, 1, {}, 0, "alone"
 
+    def may_not_begin(self) -> bool:
+        return super().may_not_begin() or (self.peeled > 0 and bool(self.tracer.loops))  # `e = max(e, x[i])` keeps it
+
     def begin_alone(self) -> None:
         """Begins one of the first steps that are by themselves."""
         self.firsts, self.length, self.now = self.firsts - 1, self.length - 1, "alone"

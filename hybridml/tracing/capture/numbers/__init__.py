@@ -2,4 +2,6 @@
 
 whole_numbers.py    ints that they make of floats
 complex_numbers.py  complex numbers, and functions of `cmath` and NumPy of them
+perhaps.py          tensors that are numbers in some calls
+stored_ints.py      ints of data that are written to NumPy arrays
 """
