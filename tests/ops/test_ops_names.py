@@ -32,6 +32,7 @@ HONEST = {
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "value.op.name == 'add'"): "what a history adds up is a sum",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "new.op.name != 'add'"): "what a history adds up is a sum",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "node.op.name == 'full'"): "zeros are where such a sum begins",
+    ("hybridml/tracing/rolling/number_types.py", "reader.op is OPS['scatter_set']"): "stores at indices, as updates do",
     ("hybridml/tracing/capture/loops/data_sizes.py", "node.op is OPS['full']"): "a size is such a row of it",
     (
         "hybridml_compiler/graph/facts.py",

@@ -7,6 +7,7 @@ from typing import Any
 
 from hybridml_compiler.dtypes import float32, float64
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.facts import is_cast
 from hybridml_compiler.ops.table import OPS
 
 from ...core.tensor import Tensor
@@ -56,7 +57,7 @@ def compute_as_floats(region: Frame, chosen: Set[ir.Node]) -> bool:
 
 
 def _is_cast(node: ir.Node) -> bool:
-    return node.op is OPS["astype"] and not node.inputs[0].aval.weak and node.inputs[0].dtype != node.dtype
+    return is_cast(node) and not node.inputs[0].aval.weak and node.inputs[0].dtype != node.dtype
 
 
 def meets_others(loop: Any) -> bool:
