@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from types import CodeType
 
 _LOCAL = re.compile(r"(?:LOAD|STORE)_FAST(?:_BORROW|_CHECK)?")  # LOAD_FAST_BORROW_LOAD_FAST_BORROW holds two
@@ -18,6 +19,14 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
             continue
         for opname, name in zip(names, i.argval, strict=True):
             yield i._replace(opname=opname, opcode=dis.opmap[opname], arg=0, argval=name)
+
+
+@lru_cache(maxsize=1024)
+def is_updated(code: CodeType, offset: int) -> bool:
+    """Whether the item that is read at an offset is that of `a[k] += v`, which is stored at its place again."""
+    found = list(dis.get_instructions(code))
+    at = next((k for k, i in enumerate(found) if i.offset == offset), 0)
+    return at > 1 and found[at - 1].opname == found[at - 2].opname == "COPY"
 
 
 def running(found: Sequence[dis.Instruction], offset: int) -> int | None:

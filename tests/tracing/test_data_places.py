@@ -212,3 +212,18 @@ def read_after(a: Any) -> Any:
 def test_rows_of_numpy_arrays_at_places_of_data_are_views(program: Callable[..., Any]) -> None:
     traced = both(program, *of(places(6)))
     assert (" loop(" in traced.ir) == (program is in_rows)
+
+
+def test_an_update_of_a_row_asks_for_no_place() -> None:
+    def fn(a: Any, x: Any) -> Any:
+        h = np.zeros((6, 6))
+        h[a[0]] += x[:6]
+        h[a[1], 1:] -= 1.0
+        return h
+
+    traced = hm.trace(fn)
+    for seed in range(3):
+        r = np.random.default_rng(seed)
+        a, x = hm.asarray(r.integers(0, 6, 4)), hm.asarray(r.random(8))
+        np.testing.assert_array_equal(traced(a, x), fn(a, x))
+    assert traced.cache_info().compiles == 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import operator
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -27,6 +28,7 @@ from ...core.proxies.base import Proxy, concrete_value
 from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
+from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
 from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, element, holds, literal, with_indices
 from .numbers.stored_ints import is_of_data, of_int, of_size
@@ -163,8 +165,10 @@ class ProgramArray(ProgramValue):
         places = {id(k) for k in _parts(key) if of_data(k)}
         others = tuple([k for k in _parts(key) if id(k) not in places])
         if places and _is_basic(others) and not _is_element(key, self.ndim):
-            ints = tuple([as_int(memory.tracer, k) if id(k) in places else k for k in _parts(key)])
-            return self._in_step(False, ints) if memory.tracer.loops else self[ints]  # a view of NumPy's
+            frame = sys._getframe(1)
+            if memory.tracer.loops or not is_updated(frame.f_code, frame.f_lasti):  # else a copy does
+                ints = tuple([as_int(memory.tracer, k) if id(k) in places else k for k in _parts(key)])
+                return self._in_step(False, ints) if memory.tracer.loops else self[ints]  # a view of NumPy's
         if _is_basic(key):
             found = self._array[plain(key)]
             if isinstance(found, _ndarray) or not memory.is_traced:
