@@ -160,6 +160,13 @@ def _is_row_major(t: Tensor) -> bool:
 # -- shape
 
 
+def _is_fortran(what: str, order: str) -> bool:
+    """Whether elements are read in Fortran's order. NumPy's "A" and "K" go by memory, of which tensors tell nothing."""
+    if order not in ("C", "F", "A", "K"):
+        raise ArgumentError(f'{what}: order must be "C" or "F", got {order!r}')
+    return order == "F"
+
+
 @method
 def reshape(self: Tensor, *sizes: Any, shape: Any = None, order: str = "C") -> Tensor:
     """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`; read and placed in Fortran's order
@@ -168,7 +175,7 @@ def reshape(self: Tensor, *sizes: Any, shape: Any = None, order: str = "C") -> T
     if order == "C" and shape is None:
         return _reshape.fn(self, sizes[0] if len(sizes) == 1 else sizes)
     wanted = _sizes("reshape", sizes, shape)
-    if order == "C":
+    if not _is_fortran("reshape", order):
         return _reshape.fn(self, wanted)
     reversed_sizes = wanted if isinstance(wanted, int) else tuple(wanted)[::-1]
     return _permute.fn(_reshape.fn(_permute.fn(self, None), reversed_sizes), None)
@@ -203,8 +210,8 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1, *, order: str =
     """Axes start_dim..end_dim merged into one; all of them in Fortran's order with `order="F"`, or `flatten("F")`."""
     if isinstance(start_dim, str):
         start_dim, order = 0, start_dim
-    if order == "F":
-        return reshape(self, self.numel(), order=order)
+    if order != "C":
+        return ravel(self, order)
     shape = self.shape
     n = len(shape)
     if n == 0:
@@ -218,7 +225,7 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1, *, order: str =
 @method
 def ravel(self: Tensor, order: str = "C") -> Tensor:
     """The elements along one axis, in row-major order, or in Fortran's with `order="F"`."""
-    if order == "F":
+    if _is_fortran("ravel", order):
         return reshape(self, self.numel(), order=order)
     return _reshape.fn(self, (-1,) if self.numel() else (0,))
 

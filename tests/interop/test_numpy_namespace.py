@@ -140,6 +140,9 @@ def test_orders_of_flattened_tensors(style: Callable[..., Any]) -> None:
     for program in (lambda x: x.flatten(order="F"), lambda x: x.flatten("F"), lambda x: x.ravel(order="F"),
                     lambda x: x.ravel("C"), lambda x: x[:0].ravel("F")):  # fmt: skip
         np.testing.assert_array_equal(style(program)(hm.asarray(X)), program(X))
+    for program in (lambda x: x.flatten("Q"), lambda x: x.ravel("Q"), lambda x: x.reshape(6, order="Q")):
+        with pytest.raises(hm.ArgumentError, match='order must be "C" or "F", got \'Q\''):
+            style(program)(hm.ones((2, 3)))
 
 
 @STYLES

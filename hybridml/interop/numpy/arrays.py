@@ -295,10 +295,6 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
 # -- the same elements in another shape
 
 
-def _turned(x: Tensor) -> Tensor:
-    return xp.permute_dims(x, tuple(range(x.ndim))[::-1])
-
-
 @implements(np.reshape)
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     x = _tensor(a)
@@ -309,13 +305,14 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Any:
-    return xp.ravel(_turned(_tensor(a)) if order == "F" else _tensor(a))
+    return _tensor(a).ravel(order)
 
 
 @implements(np.transpose)
 def transpose(a: Any, axes: Any = None) -> Any:
     x = _tensor(a)
-    return _turned(x) if axes is None else xp.permute_dims(x, tuple(_axis("np.transpose", k, x.ndim, x) for k in axes))
+    order = range(x.ndim)[::-1] if axes is None else [_axis("np.transpose", k, x.ndim, x) for k in axes]
+    return xp.permute_dims(x, tuple(order))
 
 
 @implements(np.moveaxis)
