@@ -53,11 +53,14 @@ def _is_called(node: Node) -> bool:
     return node.op is not None and node.op.name in _CALLED
 
 
-def _decided(nodes: Iterable[Node], arrays: bool = False, known: Iterable[Node] = ()) -> dict[Node, bool]:
-    """The values that steps decide, beside those that are known, and whether a call has a part in them."""
+def _decided(
+    nodes: Iterable[Node], arrays: bool = False, known: Iterable[Node] = (), step: str | None = None
+) -> dict[Node, bool]:
+    """The values that steps decide, or this one alone, beside those known; and whether a call has a part in them."""
     called = dict.fromkeys(known, False)
     for node in nodes:
-        if node not in called and _is_decided(node, called, arrays):
+        own = step is None or steps_in(node) <= {step}
+        if node not in called and own and _is_decided(node, called, arrays):
             called[node] = _is_called(node) or any([called[n] for n in node.inputs])
     return called
 
@@ -93,10 +96,7 @@ def numbers_carried(loop: Loop) -> dict[Node, Node]:
         return {}
     own = {c: (start, after) for start, c, after in loop.carries if start.is_constant and not start.shape}
     while True:
-        called = dict.fromkeys(own, False)
-        for node in nodes:
-            if node not in own and _is_decided(node, called) and steps_in(node) <= {loop.step}:
-                called[node] = _is_called(node) or any([called[n] for n in node.inputs])
+        called = _decided(nodes, known=own, step=loop.step)
         left = {c: ends for c, ends in own.items() if ends[1] in called}
         if len(left) == len(own):
             break
@@ -125,10 +125,7 @@ def numbers_before(loop: Loop, optimized: Optimize) -> dict[Node, Node]:
     given = {own for _, own in loop.consts if not own.shape and own.dtype.kind in "fiub"}
     carries = [carry for carry in loop.carries if not carry[1].shape]
     while True:
-        called = dict.fromkeys([*given, *(own for _, own, _ in carries)], False)
-        for node in nodes:
-            if node not in called and _is_decided(node, called) and steps_in(node) <= {loop.step}:
-                called[node] = _is_called(node) or any([called[n] for n in node.inputs])
+        called = _decided(nodes, known=[*given, *(own for _, own, _ in carries)], step=loop.step)
         left = [carry for carry in carries if called.get(carry[2]) is False]
         if len(left) == len(carries):
             break

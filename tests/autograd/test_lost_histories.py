@@ -111,7 +111,7 @@ def test_transforms_say_it(program: Callable[..., Any], style: Callable[..., Any
 @STYLES
 @PROGRAMS
 def test_recorded_tensors_do_not_go_in(program: Callable[..., Any], style: Callable[..., Any]) -> None:
-    """What an array asks an element for is a float: NumPy makes a ValueError of the error, and tells the cause."""
+    """An array asks for `float(t)`: NumPy makes a ValueError of our error, and tells the cause."""
     x = hm.tensor(X, requires_grad=True)
     with pytest.raises(hm.GradientError, match="NumPy's arrays keep no gradients"), without_numpys_error():
         style(program)(x)

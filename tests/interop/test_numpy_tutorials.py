@@ -414,7 +414,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def float64() -> Iterator[None]:
-    """As code for NumPy expects it."""
+    """The namespace makes float64, as code for NumPy expects."""
     hm.set_default_dtype(hm.float64)
     yield
     hm.set_default_dtype(hm.float32)

@@ -33,7 +33,6 @@ from .selecting import lifted
 
 _ndarray = np.ndarray
 _SUMMED_BY_NUMPY = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)  # as the rows do
-_PLAIN = (int, slice, np.integer, np.ndarray, type(None), type(Ellipsis))
 
 
 def _keep_array(key: Any) -> Any:

@@ -23,9 +23,7 @@ from ...core.library import compiled_when_repeated, compiled_when_small
 from ...core.tensor import Device, Tensor
 from ..creation import asarray
 
-_reshape, _permute, _concat, _broadcast, _slice = (
-    OPS[name] for name in ("reshape", "permute_dims", "concat", "broadcast_to", "slice")
-)
+_reshape, _permute, _concat, _broadcast = (OPS[name] for name in ("reshape", "permute_dims", "concat", "broadcast_to"))
 
 
 def _tensor(x: Any) -> Tensor:

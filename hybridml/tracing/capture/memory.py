@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
@@ -28,6 +28,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .numbers.stored_ints import is_of_data
+from .traced_tensor import Traced
 from .tracer import Tracer, top_tracer
 
 _ndarray = np.ndarray
@@ -189,11 +190,16 @@ def cast(t: Tensor, dtype: np.dtype) -> Tensor:
 
 def element(tracer: Tracer, t: Tensor) -> Tensor:
     """NumPy's scalar with the value that a tensor has now: `s += v` makes another one."""
-    kind = type("Tensor", (tracer.cls,), {"__slots__": (), "__module__": "hybridml", **_NEW})
-    found: Tensor = kind()
+    found = _scalars(tracer.cls)()  # type: ignore[arg-type]  # mypy knows no hash of a class
     found._array, found._node, found._version = t._array, None, 0
-    tracer.note(found)  # type: ignore[arg-type]
+    tracer.note(found)
     return found
+
+
+@lru_cache(maxsize=1)  # of the trace that runs
+def _scalars(cls: type[Traced]) -> type[Traced]:
+    """The class of the tensors of a trace that are no memory: their operators in place make new ones."""
+    return type("Tensor", (cls,), {"__slots__": (), "__module__": "hybridml", **_NEW})
 
 
 def literal(tracer: Tracer, array: np.ndarray) -> Tensor:

@@ -51,7 +51,6 @@ from .returned import is_returned
 from .selection import Selection, selected
 from .traced_tensor import Traced, Weak, is_number
 
-_ndarray = np.ndarray
 _astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OPS["python_power"]
 
 

@@ -54,12 +54,10 @@ from .lists import Grown
 from .number_types import compute_as_floats, computes_as_number
 from .questions import Exit, Questions
 
-_ROUNDS = 8  # of a step, until all that it carries on is known
+_ROUNDS = 16  # of a step, until all that it carries on is known
 MOST_PARTS = 8  # of a loop, and steps that are by themselves
 _MISSING = object()
 _KNOWN = (int, type(None))
-_MOST_BYTES = 16 << 20  # for a gradient of a loop that data may end: zeros for steps that are not taken cost 3 ms
-_NO_GRADIENT = "data ends it, so that a gradient does not know how many steps to keep"
 
 
 class Capture(Questions):

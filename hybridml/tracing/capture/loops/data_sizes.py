@@ -34,6 +34,7 @@ from ....core.context import current_interpreter
 from ....core.proxies.integer import IntProxy
 from ....core.tensor import Tensor
 from ...specialize.errors import StepByStep
+from ..numbers.stored_ints import is_of_data
 from ..traced_tensor import Traced
 from .taken import or_other
 
@@ -128,14 +129,14 @@ def of_step(tracer: Any, key: Any) -> bool:
     parts = key if type(key) is tuple else (key,)
     places = [k for k in parts if type(k) is not slice]
     ends = [end for k in parts if type(k) is slice for end in (k.start, k.stop, k.step)]
-    decided = any(map(of_data, ends)) or any(type(k) is IntProxy and of_data(k) for k in places)
+    decided = any(map(of_data, ends)) or any(map(is_of_data, places))
     return any(map(is_step, (*places, *ends))) or (decided and bool(tracer.loops))
 
 
 def of_data(end: Any) -> bool:
     """Whether a place, or an end of a slice, is an int of the program."""
-    if type(end) is IntProxy:
-        return end._value is None
+    if is_of_data(end):
+        return True
     if issubclass(type(end), Tensor):
         return end.dtype.kind in "iu" and end.shape == ()
     return getattr(type(end), "as_index", None) is not None and end.as_index() is not None

@@ -42,7 +42,7 @@ def whole(x: ScalarProxy, how: str) -> Any:
         bound, inside = LARGEST, OPS["less"].fn(OPS["abs"].fn(t), float(LARGEST))  # not that of a NaN
         outside = OPS["astype"].fn(OPS["logical_not"].fn(inside), int64)
         found = found + OPS["index"].fn(or_other(tracer, outside, 0), 1, 0)  # then Python makes the call
-    # Of -0.5 and 0.2 it is a 0 without a sign.
+    # The int of -0.5 is 0, and not the float -0.0.
     return IntProxy(tracer, ScalarProxy(tracer.wrap((found + 0.0)._array, True)), None, bound, asks=True)
 
 
