@@ -168,7 +168,7 @@ def difference(expected: Sequence[np.ndarray], got: Sequence[np.ndarray]) -> flo
     if [a.shape for a in expected] != [b.shape for b in got]:
         return float("nan")
     parts = [
-        float(np.max(np.abs(a.astype(np.float64) - b)) / max(np.max(np.abs(a)), 1e-30))
+        float(np.max(np.abs(a.astype(np.result_type(a, np.float64)) - b)) / max(np.max(np.abs(a)), 1e-30))
         for a, b in zip(expected, got, strict=True)
         if a.size
     ]

@@ -25,6 +25,7 @@ import numpy as np
 from .array_programs import FLOOR, PROGRAMS
 from .array_worker import Source, module_of
 from .compare import circumstances
+from .loop_programs import LOOPS
 from .markup import digits, duration, table
 from .measure import Entry, add_round_options, difference, measure_rounds, noting
 from .process import Failure, Process
@@ -53,9 +54,9 @@ class Program:
 
 
 def own_programs(programs: Mapping[Callable[..., Any], Any] = PROGRAMS) -> Iterator[Program]:
-    numpy, numba, jax = (Path(__file__).parent / f"array_programs{of}.py" for of in ("", "_numba", "_jax"))
+    numba, jax = (Path(__file__).parent / f"array_programs{of}.py" for of in ("_numba", "_jax"))
     for function, (inputs, presets) in programs.items():
-        name = function.__name__
+        name, numpy = function.__name__, Path(inspect.getfile(function))
         files = dict.fromkeys(("numpy", *OURS, "numba n", "numba np"), numpy)
         written = {"numba loops": numba, "jax": jax}
         files |= {who: path for who, path in written.items() if f"\ndef {name}(" in path.read_text(encoding="utf-8")}
@@ -260,6 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.scientific", description=__doc__)
     parser.add_argument("programs", nargs="*", help="names, or polybench for all of these; default: all")
     parser.add_argument("--npbench", type=Path, help="a checkout of https://github.com/spcl/npbench")
+    parser.add_argument("--loops", action="store_true", help="programs of single elements (loop_programs.py) instead")
     parser.add_argument("--preset", default="S", help="sizes: S or M; of NPBench also L and paper")
     parser.add_argument("--dtype", choices=TOLERANCE, default="float64")
     parser.add_argument(
@@ -273,7 +275,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts = circumstances("benchmarks.scientific", given, options.threads)
     facts |= {name: getattr(options, name) for name in ("preset", "dtype", "timeout")} | {"programs": {}}
     floor = list(own_programs(FLOOR))
-    for program in [*floor, *own_programs(), *(polybench(options.npbench) if options.npbench else ())]:
+    ours = own_programs(LOOPS) if options.loops else own_programs()
+    for program in [*floor, *ours, *(polybench(options.npbench) if options.npbench else ())]:
         if options.programs and program not in floor and not set(program.name.split()) & set(options.programs):
             continue
         mine = [who for who in program.files if who in asked or who.partition(" ")[0] in asked]

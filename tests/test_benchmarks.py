@@ -197,6 +197,7 @@ def test_the_page_of_a_run() -> None:
 def test_difference() -> None:
     a = np.array([1.0, 2.0], np.float32)
     assert measure.difference([a], [a + np.float32(0.5)]) == 0.25
+    assert measure.difference([a], [a + 0.5j]) == measure.difference([a + 0j], [a + 0.5j]) == 0.25
     assert np.isnan(measure.difference([a], [a[:1]]))
 
 
