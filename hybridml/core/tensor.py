@@ -318,10 +318,7 @@ class Tensor(TensorMethods):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if type(self._node) is list:
             raise GradientError("deepcopy: only tensors without history can be deep-copied; use .detach() or .clone()")
-        if type(self).home is None:
-            copy = wrap(values(self, "deepcopy").copy(order="K"))
-        else:
-            copy = like(self, self._array)  # which never changes
+        copy: Tensor = self.detach().clone()
         copy.requires_grad_(self._node is not None)
         memo[id(self)] = copy
         return copy

@@ -355,6 +355,11 @@ def test_copies() -> None:
     assert copy.deepcopy([x, x])[0] is not x
     with pytest.raises(hm.GradientError):
         copy.deepcopy(x * 2)
+    for style in (lambda f: f, hm.trace):
+        y = style(lambda x: copy.deepcopy(x).mul_(2.0) if x.ndim else copy.deepcopy(x))(x.detach())
+        assert y.tolist() == [2, 4] and x.tolist() == [1, 2] and not y.requires_grad
+        y = style(lambda x: copy.deepcopy(x))(x)
+        assert y.tolist() == [1, 2] and y.requires_grad and y.is_leaf and not np.shares_memory(y.detach(), x.detach())
 
 
 def test_errors_name_the_users_line() -> None:
