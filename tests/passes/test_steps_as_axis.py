@@ -137,7 +137,7 @@ def test_large_steps_stay_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " = loop(" in text
 
 
-@examples(60)
+@examples(30)
 @given(st.integers(0, 1 << 30))
 def test_random_loops(seed: int) -> None:
     """Reads and writes of rows, columns and parts of them at moving and at fixed places, in one loop or in two."""
