@@ -1,0 +1,121 @@
+"""Kernels of a few numbers as code in place: operands in registers or in memory, and checked indices that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..... import dtypes
+from .....loops.ir import Buffer, Expr, Kernel, Store, args_of, steps
+from .....loops.regions import instruction
+from .....sizes.dims import is_dim
+from .....walk import postorder
+from .. import ir
+from ..emitter import LONG, plain_division
+from ..scalars import LaneBuilder, Lanes
+from ..sizes import Sizes
+from ..types import alignment, memory_type
+
+
+class Cell:
+    """A number in a register: the value that it has where code is emitted."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Lanes | None = None) -> None:
+        self.value = value
+
+    @property
+    def now(self) -> Lanes:
+        assert self.value is not None, "a number is computed before it is read"
+        return self.value
+
+
+Place = Cell | ir.Value  # or a pointer
+
+
+class Numbers:
+    """Emits kernels at the builder's position. An index out of range goes on at `failed`."""
+
+    def __init__(self, b: ir.IRBuilder, failed: ir.Block) -> None:
+        self.b, self.failed = b, failed
+        self.s = LaneBuilder(b)
+        self.s.called = LONG
+        self.inside: dict[tuple[str, ...], Lanes] = {}  # indices that have been checked, by value and size
+
+    def kernel(self, kernel: Kernel, places: Mapping[str, Place], sizes: Sizes) -> None:
+        known: dict[Expr, Lanes] = {}
+
+        def value(expr: Expr) -> Lanes:
+            for part in postorder([expr], args_of):
+                if part not in known:
+                    known[part] = self._emit(part, [known[a] for a in part.args], places, sizes)
+            return known[expr]
+
+        for step in steps(kernel.body):
+            stores = [stmt for stmt in step if isinstance(stmt, Store)]
+            made = [(store.buffer, value(store.index), value(store.value)) for store in stores]
+            for buffer, index, new in made:
+                self._store(places[buffer.name], buffer.dtype, index, new)
+
+    def load(self, place: Place, dtype: np.dtype, index: Lanes | None = None) -> Lanes:
+        """The number at a place, or an element of the array there."""
+        if isinstance(place, Cell):
+            return place.now
+        pointer = place if index is None else self._element(place, dtype, index)
+        return self.s.from_memory(self.b.load(pointer, memory_type(dtype), alignment(dtype)), dtype, 1)
+
+    def store(self, place: Place, value: Lanes) -> None:
+        self._store(place, value.dtype, None, value)
+
+    def _store(self, place: Place, dtype: np.dtype, index: Lanes | None, value: Lanes) -> None:
+        if isinstance(place, Cell):
+            place.value = value
+            return
+        pointer = place if index is None else self._element(place, dtype, index)
+        self.b.store(self.s.to_memory(value), pointer, align=alignment(dtype))
+
+    def _element(self, pointer: ir.Value, dtype: np.dtype, index: Lanes) -> ir.Value:
+        return self.b.gep(pointer, [index.value], source_etype=memory_type(dtype))
+
+    def _emit(self, expr: Expr, args: list[Lanes], places: Mapping[str, Place], sizes: Sizes) -> Lanes:
+        if expr.op == "const" and is_dim(expr.attr):
+            return Lanes(sizes.value(expr.attr), dtypes.int64)
+        if expr.op == "load":
+            return self._loaded(expr.attr, places[expr.attr.name], *args)
+        if expr.op == "index":
+            return self._checked(expr, sizes, *args)
+        if expr.op in ("floordiv", "mod") and plain_division(expr):
+            emit: Callable[..., Any] = self.b.udiv if expr.op == "floordiv" else self.b.urem
+            return Lanes(emit(args[0].value, args[1].value), expr.dtype)
+        found: Lanes = instruction(self.s, expr, args)
+        return found
+
+    def _loaded(self, buffer: Buffer, place: Place, index: Lanes, mask: Lanes | None = None) -> Lanes:
+        if mask is None:
+            return self.load(place, buffer.dtype, index)
+        if isinstance(place, ir.Value):  # a masked-out index may point anywhere
+            index = self.s.select(mask, index, 0)
+        value = self.load(place, buffer.dtype, index)
+        return value
+
+    def _checked(self, expr: Expr, sizes: Sizes, value: Lanes, mask: Lanes | None = None) -> Lanes:
+        """A negative index wrapped. One that is out of range leaves, where its mask holds, or is 0."""
+        size = Lanes(sizes.value(expr.attr[0]), dtypes.int64)
+        key = (value.value.text, size.value.text, "" if mask is None else mask.value.text)
+        if key not in self.inside:
+            low = expr.args[0].low
+            wrapped = value
+            if low is None or is_dim(low) or low < 0:
+                wrapped = self.s.select(self.s.lt(value, 0), self.s.add(value, size), value)
+            bad = Lanes(self.b.icmp_unsigned(">=", wrapped.value, size.value), dtypes.bool_)
+            found = wrapped if mask is None else self.s.select(bad, 0, wrapped)
+            leaves = bad if mask is None else self.s.and_(bad, mask)
+            on = self.b.append_basic_block("inside")
+            self.b.cbranch(leaves.value, self.failed, on).set_weights([1, 4096])
+            self.b.position_at_end(on)
+            self.inside[key] = found
+            self.inside[(found.value.text, size.value.text, "")] = found
+        return self.inside[key]
