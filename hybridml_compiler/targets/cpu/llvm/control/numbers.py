@@ -16,7 +16,7 @@ from .. import ir
 from ..emitter import LONG, plain_division
 from ..scalars import LaneBuilder, Lanes
 from ..sizes import Sizes
-from ..types import alignment, memory_type
+from ..types import I64, alignment, memory_type
 
 
 class Cell:
@@ -44,6 +44,9 @@ class Numbers:
         self.s = LaneBuilder(b)
         self.s.called = LONG
         self.inside: dict[tuple[str, ...], Lanes] = {}  # indices that have been checked, by value and size
+        self.chosen: dict[str, list[Lanes]] = {}  # by name of the result: condition, and both values
+        self.loaded: dict[str, tuple[str, str, int]] = {}  # by name: pointer, index, and the number of stores before
+        self.stores, self.aside = 0, b.memory(I64, 2)
 
     def kernel(self, kernel: Kernel, places: Mapping[str, Place], sizes: Sizes) -> None:
         known: dict[Expr, Lanes] = {}
@@ -65,7 +68,10 @@ class Numbers:
         if isinstance(place, Cell):
             return place.now
         pointer = place if index is None else self._element(place, dtype, index)
-        return self.s.from_memory(self.b.load(pointer, memory_type(dtype), alignment(dtype)), dtype, 1)
+        found = self.s.from_memory(self.b.load(pointer, memory_type(dtype), alignment(dtype)), dtype, 1)
+        if index is not None:
+            self.loaded[found.value.text] = place.text, index.value.text, self.stores
+        return found
 
     def store(self, place: Place, value: Lanes) -> None:
         self._store(place, value.dtype, None, value)
@@ -75,7 +81,18 @@ class Numbers:
             place.value = value
             return
         pointer = place if index is None else self._element(place, dtype, index)
+        if index is not None and (kept := self._kept(place, index, value)) is not None:
+            value, pointer = kept[1], self.b.select(kept[0].value, pointer, self.aside)
         self.b.store(self.s.to_memory(value), pointer, align=alignment(dtype))
+        self.stores += 1
+
+    def _kept(self, place: ir.Value, index: Lanes, value: Lanes) -> list[Lanes] | None:
+        """Condition and value of a store that else puts back what it finds at an index of data. Such a store goes
+        aside: next time the element found would wait for it, 1 ns a step of a loop that packs what it chooses."""
+        choice = self.chosen.get(value.value.text)
+        same = place.text, index.value.text, self.stores
+        stays = choice is not None and index in self.inside.values() and self.loaded.get(choice[2].value.text) == same
+        return choice if stays else None
 
     def _element(self, pointer: ir.Value, dtype: np.dtype, index: Lanes) -> ir.Value:
         return self.b.gep(pointer, [index.value], source_etype=memory_type(dtype))
@@ -91,6 +108,8 @@ class Numbers:
             emit: Callable[..., Any] = self.b.udiv if expr.op == "floordiv" else self.b.urem
             return Lanes(emit(args[0].value, args[1].value), expr.dtype)
         found: Lanes = instruction(self.s, expr, args)
+        if expr.op == "select":
+            self.chosen[found.value.text] = args
         return found
 
     def _loaded(self, buffer: Buffer, place: Place, index: Lanes, mask: Lanes | None = None) -> Lanes:
