@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from .. import dtypes
 from ..aval import Aval
 from ..graph.body import family
-from ..graph.ir import Node, constant, input_node, topological, with_inputs
+from ..graph.ir import Node, apply, constant, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import LOOP
 from ..record import record, replace
@@ -23,7 +23,7 @@ from ..sizes.dims import is_dim
 from .loop_parts import Loop, Optimize, Results
 from .patterns import is_op, op_name, splat
 
-_EXACT = float(1 << 53)  # up to which a float64 is every int
+_EXACT = float(1 << 51)  # with room for sums of two and a size: up to 2**53 a float64 is every int
 _UNKNOWN = float(1 << 44)  # more steps than a loop of a length unknown here takes: they are hours
 _SIZE = float(1 << 48)  # more than a size, or the number of a step
 _ZERO = constant(0, dtypes.int64)
@@ -33,7 +33,7 @@ _COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_
 @record
 class _Int:
     """An int in the place of a float: a count, or nothing, and what is added to it. It is at most `most`, or as much as
-    a carry before the step plus `grows`."""
+    a carry before the step plus `grows`, which is infinite of a sum of two."""
 
     count: Node | None
     added: Node | None = None
@@ -51,7 +51,9 @@ class _Int:
 
 def counts_as_ints(loop: Loop, optimized: Optimize) -> set[int]:
     """Makes carries of a loop ints; their numbers."""
-    starts = {k: found for k, (start, *_) in enumerate(loop.carries) if (found := _leaf(start)) is not None}
+    starts = {
+        k: found for k, (start, *_) in enumerate(loop.carries) if (found := _leaf(start)) and start.dtype.kind == "f"
+    }
     return {*_converted(loop, starts, optimized)}
 
 
@@ -65,8 +67,8 @@ def _float(node: Node) -> Node:
 
 
 def _leaf(node: Node) -> _Int | None:
-    """A number of float64 that is an int whatever data is."""
-    if node.dtype is not dtypes.float64 or node.shape:
+    """A number that is an int whatever data is."""
+    if node.shape or node.dtype not in (dtypes.float64, dtypes.int64):
         return None
     if is_op(node, "full") and is_dim(value := node.params["value"]):
         return _Int(None, make("full", shape=(), value=value, dtype=dtypes.int64), most=_SIZE)
@@ -89,18 +91,18 @@ def _converted(loop: Loop, starts: Mapping[int, _Int], optimized: Optimize) -> d
     while left:
         own = {loop.carries[k][1]: input_node(Aval((), dtypes.int64), loop.carries[k][1].name) for k in left}
         final, ints = _rewritten(roots, own, optimized)
-        found = {k: ints.get(loop.carries[k][2]) for k in left}
-        grows = steps * max([x.grows for x in found.values() if x is not None], default=0.0)
-        most = max([x.most for x in (*found.values(), *left.values()) if x is not None]) + max(grows, 0.0)
-        before = max([x.grows for x in left.values()])
-        kept = {k for k, x in found.items() if x is not None} if most < _EXACT else set()
-        if kept == left.keys():
-            ends = [x for x in found.values() if x is not None]
-            for k, x in zip(left, ends, strict=True):
+        ends = {k: x for k in left if (x := ints.get(loop.carries[k][2])) is not None and x.grows < math.inf}
+        grows = max([0.0, *(steps * x.grows for x in ends.values())])
+        most = max([x.most for x in (*ends.values(), *left.values())]) + grows
+        if most >= _EXACT:
+            return {}
+        if ends.keys() == left.keys():
+            for k, x in ends.items():
                 loop.carries[k] = left[k].node, own[loop.carries[k][1]], x.node
             _replace(loop, left, final)
-            return {k: _Int(x.node, None, before + max(grows, 0.0), most) for k, x in zip(left, ends, strict=True)}
-        left = {k: start for k, start in left.items() if k in kept}
+            grows += max([x.grows for x in left.values()])
+            return {k: _Int(x.node, None, grows, most) for k, x in ends.items()}
+        left = {k: left[k] for k in ends}
     return {}
 
 
@@ -135,7 +137,9 @@ def _rewritten(
             final[node] = made[node.params["result"]]
         elif (number := _int(node, operands, ints)) is not None:
             ints[node] = number
-            final[node] = _float(number.node) if node.inputs else node
+            final[node] = (
+                node if not node.inputs else number.node if node.dtype is dtypes.int64 else _float(number.node)
+            )
         else:
             final[node] = _with_ints(node, operands, ints)
     return final, ints
@@ -158,8 +162,10 @@ def _inner(loops: Sequence[Node], operands: Sequence[Node], ints: dict[Node, _In
 
 def _int(node: Node, operands: Sequence[Node], ints: Mapping[Node, _Int]) -> _Int | None:
     """The int that an operation makes of ints; None of one that makes no int for sure."""
-    if node.dtype is not dtypes.float64 or node.shape:
+    if node.shape or node.dtype not in (dtypes.float64, dtypes.int64):
         return None
+    if is_op(node, "astype") and node.inputs[0].dtype is dtypes.float64:
+        return ints.get(node.inputs[0])
     if node.inputs and not all(n in ints for n in node.inputs[-2:]):
         return None
     if is_op(node, "where") and not operands[0].shape:
@@ -172,8 +178,9 @@ def _int(node: Node, operands: Sequence[Node], ints: Mapping[Node, _Int]) -> _In
         x, y = (ints[n] for n in node.inputs)
         if is_op(node, "add") and x.count is None:
             x, y = y, x
-        if y.count is not None or y.added is None:  # two counts might double in each step
-            return None
+        if y.count is not None or y.added is None:
+            single = x.grows < math.inf and y.grows < math.inf
+            return _Int(make(op_name(node), x.node, y.node), None, math.inf, x.most + y.most) if single else None
         added = y.added if x.added is None and is_op(node, "add") else make(op_name(node), x.added or _ZERO, y.added)
         return _Int(x.count, added, x.grows + y.most, x.most + y.most)
     return _leaf(node)
@@ -184,6 +191,8 @@ def _with_ints(node: Node, operands: tuple[Node, ...], ints: Mapping[Node, _Int]
     if node.inputs and all(n in ints for n in node.inputs):
         if is_op(node, *_COMPARISONS):
             return make(op_name(node), *(ints[n].node for n in node.inputs))
-        if is_op(node, "astype") and node.dtype is dtypes.int64:
-            return ints[node.inputs[0]].node
-    return node if operands == node.inputs else with_inputs(node, operands)
+    if operands == node.inputs or node.op is None:
+        return node
+    if node.kind == "control":
+        return with_inputs(node, operands)
+    return apply(node.op, operands, node.params, node.where)  # a float that was an int is not weak

@@ -60,15 +60,16 @@ def _of_all_steps(loop: Loop, sums: Mapping[int, Node], read: Sequence[int]) -> 
     steps, found = _Steps(loop), Results()
     for k, (start, own, after) in enumerate(loop.carries):
         end = None if k in sums else _Update.of(loop, own, after)
-        value = sums[k] if k in sums else end and end.value
-        every = None if value is None else steps.of(value)
+        if end is None and k not in sums:
+            return {}
+        every = steps.of(sums[k] if end is None else end.value)
         if every is None:
             return {}
-        if end is not None:
-            found[k] = end.of_all(start, every)
-        else:
+        if end is None:
             total = make("sum", every, axis=(0,), dtype=own.dtype, keepdims=False)
             found[k] = make("add", start, total)
+        else:
+            found[k] = end.of_all(start, every)
         found[k].where = found[k].where or after.where
     for y in loop.ys:
         every = steps.of(y)

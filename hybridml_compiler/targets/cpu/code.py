@@ -13,6 +13,7 @@ from ...schedule.launch import Copy, Plan
 from ...sizes.dims import hint
 from ...sizes.guards import collecting, structural
 from ..base import Stage
+from .llvm.control.fits import is_brief
 from .llvm.modules import Module, PlanModules, modules_of
 from .program import STEP, Loaded, StoredProgram, imports, named_in
 from .runtime import allocation, jit, threads
@@ -42,6 +43,8 @@ class Code:
         self._compilation = None
 
     def begin(self, spec: KernelSpec) -> None:
+        if is_brief(spec):  # or LLVM would compile what nobody calls
+            return
         with self._stage("source"):
             modules = self._specs.modules(spec)
         if self._compilation is None:

@@ -13,6 +13,7 @@ from .....loops.regions import instruction
 from .....sizes.dims import is_dim
 from .....walk import postorder
 from .. import ir
+from ..contraction.loops import i64
 from ..emitter import LONG, plain_division
 from ..scalars import LaneBuilder, Lanes
 from ..sizes import Sizes
@@ -121,20 +122,25 @@ class Numbers:
         return value
 
     def _checked(self, expr: Expr, sizes: Sizes, value: Lanes, mask: Lanes | None = None) -> Lanes:
-        """A negative index wrapped. One that is out of range leaves, where its mask holds, or is 0."""
-        size = Lanes(sizes.value(expr.attr[0]), dtypes.int64)
-        key = (value.value.text, size.value.text, "" if mask is None else mask.value.text)
+        """A negative index wrapped, off the path of the others. One that is out of range leaves, where its mask holds,
+        or is 0."""
+        b, size = self.b, sizes.value(expr.attr[0])
+        key = (value.value.text, size.text, "" if mask is None else mask.value.text)
         if key not in self.inside:
-            low = expr.args[0].low
-            wrapped = value
-            if low is None or is_dim(low) or low < 0:
-                wrapped = self.s.select(self.s.lt(value, 0), self.s.add(value, size), value)
-            bad = Lanes(self.b.icmp_unsigned(">=", wrapped.value, size.value), dtypes.bool_)
-            found = wrapped if mask is None else self.s.select(bad, 0, wrapped)
-            leaves = bad if mask is None else self.s.and_(bad, mask)
-            on = self.b.append_basic_block("inside")
-            self.b.cbranch(leaves.value, self.failed, on).set_weights([1, 4096])
-            self.b.position_at_end(on)
-            self.inside[key] = found
-            self.inside[(found.value.text, size.value.text, "")] = found
+            outside, on = b.append_basic_block("outside"), b.append_basic_block("inside")
+            entry = b.block
+            b.cbranch(b.icmp_unsigned("<", value.value, size), on, outside).set_weights([4096, 1])
+            b.position_at_end(outside)
+            wrapped = b.add(value.value, size)
+            bad = b.icmp_unsigned(">=", wrapped, size)
+            if mask is not None:
+                wrapped = b.select(bad, i64(0), wrapped)
+                bad = b.and_(bad, mask.value)
+            b.cbranch(bad, self.failed, on)
+            b.position_at_end(on)
+            phi = b.phi(I64)
+            phi.add_incoming(value.value, entry)
+            phi.add_incoming(wrapped, outside)
+            found = Lanes(phi, dtypes.int64)
+            self.inside[key] = self.inside[phi.text, size.text, ""] = found
         return self.inside[key]
