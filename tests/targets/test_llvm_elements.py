@@ -48,7 +48,17 @@ def insertion(v: Any, at: Any) -> Any:
     return v
 
 
-PROGRAMS = [packed, neighbours, insertion]
+def again(v: Any, at: Any) -> Any:
+    for i in range(v.shape[0]):
+        k = at[i]
+        x = v[i] if v[i] > 0 else v[k]
+        for j in range(20):
+            v[k] = x  # also where it is what was there: a step before has changed it
+            v[at[j]] += 1.0
+    return v
+
+
+PROGRAMS = [packed, neighbours, insertion, again]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from ...aval import Aval
 from ...errors import CompileError
-from ...loops.ir import KernelSpec
+from ...loops.ir import Kernel, KernelSpec
 from ...record import replace
+from ...schedule.control import Control
 from ...schedule.launch import Copy, Plan
 from ...sizes.dims import hint
 from ...sizes.guards import collecting, structural
 from ..base import Stage
-from .llvm.control.fits import is_brief
 from .llvm.modules import Module, PlanModules, modules_of
 from .program import STEP, Loaded, StoredProgram, imports, named_in
 from .runtime import allocation, jit, threads
@@ -21,6 +21,15 @@ from .runtime.linking import loader
 from .runtime.linking.loader import Library
 from .runtime.spans import Recorder
 from .spec import host_spec
+
+
+def _may_be_in_place(spec: KernelSpec) -> bool:
+    """Whether its code may be that of a step of a loop."""
+    if not isinstance(spec, Control):
+        return isinstance(spec, Kernel) and spec.single
+    from .llvm.control.fits import is_of_elements
+
+    return is_of_elements(spec)
 
 
 class Code:
@@ -43,7 +52,7 @@ class Code:
         self._compilation = None
 
     def begin(self, spec: KernelSpec) -> None:
-        if is_brief(spec):  # or LLVM would compile what nobody calls
+        if _may_be_in_place(spec):  # or LLVM would compile what nobody calls
             return
         with self._stage("source"):
             modules = self._specs.modules(spec)

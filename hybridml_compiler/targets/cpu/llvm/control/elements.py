@@ -191,6 +191,7 @@ class _Elements(Numbers):
             phi.add_incoming(firsts[k].value, entry)
         carried = {k: Lanes(phi, firsts[k].dtype) for k, phi in phis.items()}
         carries = [Cell(carried[k]) if k in carried else arrays[k] for k in range(len(loop.carries))]
+        self.stores += 1  # of a step before
         with self._inner():
             if loop.length is not None:
                 more = run if loop.condition is None else b.append_basic_block("more")

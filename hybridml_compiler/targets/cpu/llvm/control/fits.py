@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .....loops.ir import Kernel, KernelSpec, Store
+from .....loops.ir import Kernel
 from .....schedule.control import Choice, Control, Loop
 from .....schedule.launch import BufferRef, Copy, Plan
 from .....sizes.dims import is_symbolic, same
@@ -20,16 +20,6 @@ def is_of_elements(control: Control) -> bool:
     """Whether its steps are code without calls, over numbers in registers and elements of arrays."""
     operands = control.given + len(control.wanted) + 1
     return _control_fits(control, [None] * operands)
-
-
-def is_brief(spec: KernelSpec) -> bool:
-    """Whether a loop may have its code in place, so that none is wanted of its own."""
-    return _is_single(spec) if isinstance(spec, Kernel) else isinstance(spec, Control) and is_of_elements(spec)
-
-
-def _is_single(kernel: Kernel) -> bool:
-    """Whether a kernel computes a few numbers, without loops."""
-    return not kernel.scratch and not kernel.loops and all(isinstance(stmt, Store) for stmt in kernel.body)
 
 
 def home(aval: Any) -> Home:
@@ -81,7 +71,7 @@ def _plan_fits(plan: Plan, inputs: Sequence[Home], outputs: Sequence[Home]) -> b
 
 
 def _kernel_fits(kernel: Kernel, homes: Sequence[Home]) -> bool:
-    if not _is_single(kernel):
+    if not kernel.single:
         return False
     pairs = [(b, own) for b, own in zip(kernel.operands, homes, strict=False) if own is not None]
     return all(buffer.dtype is own and same(buffer.size, 1) for buffer, own in pairs)
