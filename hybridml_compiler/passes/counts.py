@@ -119,7 +119,7 @@ def _replace(loop: Loop, counts: Iterable[int], final: Mapping[Node, Node]) -> N
 def _rewritten(
     roots: Iterable[Node], own: Mapping[Node, Node], optimized: Optimize
 ) -> tuple[dict[Node, Node], dict[Node, _Int]]:
-    """What takes the place of each node where these inputs are ints, and those that are ints then."""
+    """Returns what takes the place of each node where these inputs are ints, and the nodes that are ints then."""
     nodes = topological([*roots])
     ints = {node: _Int(count, None, 0.0) for node, count in own.items()}
     final = {node: _float(count) for node, count in own.items()}

@@ -80,7 +80,7 @@ def _of_all_steps(loop: Loop, sums: Mapping[int, Node], read: Sequence[int]) -> 
 
 
 def _term(loop: Loop, k: int) -> Node | None:
-    """What steps add to an int that they need for nothing else."""
+    """Returns the value that steps add to an int, where they need the int for nothing else."""
     _, own, after = loop.carries[k]
     if not is_op(after, "add") or own.dtype is not dtypes.int64 or own not in after.inputs or own.shape != after.shape:
         return None
@@ -90,8 +90,8 @@ def _term(loop: Loop, k: int) -> Node | None:
 
 
 def _forwarded(nodes: Sequence[Node]) -> dict[Node, Node]:
-    """What a step reads where it has written, as what it wrote, and the last one of updates of a place: those of all
-    steps are one."""
+    """Returns what takes the place of nodes: of a read where a step has written, what it wrote; of an update of an
+    update, one of the array before."""
     final: dict[Node, Node] = {}
     for node in nodes:
         operands = tuple([final.get(n, n) for n in node.inputs])

@@ -1,5 +1,5 @@
-"""Which loops and branches are over single elements: each launch of a step computes a few numbers, or is such a loop
-itself. Where each number of a step is, in a register or in memory."""
+"""Tells which loops and branches are over single elements: each launch of a step computes a few numbers, or is such a
+loop itself. And where each number of a step is, in a register or in memory."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _LEAST_NS = 10.0  # of a step
 
 
 def fields_of(control: Control) -> str:
-    """What a loop or branch is, but for its bodies."""
+    """Text of all that a loop or branch is, but for its bodies."""
     fields = {name: value for name, value in vars(control).items() if not isinstance(value, Plan)}
     return f"{type(control).__name__} {sorted(fields.items())}"
 
