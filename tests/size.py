@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        68160,
+        68210,
+        "calls whose results are numbers (30); "
         "64 ways of a step, max and min of floats (60); "
         "ints of data in NumPy arrays, numbers beside other dtypes (80); "
         "min and max give one of their arguments (60); "
@@ -90,7 +91,8 @@ BUDGETS = {
         930, "devices of operations: by operands (250 lines with the partition), by estimated cost (650)"
     ),
     "hybridml_compiler/passes": Budget(
-        3725,
+        4030,
+        "counts as ints (225), and as sums of arrays (60); "
         "carries in the shapes of their updates (45); "
         "tables of arrays of steps (50); "
         "loops of each element (175), steps of loops as an axis (205); "
@@ -112,10 +114,11 @@ BUDGETS = {
         "the choice of lanes, which is the target's",
     ),
     "hybridml_compiler/loops": Budget(
-        5150, "polynomials of special functions; loops of scalars (240)", "the fallback to numba in the front end"
+        5156, "polynomials of special functions; loops of scalars (240)", "the fallback to numba in the front end"
     ),
     "hybridml_compiler/targets": Budget(
-        33390,
+        33990,
+        "loops over single elements in registers (590); "
         "products that read a matrix together (80); "
         "native functions, results of one number (230); "
         "operators, keys and products of small tensors as native methods, exceptions passed on (1,120); "
@@ -138,7 +141,8 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        65720,
+        66620,
+        "loops over single elements in registers (590), counts as ints and sums (285); "
         "carries in the shapes of their updates (45), integers of NumPy natively, memory that is kept (40); "
         "tables of arrays of steps, functions of complex numbers (115); "
         "loops of each element, of masks (245); "
@@ -152,7 +156,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        74800,
+        75150,
+        "loops over single elements, counts (255); "
         "ways of a step (220); "
         "ints of data in loops (160); "
         "loops in loops that search, grow lists and choose (230); "

@@ -394,6 +394,9 @@ def count() -> None:
     _left -= 1
     if _left:
         return
+    if interpreter_stack() is not None:  # a trace has no use for them, and would take what makes them for its own
+        _left = 1
+        return
     _left = _IN_PYTHON
     try:
         installers[0]()

@@ -268,6 +268,11 @@ class Kernel(KernelSpec):
         """Whether it has a loop of scalars, which might not end."""
         return any(e.op == "while" for e in self.expressions)
 
+    @lazy
+    def single(self) -> bool:
+        """Whether it computes a few numbers, by no loop."""
+        return not (self.scratch or self.loops) and all(isinstance(stmt, Store) for stmt in self.body)
+
     def rescheduled(self, **changes: Any) -> Kernel:
         """The kernel with other kinds of loops, or other facts: its expressions stay, which take long to find."""
         made = replace(self, **changes)

@@ -9,6 +9,7 @@ a carry that products are added to in every step                      -> one pro
 a product by a matrix that no step changes                             -> one product, before it (common_products.py)
 numbers that steps decide, which functions of NumPy's take              -> a table (see step_tables.py)
 an array that steps update through a reshape                           -> flat, as it is updated (see carry_shapes.py)
+a count that goes on as a float                                       -> an int (see counts.py)
 each element is computed from itself alone                            -> a loop of each element (see interchange.py)
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> an operand of it
@@ -28,6 +29,7 @@ from ..ops.control import COND, LOOP
 from ..record import replace
 from .carry_shapes import in_shapes_of_updates, with_shapes
 from .common_products import products_before
+from .counts import as_floats, counts_as_ints
 from .interchange import interchanged
 from .loop_parts import Loop, Optimize, Results, substitute
 from .step_tables import arrays_decided, numbers_before, numbers_carried, numbers_sunk
@@ -174,6 +176,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
     loop.substituted(numbers_carried(loop))
     loop.substituted(numbers_before(loop, optimized))
     shapes = in_shapes_of_updates(loop)
+    counts = counts_as_ints(loop, optimized)
     numbers = [k for k in read if k < len(loop.carries)]
     results: Results = {}
     known: dict[Node, Node] = {}
@@ -203,7 +206,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
     left = [k for k in read if k not in results]
     at = {k: places[k] if k < first else len(loop.carries) + wanted[old[k - first]] for k in left}
     new = loop.nodes(sorted(set(at.values())), optimized)
-    return with_shapes(results | {k: new[at[k]] for k in left}, shapes)
+    return as_floats(with_shapes(results | {k: new[at[k]] for k in left}, shapes), counts)
 
 
 def _given_numbers(loop: Loop, known: dict[Node, Node], outputs: set[Node]) -> None:

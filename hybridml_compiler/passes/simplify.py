@@ -204,6 +204,30 @@ def _same_branches(node: Node) -> Node | None:
     return like(x, node) if x is y else None
 
 
+def _answered(node: Node) -> Node | None:
+    """A branch that asks what the condition has answered."""
+    condition, x, y = node.inputs
+    if node.dtype.kind != "b" or condition.shape != node.shape:
+        return None
+    first, second = _answer(condition, x), _answer(condition, y)
+    if first is None and second is None:
+        return None
+    x = x if first is None else scalar(first, "?")
+    y = y if second is None else scalar(not second, "?")
+    return make("where", condition, x, y)
+
+
+def _answer(condition: Node, question: Node) -> bool | None:
+    """Whether a question is the condition, or its opposite; None of another one."""
+    if question is condition:
+        return True
+    for a, b in ((condition, question), (question, condition)):
+        if is_op(a, "logical_not") and a.inputs[0] is b:
+            return False
+    opposite = op_name(question) == _OPPOSITE.get(op_name(condition)) and question.inputs == condition.inputs
+    return False if opposite else None
+
+
 def _negated_condition(node: Node) -> Node | None:
     condition, x, y = node.inputs
     return make("where", condition.inputs[0], y, x) if is_op(condition, "logical_not") else None
@@ -266,6 +290,20 @@ def _same_branch_samples() -> list[Node]:
     return [make("where", sample("bool"), x, x)]
 
 
+def _answered_samples() -> list[Node]:
+    c, x = sample("bool", 4), sample("bool", 4)
+    same, other = (make(op, sample("f4", 4), sample("f4", 4)) for op in ("equal", "not_equal"))
+    opposite = make("equal", *other.inputs)
+    pairs = [
+        (c, c, x),
+        (c, x, c),
+        (c, x, make("logical_not", c)),
+        (other, opposite, x),
+        (same, x, make("not_equal", *same.inputs)),
+    ]
+    return [make("where", *pair) for pair in pairs]
+
+
 def _cast_samples() -> list[Node]:
     chains = (("i1", "i4", "f4"), ("f4", "f8", "f4"), ("u1", "f4", "i8"), ("i4", "f8", "f4"), ("f4", "f8", "bool"))
     return [
@@ -277,6 +315,7 @@ def _cast_samples() -> list[Node]:
 CHOICE_RULES = (
     Rule("where(constant, x, y) -> x or y", ("where",), _constant_condition, _where_samples),
     Rule("where(c, x, x) -> x", ("where",), _same_branches, _same_branch_samples),
+    Rule("where(c, c, x) -> where(c, True, x)", ("where",), _answered, _answered_samples),
     Rule("where(not c, x, y) -> where(c, y, x)", ("where",), _negated_condition, lambda: [
         make("where", make("logical_not", sample("bool")), sample(), sample("f4", 1, 4))
     ]),
@@ -315,6 +354,18 @@ def _reduce_all(node: Node) -> Node | None:
     return make(op_name(node), x.inputs[0], **node.params)
 
 
+def _sum_of_sums(node: Node) -> Node | None:
+    """Integers add up to the same in any order."""
+    (inner,) = node.inputs
+    exact = node.dtype is inner.dtype and inner.dtype.kind in "iu" and is_op(inner, "sum")
+    if not exact or node.params["keepdims"] or inner.params["keepdims"]:
+        return None
+    (x,), its = inner.inputs, inner.params["axis"]
+    left = [k for k in range(len(x.shape)) if k not in its]
+    every = {*its, *(left[k] for k in node.params["axis"])}
+    return make("sum", x, axis=tuple(sorted(every)), dtype=node.dtype, keepdims=False)
+
+
 _REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all")
 
 REDUCTION_RULES = (
@@ -322,6 +373,9 @@ REDUCTION_RULES = (
         make(op, sample("bool" if op in ("any", "all") else dtype, 3, 1, 4), axis=1, keepdims=dtype == "f4")
         for op in _REDUCTIONS for dtype in ("f4", "f8", "i8") if (op, dtype) != ("mean", "i8")
     ]),
+    Rule("sum(sum(x)) -> sum(x) of integers", ("sum",), _sum_of_sums, lambda: [
+        make("sum", make("sum", sample("i8", 3, 4, 5), axis=axis), axis=other) for axis, other in ((1, 0), ((0, 2), 0))
+    ], ("sum",)),
     Rule("reduction over all axes of a permutation -> of its operand", _REDUCTIONS, _reduce_all, lambda: [
         make(op, make(view, sample("bool" if op in ("any", "all") else "i8", 3, 4), **order), keepdims=keepdims)
         for op in _REDUCTIONS if op != "mean"

@@ -3,26 +3,31 @@ vectors, where a loop computes a few numbers at a time.
 
     for j: b[i, j] += (a[i+1:, i] * b[i+1:, j]).sum()   ->   b[i, :] += (a[i+1:, i] * b[i+1:, :].T).sum(axis=1)
 
+    for j: n += 1 if a[j] > t else 0                    ->   n += where(a > t, 1, 0).sum()
+
 A value of the step becomes one of all steps, with them along its first axis; what is the same in all steps stays. It is
 done for small steps, whose values are one position along an axis of an array, and elementwise work, sums and views of
-them. Which loops these are is known from the slices that steps read and write (see graph/independence.py).
+them. Which loops these are is known from the slices that steps read and write (see graph/independence.py). What steps
+add to an int is the same in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import dtypes
 from ..graph.body import steps_in
 from ..graph.facts import reduced_axes
-from ..graph.independence import dependence
-from ..graph.ir import Node, apply, topological
+from ..graph.independence import dependence_of
+from ..graph.ir import Graph, Node, apply, topological, with_inputs
 from ..graph.rewrite import make
 from ..record import record
 from ..sizes.dims import Size, hint, is_dim, same, steps_of
 from ..sizes.steps import Undecided, linear, replaced
 from .loop_parts import Loop, Optimize, Results
 from .patterns import is_op
+from .updates import same_window
 
 _STEP_ELEMENTS = 1 << 12  # of a value of a step: a loop over larger ones loses nothing
 _BYTES = 1 << 22  # of a value of all steps, if it is in memory
@@ -37,26 +42,70 @@ def steps_as_axis(node: Node, operands: Sequence[Node], read: Sequence[int], opt
     if optimized(body) is not body or body.graph.checks or hint(p["length"]) < _LEAST_STEPS:
         return {}
     loop = Loop.of(node, operands)
-    if not all(_is_small(n, loop) for n in body.graph.nodes()) or dependence(node) is not None:
+    if not all(_is_small(n, loop) for n in body.graph.nodes()):
+        return {}
+    loop.substituted(_forwarded(body.graph.nodes()))
+    sums = {k: term for k in range(len(loop.carries)) if (term := _term(loop, k)) is not None}
+    outputs = tuple(after for *_, after in loop.carries)
+    graph = Graph(body.graph.inputs, (*outputs, *loop.ys), "body")
+    if any(dependence_of(graph, p, k) is not None for k in range(len(loop.carries)) if k not in sums):
         return {}
     try:
-        return _of_all_steps(loop, read)
+        return _of_all_steps(loop, sums, read)
     except Undecided:  # of the steps of a loop around it
         return {}
 
 
-def _of_all_steps(loop: Loop, read: Sequence[int]) -> Results:
-    ends = [end for _, own, after in loop.carries if (end := _Update.of(loop, own, after)) is not None]
-    if len(ends) < len(loop.carries):
-        return {}
-    steps = _Steps(loop)
-    found = [value for x in (*(end.value for end in ends), *loop.ys) if (value := steps.of(x)) is not None]
-    if len(found) < len(ends) + len(loop.ys):
-        return {}
-    for k, (end, (start, _, after)) in enumerate(zip(ends, loop.carries, strict=True)):
-        found[k] = end.of_all(start, found[k])
+def _of_all_steps(loop: Loop, sums: Mapping[int, Node], read: Sequence[int]) -> Results:
+    steps, found = _Steps(loop), Results()
+    for k, (start, own, after) in enumerate(loop.carries):
+        end = None if k in sums else _Update.of(loop, own, after)
+        if end is None and k not in sums:
+            return {}
+        every = steps.of(sums[k] if end is None else end.value)
+        if every is None:
+            return {}
+        if end is None:
+            total = make("sum", every, axis=(0,), dtype=own.dtype, keepdims=False)
+            found[k] = make("add", start, total)
+        else:
+            found[k] = end.of_all(start, every)
         found[k].where = found[k].where or after.where
+    for y in loop.ys:
+        every = steps.of(y)
+        if every is None:
+            return {}
+        found[len(found)] = every
     return {k: found[k] for k in read}
+
+
+def _term(loop: Loop, k: int) -> Node | None:
+    """Returns the value that steps add to an int, where they need the int for nothing else."""
+    _, own, after = loop.carries[k]
+    if not is_op(after, "add") or own.dtype is not dtypes.int64 or own not in after.inputs or own.shape != after.shape:
+        return None
+    term = after.inputs[1 if after.inputs[0] is own else 0]
+    others = [end for j, (*_, end) in enumerate(loop.carries) if j != k]
+    return None if own in topological([term, *others, *loop.ys]) or term.shape != own.shape else term
+
+
+def _forwarded(nodes: Sequence[Node]) -> dict[Node, Node]:
+    """Returns what takes the place of nodes: of a read where a step has written, what it wrote; of an update of an
+    update, one of the array before."""
+    final: dict[Node, Node] = {}
+    for node in nodes:
+        operands = tuple([final.get(n, n) for n in node.inputs])
+        if is_op(node, "slice", "slice_update") and is_op(operands[0], "slice_update"):
+            array, value = operands[0].inputs
+            if node.params["steps"] and operands[0].params["steps"] and same_window(node, operands[0]):
+                if is_op(node, "slice_update"):
+                    operands = (array, *operands[1:])
+                elif value.aval == node.aval:
+                    final[node] = value
+                    continue
+        if operands != node.inputs:
+            final[node] = with_inputs(node, operands)
+    return final
 
 
 def _is_small(node: Node, loop: Loop) -> bool:

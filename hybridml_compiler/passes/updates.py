@@ -16,14 +16,15 @@ from .patterns import is_op, sample
 _SCATTERS = tuple(op.name for op in OPS.values() if op.kind == "scatter")
 
 
-def _same_window(a: Node, b: Node) -> bool:
+def same_window(a: Node, b: Node) -> bool:
+    """Whether slices, or updates of them, are at the same place."""
     return all(all(map(same, a.params[name], b.params[name])) for name in ("starts", "stops", "steps"))
 
 
 def _nothing_new(node: Node) -> Node | None:
     base, value = node.inputs
-    own = is_op(value, "slice") and value.inputs[0] is base and _same_window(node, value)
-    again = is_op(base, "slice_update") and base.inputs[1] is value and _same_window(node, base)
+    own = is_op(value, "slice") and value.inputs[0] is base and same_window(node, value)
+    again = is_op(base, "slice_update") and base.inputs[1] is value and same_window(node, base)
     return base if own or again else None
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.core import native_methods
+from hybridml.core import dispatch, native_methods
+from hybridml.core.interpreter import interpreter_stack
 from hybridml.core.library import missed
 from hybridml.core.tensor import Tensor
 from hybridml_compiler.ops.table import OPS
@@ -428,3 +429,19 @@ def test_narrow_numbers_of_numpys_have_the_dtype_that_traces_give(dtype: str) ->
         found, traced = function(x), hm.trace(function)(x)
         assert found.dtype == traced.dtype == np.result_type(dtype if dtype[0] == "f" else "float16", "float16")
         assert found.tolist() == traced.tolist()
+
+
+def test_native_methods_are_made_outside_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(dispatch, "_left", 3)
+    monkeypatch.setattr(dispatch, "installers", [lambda: made.append(interpreter_stack())])
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        for _ in range(5):
+            dispatch.count()
+        return x + 1.0
+
+    hm.trace(program)(hm.ones((3,)))
+    assert not made
+    dispatch.count()
+    assert made == [None]

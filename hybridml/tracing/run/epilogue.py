@@ -49,10 +49,13 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     if as_they_are and nothing_else and len(results) == count and (count == 1 if single else is_tuple and count > 1):
         return None
 
-    def finish(out: Any, args: Sequence[Any]) -> Any:
-        for clock in path.late:
-            clock.take()
-        tensors = (out,) if count == 1 else out or ()
+    changes = bool(stamped or updated or grads or permuted or without_history or history)
+    takers = [_taker(path, kind, *result) for result, kind in zip(results, kinds, strict=True)]
+    if single and count == 1 and kinds == ["float"] and not (changes or path.late):
+        number = results[0][2]
+        return lambda out, _: number(out._array.item())
+
+    def change(tensors: Sequence[Any], args: Sequence[Any]) -> None:
         aliasing.stamp(*stamped, *[args[k] for k in updated])
         for j, order in permuted:
             tensors[j]._array = as_seen(tensors[j]._array, order)
@@ -65,16 +68,15 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
                 tensor._node = part(joint, k, tensor._array.shape)
         for real, at in grads:
             real._node.grad = None if at is None else tensors[at]
+
+    def finish(out: Any, args: Sequence[Any]) -> Any:
+        for clock in path.late:
+            clock.take()
+        tensors = (out,) if count == 1 else out or ()
+        if changes:
+            change(tensors, args)
         views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
-        values = [
-            views[value] if kind == "view"
-            else _given(path.inputs[at], args, value) if kind == "input"
-            else value if at < 0
-            else value.of_memory(tensors[at]._array) if kind == "array"
-            else value(tensors[at]._array.item()) if number
-            else tensors[at]
-            for (at, number, value), kind in zip(results, kinds, strict=True)
-        ]  # fmt: skip
+        values = [take(tensors, views, args) for take in takers]
         if single:
             return values[0]
         if is_tuple:
@@ -85,6 +87,24 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         return value
 
     return finish
+
+
+def _taker(path: CompiledPath, kind: str, at: int, number: bool, value: Any) -> Callable[..., Any]:
+    """Returns a function that makes one result of a call from the native one's results, its views and its arguments."""
+    if kind == "view":
+        return lambda tensors, views, args: views[value]
+    if kind == "input":
+        source = path.inputs[at]
+        if source.kind == "argument" and not value:
+            return lambda tensors, views, args: args[source.index]
+        return lambda tensors, views, args: _given(source, args, value)
+    if at < 0:
+        return lambda tensors, views, args: value
+    if kind == "array":
+        return lambda tensors, views, args: value.of_memory(tensors[at]._array)
+    if number:
+        return lambda tensors, views, args: value(tensors[at]._array.item())
+    return lambda tensors, views, args: tensors[at]
 
 
 def _given(source: Any, args: Sequence[Any], as_tensor: bool) -> Any:

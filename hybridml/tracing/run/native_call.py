@@ -138,8 +138,8 @@ class NativeCall:
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
-        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.donation is None:
-            self.direct = self.start.native
+        elif plain and isinstance(self.start, End) and _is_native_alone(self.start):
+            self.direct = _finished(self.start.native, self.start.finish)
 
     def refresh(self) -> None:
         """Notes the present counters: all guards have been checked."""
@@ -211,6 +211,10 @@ class NativeCall:
 
     def _are_apart(self, args: Sequence[Any]) -> bool:
         """Whether all arrays have memory of their own, and those that are updated may be, as in most calls."""
+        if len(self.arrays) == 1 and not self.owners:
+            given = args[self.arrays[0]]
+            array = given._array if type(given) is Tensor else None
+            return type(array) is np.ndarray and array.flags.writeable
         owners = self.owners.copy()
         for k in self.arrays:
             array = args[k]._array if type(args[k]) is Tensor else None
@@ -430,6 +434,22 @@ def build(entry: Entry, leaves: Sequence[Any], strided: Iterable[int] = ()) -> N
         return None
     fast = NativeCall(entry, leaves, strided)
     return None if fast.start is None else fast
+
+
+def _is_native_alone(end: End) -> bool:
+    """Whether a call is no more than native code, and results that are made of what it returns."""
+    return not (end.donation or end.extra or end.draws or end.changes or end.path.early)
+
+
+def _finished(native: Native, finish: Callable[[Any, Sequence[Any]], Any] | None) -> Native:
+    if finish is None:
+        return native
+
+    def call(*args: Any, **names: Any) -> Any:
+        out = native(*args, **names)
+        return out if out is MISS else finish(out, args)
+
+    return call
 
 
 def _failed(donation: GradDonation, status: int, *_: Any) -> object:

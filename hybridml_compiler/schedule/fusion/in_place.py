@@ -259,14 +259,20 @@ def may_store(store: Node, value: Node) -> bool:
         if (node, at_hand) in seen or node.op is None:
             continue
         seen.add((node, at_hand))
+        same_place = node.kind == "elementwise" or node.op.element_map == "flat"
         for operand in node.inputs:
             if operand is base:
-                if not _is_clear(store, node, at_hand):
+                whole = at_hand and same_place and _is_whole(store) and _lengths(base) == _lengths(node)
+                if not whole and not _is_clear(store, node, at_hand):
                     return False
             elif operand.kind not in OWN_LOOP and store_of(operand) is None:
-                same_place = node.kind == "elementwise" or node.op.element_map == "flat"
                 stack.append((operand, at_hand and same_place and _lengths(operand) == _lengths(node)))
     return True
+
+
+def _is_whole(store: Node) -> bool:
+    """Whether it writes all elements of its array, in their order."""
+    return all(map(same, store.shape, store.inputs[0].shape)) and set(store.params["steps"]) <= {1}
 
 
 def _lengths(node: Node) -> list[Any]:

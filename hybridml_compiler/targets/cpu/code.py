@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from ...aval import Aval
 from ...errors import CompileError
-from ...loops.ir import KernelSpec
+from ...loops.ir import Kernel, KernelSpec
 from ...record import replace
+from ...schedule.control import Control
 from ...schedule.launch import Copy, Plan
 from ...sizes.dims import hint
 from ...sizes.guards import collecting, structural
@@ -20,6 +21,15 @@ from .runtime.linking import loader
 from .runtime.linking.loader import Library
 from .runtime.spans import Recorder
 from .spec import host_spec
+
+
+def _may_be_in_place(spec: KernelSpec) -> bool:
+    """Whether its code may be that of a step of a loop."""
+    if not isinstance(spec, Control):
+        return isinstance(spec, Kernel) and spec.single
+    from .llvm.control.fits import is_of_elements
+
+    return is_of_elements(spec)
 
 
 class Code:
@@ -42,6 +52,8 @@ class Code:
         self._compilation = None
 
     def begin(self, spec: KernelSpec) -> None:
+        if _may_be_in_place(spec):  # or LLVM would compile what nobody calls
+            return
         with self._stage("source"):
             modules = self._specs.modules(spec)
         if self._compilation is None:

@@ -39,7 +39,7 @@ from .vectors.steps import in_steps
 # Uses of a transcendental function in a kernel from which there is one copy, that is called. A kernel of 47 sines takes
 # LLVM 3 s, and 0.08 so; calls take -20 to +6 % of the time of copies (5 of 2000 numbers, AVX2).
 _MOST_COPIES = 4
-_LONG = frozenset(name for name in TABLE if OPS[name].cost >= TRANSCENDENTAL)
+LONG = frozenset(name for name in TABLE if OPS[name].cost >= TRANSCENDENTAL)
 # Numbers in the largest array of a kernel that calls each: even one use is a copy in the loop of whole vectors, one in
 # that of the last, and four in a sum.
 _FEW = 1 << 10
@@ -72,7 +72,7 @@ class LoopEmitter:
         self.bounds = dict(zip(ranges, zip(ends[::2], ends[1::2], strict=True), strict=True))
         self.b = self.function.build()
         self.s = LaneBuilder(self.b)
-        uses = Counter(expr.op for expr in kernel.expressions if expr.op in _LONG)
+        uses = Counter(expr.op for expr in kernel.expressions if expr.op in LONG)
         short = all(not is_dim(buffer.size) and buffer.size <= _FEW for buffer in kernel.buffers)
         self.s.called = {name for name, count in uses.items() if short or count > _MOST_COPIES}
         self.scopes = [Scope(self.b.block)]
@@ -312,7 +312,7 @@ class LoopEmitter:
         args = [self.emit_expr(a, in_lanes and self.vector in a.depends) for a in expr.args]
         if expr.op == "index":
             return self.checked_index(expr, *args)
-        if expr.op in ("floordiv", "mod") and _plain_division(expr):
+        if expr.op in ("floordiv", "mod") and plain_division(expr):
             return self._index_division(expr.op, args[0], args[1])
         if expr.op == "while" and in_lanes and self.mask is not None:  # lanes beyond the end might never be done
             args[0] = self.s.and_(args[0], self.mask)
@@ -474,7 +474,7 @@ def _may_be_empty(var: Expr) -> bool:
     return is_dim(size) and not at_most(1, size)
 
 
-def _plain_division(expr: Expr) -> bool:
+def plain_division(expr: Expr) -> bool:
     """Non-negative by a positive constant: the unsigned instruction is the floor division."""
     x, y = expr.args
     return x.low is not None and at_most(0, x.low) and y.op == "const" and at_most(1, y.attr)

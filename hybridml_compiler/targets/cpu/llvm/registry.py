@@ -27,8 +27,8 @@ KINDS = {
     "RowFusion": ("fusion.row_fusion", "ROW_FUSION"),
     "HorizontalFusion": ("fusion.horizontal_fusion", "HORIZONTAL_FUSION"),
     "HostCall": ("host_call", "HOST_CALL"),
-    "Loop": ("control", "CONTROL"),
-    "Choice": ("control", "CONTROL"),
+    "Loop": ("control.kernel", "CONTROL"),
+    "Choice": ("control.kernel", "CONTROL"),
 }
 
 

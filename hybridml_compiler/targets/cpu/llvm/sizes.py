@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from .... import dtypes
-from ....sizes.dims import Dim, Size, Symbol, is_dim, steps_of
+from ....sizes.dims import Dim, Size, Symbol, is_dim, steps_of, symbols_of
 from ....sizes.values import number_of
 from . import ir
 from .types import I64, constant
@@ -23,6 +24,15 @@ class Sizes:
             for name in names
         }
         self.known: dict[Dim, Any] = {}
+
+    def inside(self, symbols: Mapping[str, Any]) -> Sizes:
+        """The sizes in code that may not run, or runs for each value of these symbols."""
+        made = copy(self)
+        made.symbols = {**self.symbols, **symbols}
+        made.known = {
+            size: value for size, value in self.known.items() if symbols.keys().isdisjoint(map(str, symbols_of(size)))
+        }
+        return made
 
     def value(self, size: Size) -> Any:
         """The size, computed once, at the builder's position."""

@@ -9,46 +9,50 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....loops.ir import KernelSpec
-from ....schedule import cost
-from ....schedule.control import Choice, Control, Loop
-from ....schedule.launch import Copy, Plan
-from ....sizes.dims import Size, hint, is_dim
-from ....sizes.values import number_of
-from ..runtime.thread_block import POLL_NS
-from ..spec import CpuSpec
-from . import ir
-from .callee import Callee
-from .contraction.loops import i64, repeat
-from .kernel import KERNEL_TYPE
-from .kind import Kind
-from .operand_tables import in_parallel
-from .registry import callee_of, kind_of
-from .sizes import Sizes
-from .step import emit_step, launch_sources, stops_of
-from .types import I8, I32, I64, PTR, VOID, Literal
+from .....loops.ir import KernelSpec
+from .....schedule import cost
+from .....schedule.control import Choice, Control, Loop
+from .....schedule.launch import Copy, Plan
+from .....sizes.dims import Size, hint, is_dim
+from .....sizes.values import number_of
+from ...spec import CpuSpec
+from .. import ir
+from ..callee import Callee
+from ..contraction.loops import i64, repeat
+from ..kernel import KERNEL_TYPE
+from ..kind import Kind
+from ..operand_tables import in_parallel
+from ..registry import callee_of, kind_of
+from ..sizes import Sizes
+from ..step import emit_step, launch_sources, stops_of
+from ..types import I8, I64, PTR, VOID, Literal
+from .elements import elements_source, emit_elements
+from .fits import is_of_elements
+from .parts import at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
-_LEAST_NS = 10.0  # of a step
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
 def distinct_specs(control: Control) -> list[KernelSpec]:
-    """Specs that its bodies launch, each once."""
+    """Specs that its bodies call, each once."""
+    if is_of_elements(control):
+        return []
     specs = [launch.spec for plan in control.plans for launch in plan.launches]
     return list({id(spec): spec for spec in specs if not isinstance(spec, Copy)}.values())
 
 
 def control_source(control: Control, callees: Callees) -> str:
-    fields = {name: value for name, value in vars(control).items() if not isinstance(value, Plan)}
+    if is_of_elements(control):
+        return elements_source(control)
     lines = [
         line
         for plan in control.plans
         for line in (f"body of {_sizes(plan)}", *launch_sources(plan, _callees(plan, callees)))
     ]
     if isinstance(control, Loop) and control.ranges > 1:
-        lines.append(f"shared {_sharing(control, callees)}")
-    return "\n".join([f"{type(control).__name__} {sorted(fields.items())}", *lines])
+        lines.append(f"shared {_sharing(control)}")
+    return "\n".join([fields_of(control), *lines])
 
 
 def _sizes(plan: Plan) -> str:
@@ -147,6 +151,8 @@ def _emit_one(
     if isinstance(control, Loop) and control.ranges > 1 and ranges is None:
         status = b.operand(function.args[0], operands) if checked else None
         _emit_shared(b, module, name, control, callees, given, failed, sizes, status)
+    elif is_of_elements(control):
+        emit_elements(b, control, given, failed, sizes, ranges)
     elif isinstance(control, Loop):
         _emit_loop(b, module, name, control, callees, given, failed, sizes, slot, ranges)
     else:
@@ -159,10 +165,6 @@ def _emit_one(
     b.branch(done)
     b.position_at_end(done)
     b.ret_void()
-
-
-def _at(b: ir.IRBuilder, pointer: Any, offset: Any) -> Any:
-    return b.gep(pointer, [offset], source_etype=I8)
 
 
 def _true(b: ir.IRBuilder, pointer: Any) -> Any:
@@ -213,9 +215,9 @@ def _emit_shared(
     memory, n, m = given[-1], loop.consts, loop.consts + len(loop.carries)
     results = dict(zip(loop.wanted, given[m + len(loop.xs) : -1], strict=True))
     for k, start in enumerate(given[n:m]):
-        own = results.get(k, _at(b, memory, i64(loop.places[0][2 * k])))
+        own = results.get(k, at_byte(b, memory, i64(loop.places[0][2 * k])))
         _start(b, module, loop, k, own, start, sizes, None)
-    least, polls = _sharing(loop, callees)
+    least, polls = _sharing(loop)
     run = module.globals[f"{name}_ranges"]
     job = [function.args[0], i64(loop.ranges), i64(1), i64(max(loop.ranges // module.cpu.cores, 1))]
     with b.if_else(b.icmp_signed("<", last, i64(least))) as (few, many):
@@ -254,12 +256,12 @@ def _emit_loop(
     consts, starts, xs = rest[:n], rest[n:m], rest[m : m + len(loop.xs)]
     results = dict(zip(loop.wanted, rest[m + len(loop.xs) : -1], strict=True))
     offsets, memory = loop.places[0], rest[-1]
-    own = [_at(b, memory, i64(offset)) for offset in offsets]
+    own = [at_byte(b, memory, i64(offset)) for offset in offsets]
     c = len(loop.carries)
     ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
     stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
     part = slot if ranges is None else ranges[0]
-    arena = own[-2] if part is None else _at(b, own[-2], b.mul(part, i64(loop.arena_bytes)))
+    arena = own[-2] if part is None else at_byte(b, own[-2], b.mul(part, i64(loop.arena_bytes)))
     steps = _steps(b, loop, sizes)
     body = _Step(b, module, loop.body, callees, f"{name}_body", arena, steps, slot)
     check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2], steps) if loop.condition else None
@@ -270,14 +272,14 @@ def _emit_loop(
         check.put(check.inputs, own[-1])
     length: Size = 0 if loop.length is None else loop.length
     last = sizes.value(length)
-    numbers = [_from_zero(b, b.load(count, typ=I64)) for count in counts]
+    numbers = [from_zero(b, b.load(count, typ=I64)) for count in counts]
     for asked in numbers[:1]:
         last = b.select(b.icmp_signed("<", asked, last), asked, last)
     known = not counts and check is None
     if not known:  # results of a branch that is not run are zero
         for k, size in enumerate(loop.ys):
             if c + k in results:
-                _clear(b, module, ys[k], sizes.value(size * length))
+                clear(b, ys[k], sizes.value(size * length))
     # Places that a step writes a carry to by turns; the last step should write to the result.
     turned = known and not is_dim(length) and length % 2 == 0
     firsts = []
@@ -290,7 +292,7 @@ def _emit_loop(
             continue
         firsts.append((starts[k], *(reversed(pair) if turned else pair)))
 
-    begin, until = (i64(0), last) if ranges is None else [_border(b, last, k, loop.ranges) for k in ranges]
+    begin, until = (i64(0), last) if ranges is None else [border(b, last, k, loop.ranges) for k in ranges]
     for left_out in numbers[1:]:
         begin, until = (begin, b.sub(until, left_out)) if loop.reverse else (left_out, until)
     entry, head = b.block, b.append_basic_block("head")
@@ -314,21 +316,15 @@ def _emit_loop(
         check.call(failed)
         b.cbranch(_true(b, own[-1]), run, end)
     b.position_at_end(run)
-    every = _steps_a_poll(loop, callees)
-    if every:
-        poll, go = b.append_basic_block("poll"), b.append_basic_block("go")
-        b.cbranch(b.icmp_unsigned("==", b.and_(number, i64(every - 1)), i64(every - 1)), poll, go)
-        b.position_at_end(poll)
-        b.cbranch(b.polled(), failed, go)
-        b.position_at_end(go)
-    at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
+    poll(b, loop, number, failed)
+    nth = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
     if loop.step is not None:
-        _set(b, steps, loop.step, b.add(at, sizes.value(loop.first)))
+        _set(b, steps, loop.step, b.add(nth, sizes.value(loop.first)))
     for k, pointer in enumerate(now):
         body.put(n + k, pointer)
     for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
-        body.put(m + k, _at(b, pointer, b.mul(at, sizes.value(size))))
-    slices = [_at(b, pointer, b.mul(at, sizes.value(size))) for pointer, size in zip(ys, stride, strict=True)]
+        body.put(m + k, at_byte(b, pointer, b.mul(nth, sizes.value(size))))
+    slices = [at_byte(b, pointer, b.mul(nth, sizes.value(size))) for pointer, size in zip(ys, stride, strict=True)]
     written = [phis[1] if y is None else slices[y] for phis, y in zip(carried, loop.kept, strict=True)]
     targets = [p for p, y, stays in zip(written, loop.kept, loop.in_place, strict=True) if y is None and not stays]
     targets += slices
@@ -348,18 +344,9 @@ def _emit_loop(
                 _copy_share(b, module, loop, size, results[k], now[k], sizes, slot)
 
 
-def _from_zero(b: ir.IRBuilder, number: Any) -> Any:
-    return b.select(b.icmp_signed("<", number, i64(0)), i64(0), number)
-
-
-def _sharing(loop: Loop, callees: Callees) -> tuple[int, bool]:
+def _sharing(loop: Loop) -> tuple[int, bool]:
     """The least number of steps that threads share, and whether these end early where their call is to stop."""
-    return int(cost.PARALLEL_THRESHOLD_NS / _step_nanoseconds(loop, callees)), bool(_steps_a_poll(loop, callees))
-
-
-def _border(b: ir.IRBuilder, steps: Any, part: Any, parts: int) -> Any:
-    """The step with which a range of them begins."""
-    return b.udiv(b.mul(steps, part), i64(parts))
+    return int(cost.PARALLEL_THRESHOLD_NS / step_nanoseconds(loop)), bool(steps_a_poll(loop))
 
 
 def _steps(b: ir.IRBuilder, loop: Loop, sizes: Sizes) -> Any:
@@ -389,20 +376,11 @@ def _copy_share(
     b: ir.IRBuilder, module: ir.Module, loop: Loop, size: Size, target: Any, source: Any, sizes: Sizes, slot: Any
 ) -> None:
     if slot is None:
-        _copy(b, module, target, source, sizes.value(size))
+        copy(b, target, source, sizes.value(size))
         return
     share = size // loop.slots
     first = b.mul(slot, i64(share))
-    _copy(b, module, _at(b, target, first), _at(b, source, first), i64(share))
-
-
-def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: Any) -> None:
-    if ir.known(nbytes) != 0:
-        b.call(module.function("memcpy", ir.FunctionType(PTR, [PTR, PTR, I64])), [target, source, nbytes])
-
-
-def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None:
-    b.call(module.function("memset", ir.FunctionType(PTR, [PTR, I32, I64])), [target, Literal(I32, "0"), nbytes])
+    copy(b, at_byte(b, target, first), at_byte(b, source, first), i64(share))
 
 
 def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:
@@ -410,24 +388,14 @@ def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> di
     return {id(spec): callee_of(spec, cpu, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
 
 
-def _step_nanoseconds(loop: Loop, callees: Callees) -> float:
-    own = sum(c.nanoseconds for plan in loop.plans for c in _callees(plan, callees) if c is not None)
-    return max(own, _LEAST_NS)
-
-
-def _steps_a_poll(loop: Loop, callees: Callees) -> int:
-    """A power of two; 0 where all steps together are too short for a poll."""
-    step = _step_nanoseconds(loop, callees)
-    if loop.length is not None and not is_dim(loop.length) and loop.length * step < POLL_NS:
-        return 0
-    return 1 << max(int(POLL_NS / step).bit_length() - 1, 0)
-
-
 def _polls(control: Control, cpu: CpuSpec) -> bool:
     """Whether it ends early where its call is to stop."""
-    callees = _callees_by_id(control, cpu, [""] * len(distinct_specs(control)))
-    if isinstance(control, Loop) and _steps_a_poll(control, callees):
+    if isinstance(control, Loop) and steps_a_poll(control):
         return True
+    if is_of_elements(control):
+        specs = [launch.spec for plan in control.plans for launch in plan.launches]
+        return any(_polls(spec, cpu) for spec in specs if isinstance(spec, Control))
+    callees = _callees_by_id(control, cpu, [""] * len(distinct_specs(control)))
     return any(stop.after for plan in control.plans for stop in stops_of(plan, _callees(plan, callees)))
 
 

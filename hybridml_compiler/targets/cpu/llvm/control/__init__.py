@@ -1,0 +1,1 @@
+"""Loops and branches: `kernel.py` around bodies that are functions, `elements.py` with their numbers in registers."""

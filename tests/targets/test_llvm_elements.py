@@ -1,0 +1,163 @@
+"""Loops over single elements, as code in place: bits, indices, branches and ways out are those of bodies that are
+called, and of eager code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.targets.cpu.llvm.control import fits, kernel
+from tests.support.random_graphs import same_bits
+from tests.support.random_loops import M, N, program_of
+
+
+def _values(n: int = 40, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(n)
+
+
+def packed(v: Any, at: Any) -> Any:
+    out, count = np.zeros(v.shape[0]), 0
+    for i in range(v.shape[0]):
+        if v[at[i]] > 0:
+            out[count] = v[at[i]]
+            count += 1
+        else:
+            out[-1 - count] += v[i]
+    return out, count
+
+
+def neighbours(v: Any, at: Any) -> Any:
+    for i in range(1, v.shape[0]):
+        if v[i] > v[i - 1]:
+            v[i] = v[i - 1]
+            v[at[i]] = v[i] + 0.5
+    return v
+
+
+def insertion(v: Any, at: Any) -> Any:
+    for i in range(1, v.shape[0]):
+        x, j = v[i], i - 1
+        while j >= 0 and v[j] > x:
+            v[j + 1] = v[j]
+            j -= 1
+        v[j + 1] = x
+    return v
+
+
+def again(v: Any, at: Any) -> Any:
+    for i in range(v.shape[0]):
+        k = at[i]
+        x = v[i] if v[i] > 0 else v[k]
+        for j in range(20):
+            v[k] = x  # also where it is what was there: a step before has changed it
+            v[at[j]] += 1.0
+    return v
+
+
+PROGRAMS = [packed, neighbours, insertion, again]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_they_compute_what_eager_code_does(program: Callable[..., Any]) -> None:
+    traced = hm.trace(program)
+    for seed in range(3):
+        v, at = _values(seed=seed), np.random.default_rng(seed).integers(-40, 40, 40)
+        arrays = [hm.tensor(v.copy()) for _ in range(2)]
+        expected, found = (fn(a, hm.tensor(at)) for fn, a in zip((program, traced), arrays, strict=True))
+        for a, b in zip(_flat(expected), _flat(found), strict=True):
+            assert same_bits(a, b)
+        assert same_bits(*map(np.asarray, arrays))
+    assert traced.cache_info().compiles == 1
+
+
+def _flat(results: Any) -> list[np.ndarray]:
+    return [np.asarray(x) for x in (results if isinstance(results, tuple) else (results,))]
+
+
+def test_a_step_calls_nothing() -> None:
+    v, at = _values(), np.arange(40)
+    traced = hm.trace(packed)
+    traced(hm.tensor(v), hm.tensor(at))
+    (loop,) = [text for text in traced.llvm.split("; ----") if "\nhead." in text]
+    assert " call " not in loop[loop.index("\nhead.") :].replace("call ptr @memcpy", "")
+    assert "alloca ptr" not in loop
+
+
+@pytest.mark.parametrize("bad", [40, -41, 1 << 62, -(1 << 63)])
+@pytest.mark.parametrize("place", [0, 17, 39])
+def test_an_index_out_of_range_is_found(bad: int, place: int) -> None:
+    traced = hm.trace(packed)
+    at = np.arange(40) % 7 - 3
+    traced(hm.tensor(_values()), hm.tensor(at))
+    at[place] = bad
+    for fn in (packed, traced):
+        with pytest.raises(IndexError):
+            fn(hm.tensor(_values()), hm.tensor(at))
+    at[place] = 3
+    for a, b in zip(*(_flat(fn(hm.tensor(_values()), hm.tensor(at))) for fn in (packed, traced)), strict=True):
+        assert same_bits(a, b)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "bool", "int8"])
+def test_steps_with_branches_of_their_own(dtype: str, reverse: bool) -> None:
+    """Carries of each type; a branch, an output that is a carry, and one that nobody reads."""
+    xs = hm.tensor((10 * _values(20)).astype(dtype))
+
+    def program(xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            last, other = carry
+            big = abs(x) > abs(last) if dtype != "bool" else x & ~last
+            last = hm.cond(big, lambda a, b: a, lambda a, b: b, x, other)
+            return (last, x), (last, last == x, x)
+
+        (last, _), (kept, same, _) = hm.scan(step, (xs[0], xs[1]), xs, reverse=reverse)
+        return last, kept, same
+
+    traced = hm.trace(program)
+    for a, b in zip(_flat(program(xs)), _flat(traced(xs)), strict=True):
+        assert same_bits(a, b)
+    assert "\nchosen." in traced.llvm
+
+
+def test_a_loop_that_data_ends_in_one_of_so_many_steps() -> None:
+    def program(a: Any, most: int) -> Any:
+        def collatz(state: Any) -> Any:
+            n, steps = state
+            return hm.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1
+
+        def step(total: Any, n: Any) -> Any:
+            _, steps = hm.while_loop(lambda s: s[0] > 1, collatz, (n, hm.zeros((), dtype="int64")), max_steps=most)
+            return total + steps, steps
+
+        return hm.scan(step, hm.zeros((), dtype="int64"), a)
+
+    a = hm.tensor(np.arange(1, 30))
+    for most in (5, 200):
+        for x, y in zip(_flat(program(a, most)), _flat(hm.trace(program)(a, most)), strict=True):
+            assert same_bits(x, y)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ints", [False, True])
+def test_random_loops_are_those_of_called_bodies(ints: bool, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, program = program_of(seed, ints=ints)
+    rng = np.random.default_rng(seed)
+    given = [rng.standard_normal(shape) for shape in ((N, M), (N,), (M,))]
+    if ints:
+        given += [rng.integers(0, N, N), np.sort(rng.integers(0, N, N + 1))]
+    found = []
+    for in_place in (True, False):
+        if not in_place:
+            for module in (fits, kernel):
+                monkeypatch.setattr(module, "is_of_elements", lambda _: False)
+        tensors = [hm.tensor(a.copy()) for a in given]
+        results = hm.trace(program)(*tensors)
+        leaves = [x for r in results for x in (r if isinstance(r, list) else [r])]
+        found.append([*map(np.asarray, (*leaves, *tensors))])
+    for a, b in zip(*found, strict=True):
+        assert same_bits(a, b), source
