@@ -16,7 +16,7 @@ from hybridml_compiler.ops.table import OPS
 from . import aliasing, source_location
 from .codegen import accepted
 from .context import clock, watchers
-from .dispatch import installers
+from .dispatch import installers, is_plain_elementwise
 from .interpreter import interpreter_var
 from .library import MISS
 from .tensor import Tensor
@@ -24,11 +24,8 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-_KEYS = {
-    "__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__int__": "int",
-    "__index__": "index", "__array_ufunc__": "array_ufunc",
-    "__array_function__": "array_function",
-}  # fmt: skip
+_SLOTS = ("__getitem__", "__bool__", "__float__", "__int__", "__index__", "__len__", "__rpow__")
+_PROTOCOLS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function"}
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 # Functions that take so many arguments of one of NumPy's as they are: 0.2 us, where binding them takes 3.
 direct: dict[tuple[Any, int], Callable[..., Any]] = {}
@@ -46,11 +43,7 @@ def install() -> None:
     """Makes the methods native ones, once, where the interpreter's structs are known."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
-    methods = {
-        name: method
-        for name, method in _methods()
-        if method.does in ("function", "product") or method.fallback is vars(Tensor).get(name)
-    }
+    methods = dict(_methods())
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
@@ -58,7 +51,7 @@ def install() -> None:
     }  # fmt: skip
     words = {
         "hml_watchers": watchers, "hml_known_number": source_location.known_number,
-        "hml_writes": source_location.native_writes,
+        "hml_writes": source_location.native_writes, "hml_default_bits": dtypes.default_bits,
     }  # fmt: skip
     functions, found = native_methods(Tensor, methods, known, words)
     for op in OPS.values():
@@ -66,8 +59,9 @@ def install() -> None:
         if row in functions and methods[row].ufunc is op.eager:
             op.fn.__globals__["_row"] = functions[row]
     for name, method in found.items():
-        fallbacks[name] = methods[name].fallback
-        setattr(Tensor, name, method)
+        if methods[name].fallback is vars(Tensor).get(name):
+            fallbacks[name] = methods[name].fallback
+            setattr(Tensor, name, method)
 
 
 def _methods() -> Iterator[tuple[str, Method]]:
@@ -75,7 +69,8 @@ def _methods() -> Iterator[tuple[str, Method]]:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
     def of(op: Op, does: str, fallback: Any) -> Method:
-        return Method(does, fallback, op.eager, accepted(op), op.differentiable)
+        mixes, floats = is_plain_elementwise(op), op.accepts in ("float", "inexact")
+        return Method(does, fallback, op.eager, accepted(op), op.differentiable, mixes, floats)
 
     for name, op in OPS.items():
         if not isinstance(op.eager, np.ufunc) or op.kind != "elementwise" or op.params:
@@ -88,12 +83,14 @@ def _methods() -> Iterator[tuple[str, Method]]:
         for method, does in spelled:
             if method in _noted:
                 yield method, of(op, does, _noted[method])
-    for method, does in _KEYS.items():
+    for method, does in (*((name, "slot") for name in _SLOTS), *_PROTOCOLS.items()):
         yield method, Method(does, _noted[method])
-    yield "__setitem__", Method("setitem", _noted["__setitem__"], np.positive, accepted(OPS["positive"]))
+    copied = accepted(OPS["positive"]) | {dtypes.bool_}
+    yield "__setitem__", Method("slot", _noted["__setitem__"], np.positive, copied)
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
-    yield "__pow__", Method("square", _noted["__pow__"], np.square, real)
-    yield "__matmul__", Method("matmul", _noted["__matmul__"], np.matmul, _FLOATS)
+    yield "__pow__", Method("slot", _noted["__pow__"], np.square, real)
+    yield "__matmul__", Method("operator", _noted["__matmul__"], np.matmul, _FLOATS)
+    yield "__rmatmul__", Method("reflected", _noted["__rmatmul__"])
     yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS)
 
 

@@ -94,6 +94,9 @@ def _pairs(name: str) -> Iterator[tuple[Any, Any]]:
             yield _tensor(dtype, "number"), number
         yield _tensor(dtype, "row"), SHAPES["matrix"](_values(dtype))  # an array
         yield _tensor(dtype, "row"), _tensor("f8", "matrix")
+        for other in DTYPES:
+            yield _tensor(dtype, "number"), _tensor(other, "number")
+            yield _tensor(dtype, "row"), _tensor(other, "number")
 
 
 BINARY = [f"__{side}{name}__" for name in ("add", "sub", "truediv", "floordiv", "and") for side in ("", "r")]
@@ -278,12 +281,71 @@ def test_tensors_choose_elements(shape: str, dtype: str) -> None:
         assert y.tolist() == before
 
 
-@pytest.mark.parametrize("method", ["__int__", "__index__"])
-def test_ints_of_tensors(method: str) -> None:
-    values = [(0, "i8"), (-3, "i8"), (2**63 - 1, "i8"), (7, "u8"), (1, "?"), (2.5, "f8"), ([3], "i8"), ([1, 2], "i8")]
+@pytest.mark.parametrize("method", ["__int__", "__index__", "__bool__", "__float__", "__len__"])
+def test_numbers_of_tensors(method: str) -> None:
+    values = [(0, "i8"), (-3, "i8"), (2**63 - 1, "i8"), (7, "u8"), (2**64 - 1, "u8"), ([3], "i8"), ([1, 2], "i8")]
+    values += [(k, dtype) for dtype in ("?", "i4", "i2", "i1", "u4", "u2", "u1") for k in (0, 1, [1])]
+    values += [(-3, dtype) for dtype in ("i4", "i2", "i1")] + [(2**31, "u4"), (2**15, "u2"), (200, "u1")]
+    values += [(x, dtype) for dtype in ("f8", "f4") for x in (2.5, -0.0, 0.1, float("nan"), float("inf"))]
+    values += [(x, dtype) for dtype in ("c16", "c8") for x in (0, 1j, 2.5)] + [([], "f8"), ([[1.0]] * 3, "f8")]
     for value, dtype in values:
         t = hm.tensor(value, dtype=dtype)
-        assert _outcome(getattr(Tensor, method), t) == _outcome(native_methods.fallbacks[method], t), (value, dtype)
+        native, python = (_outcome(f, t) for f in (getattr(Tensor, method), native_methods.fallbacks[method]))
+        assert type(native) is type(python), (value, dtype)
+        assert native == python or native != native and python != python, (value, dtype)
+
+
+@pytest.mark.parametrize("default", ["float32", "float64"])
+def test_elements_of_several_dtypes(default: str) -> None:
+    """An element and a number have the dtype in common that the Python methods find, as have two elements."""
+    before = hm.get_default_dtype()
+    hm.set_default_dtype(default)
+    try:
+        for name in ("__add__", "__truediv__", "__lt__", "__imul__", "__and__"):
+            native, python = getattr(Tensor, name), native_methods.fallbacks[name]
+            for one, other in itertools.product(DTYPES, DTYPES):
+                given = [_tensor(dtype, "number") for dtype in (one, one, other)]
+                assert _outcome(native, given[0], given[2]) == _outcome(python, given[1], given[2]), (name, one, other)
+                for number in (True, 3, 0.3, 1j, np.complex128(2 - 1j), np.float64(0.3), np.int64(-7)):
+                    given = [_tensor(dtype, "number") for dtype in (one, one)]
+                    mine, theirs = _outcome(native, given[0], number), _outcome(python, given[1], number)
+                    assert mine == theirs, (name, one, number)
+    finally:
+        hm.set_default_dtype(before)
+
+
+def test_deleting_an_element_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="__delitem__"):
+        del hm.ones(3)[0]
+
+
+def test_classes_that_override_operators() -> None:
+    """Operators of a class that derives from the tensors' come first on either side, as Python has it."""
+
+    class Own(Tensor):
+        __slots__ = ()
+
+        def __radd__(self, other: Any) -> Any:
+            return "right"
+
+        def __mul__(self, other: Any) -> Any:
+            return "left"
+
+        def __gt__(self, other: Any) -> Any:
+            return "more"
+
+        def __len__(self) -> int:
+            return 77
+
+    x, own = hm.ones(3), Own()
+    own._array, own._node, own._version = np.ones(3), None, 0
+    assert x + own == "right" and own * x == "left" and (x < own) == "more" and len(own) == 77
+    assert pow(x, 2).tolist() == [1.0] * 3
+    with pytest.raises(TypeError):
+        pow(x, 2, 3)  # type: ignore[misc]
+    for function in (lambda: x + object(), lambda: object() * x, lambda: x < object(), lambda: "no" @ x):
+        with pytest.raises(TypeError):
+            function()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -419,7 +481,7 @@ def test_they_come_after_some_calls() -> None:
         "print(before.__name__, type(hm.Tensor.__getitem__).__name__, type(hm.Tensor.__add__).__name__)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert said.split() == ["function", "method_descriptor", "method_descriptor"]
+    assert said.split() == ["function", "wrapper_descriptor", "wrapper_descriptor"]
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float32", "float64"])

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..llvm.native import NativeBuilder, Record, native
 from ..structs import WORD
-from .elementwise import loop_of, return_found
-from .objects import array_of, fails, instead, is_eager, new_array, operand, operand_room, wrap
+from .elementwise import loop_of
+from .objects import array_of, fails, new_array, operand, operand_room, wrap
 from .tables import LOOP, MOST, ROW
 
 
@@ -54,12 +54,3 @@ def product(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
         (steps + WORD * k).store(step)
     c.through(loop.struct(LOOP)["loop"], "void", pointers, lengths, steps, loop.struct(LOOP)["data"])
     c.ret(wrap(c, array))
-
-
-def matmul(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
-    """The body of `Tensor.__matmul__`."""
-    slow = c.label("slow")
-    is_eager(c, slow)
-    return_found(c, product(c, row, self, other))
-    c.place(slow)
-    instead(c, row, self, other)

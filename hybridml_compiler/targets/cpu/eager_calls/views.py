@@ -8,29 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, Native, NativeBuilder, Record, i32, native
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
-from .elementwise import is_apart, loop_of, meets, unary
+from .elementwise import fitted, is_apart, loop_of, meets, unary
+from .numbers import integer, number
 from .objects import (
-    RAISED,
     SAME,
     WRITTEN,
     array_of,
     dtype_row,
     fails,
     has_history,
-    instead,
-    instead_given,
-    integer,
-    is_eager,
     kind_of,
     list_items,
     list_size,
     new_array,
+    new_number,
     new_reference,
     no_error,
-    number,
+    number_at,
     of_array,
     operand,
     operand_room,
@@ -39,10 +36,10 @@ from .objects import (
     wrap,
     writes,
 )
-from .tables import AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW
+from .tables import AXES, DTYPE, LOOP, OPERAND, ROW
 
 VIEW, CHOSEN = 1, 2  # a place that is told by numbers, and one that tensors tell
-_KINDS = ((8, "i64"), (4, "i32"), (1, "i8"))  # words that elements of so many bytes are moved in
+_KINDS = ((8, "i64"), (4, "i32"), (2, "i16"), (1, "i8"))  # words that elements of so many bytes are moved in
 _EVERY = 64  # views of one memory, after which those that are gone are looked for
 
 
@@ -138,6 +135,33 @@ def _place_room(c: NativeBuilder) -> Record:
     return place
 
 
+@native("i64", "ptr", "ptr", "i64")
+def moved(c: NativeBuilder, data: Any, to: Any, nbytes: Any) -> None:
+    """Whether an element of so many bytes has been copied, as all but the largest are."""
+    for size, kind in _KINDS:
+        with c.if_then(nbytes == size):
+            to.store(data.load(kind))
+            c.ret(1)
+    with c.if_then(nbytes == 16):
+        first, second = data.load(), (data + WORD).load()
+        to.store(first)
+        (to + WORD).store(second)
+        c.ret(1)
+    c.ret(0)
+
+
+@native("ptr", OPERAND)
+def seen(c: NativeBuilder, place: Record) -> None:
+    """An array that sees a place of another; 0 with an exception set."""
+    data, flags = place["data"], array_of(place["owner"])["flags"] & i32(WRITEABLE)
+    with c.if_then(place["nd"] == 0):
+        dtype = dtype_row(c, place["descr"])
+        with c.if_then(dtype != 0, likely=True):
+            with c.if_then(c.word(data) % c.least(dtype.struct(DTYPE)["nbytes"], WORD) == 0, likely=True):
+                c.ret(number_at(c, place["descr"], data, flags))
+    c.ret(new_array(c, place["descr"], place["nd"], place["dims"], place["strides"], data, flags))
+
+
 @native("ptr", OPERAND)
 def copied(c: NativeBuilder, place: Record) -> None:
     """A tensor of one element or one axis as it is now; 0 where this is not for native code. More axes are in an order
@@ -145,19 +169,18 @@ def copied(c: NativeBuilder, place: Record) -> None:
     fails(c, place["nd"] <= 1)
     dtype, copy = dtype_row(c, place["descr"]), loop_of(c, c.symbol("hml_row_setitem").struct(ROW), place["descr"])
     fails(c, (dtype != 0) & ((place["nd"] == 0) | (copy != 0)))
+    with c.if_then(place["nd"] == 0):
+        number = new_number(c, place["descr"])
+        fails(c, number != 0)
+        fails(c, moved(c, place["data"], array_of(number)["data"], dtype.struct(DTYPE)["nbytes"]) != 0)
+        c.ret(wrap(c, number))
     made, to = new_array(c, place["descr"], place["nd"], place["dims"]), operand_room(c)
     with c.if_then(made == 0, likely=False):
         c.extern("void", "PyErr_Clear")
         c.ret(0)
     of_array(c, made, to)
-    with c.if_then(place["nd"] == 0):
-        for size, kind in _KINDS:
-            with c.if_then(dtype.struct(DTYPE)["nbytes"] == size):
-                to["data"].store(place["data"].load(kind))
-                c.ret(wrap(c, made))
-    with c.if_then(place["nd"] == 1):
-        with c.if_then(unary(c, copy.struct(LOOP), place, to) != 0):
-            c.ret(wrap(c, made))
+    with c.if_then(unary(c, copy.struct(LOOP), place, to) != 0):
+        c.ret(wrap(c, made))
     c.extern("void", "Py_DecRef", made)
     c.ret(0)
 
@@ -173,16 +196,15 @@ def chosen(c: NativeBuilder, parent: Any, key: Any) -> None:
     fails(c, how != 0)
     with c.if_then(how == CHOSEN):
         c.ret(copied(c, place))
-    flags = array_of(array)["flags"] & i32(WRITEABLE)
-    seen = new_array(c, place["descr"], place["nd"], place["dims"], place["strides"], place["data"], flags)
-    with c.if_then(seen == 0, likely=False):
+    part = seen(c, place)
+    with c.if_then(part == 0, likely=False):
         c.extern("void", "PyErr_Clear")
         c.ret(0)
-    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", seen, new_reference(c, array)) != i32(0), likely=False):
+    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", part, new_reference(c, array)) != i32(0), likely=False):
         c.extern("void", "PyErr_Clear")
-        c.extern("void", "Py_DecRef", seen)
+        c.extern("void", "Py_DecRef", part)
         c.ret(0)
-    tensor = wrap(c, seen)
+    tensor = wrap(c, part)
     fails(c, tensor != 0)
     with c.if_then(link(c, parent, tensor, key) == 0, likely=False):
         c.extern("void", "Py_DecRef", tensor)
@@ -245,7 +267,7 @@ def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: A
     with c.if_then(which == 2):
         fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
     with c.if_then(which == 1):
-        fails(c, x["descr"] == y["descr"])
+        fails(c, fitted(c, y, x["descr"]) != 0)
         with c.if_then((y["data"] == place["data"]) & (y["nd"] == place["nd"])):
             with c.if_then(is_same(c, y, place) != 0):  # after `x[key] += v`
                 c.ret(SAME)
@@ -253,11 +275,8 @@ def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: A
     fails(c, y["nd"] <= place["nd"])
     fails(c, is_apart(c, place) != 0)
     with c.if_then(place["nd"] == 0):
-        nbytes = loop.struct(LOOP)["nbytes"]
-        for size, kind in _KINDS:
-            with c.if_then(nbytes == size):
-                place["data"].store(y["data"].load(kind))
-                c.ret(WRITTEN)
+        with c.if_then(moved(c, y["data"], place["data"], loop.struct(LOOP)["nbytes"]) != 0):
+            c.ret(WRITTEN)
     fails(c, unary(c, loop, y, place) != 0)
     c.ret(WRITTEN)
 
@@ -275,82 +294,3 @@ def is_same(c: NativeBuilder, x: Record, y: Record) -> None:
         fails(c, x["dims"].item(k) == y["dims"].item(k))
         fails(c, x["strides"].item(k) == y["strides"].item(k))
     c.ret(1)
-
-
-@native("ptr", "ptr", "ptr")
-def hml_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
-    """`Tensor.__getitem__`"""
-    row, slow = c.symbol("hml_row_getitem").struct(ROW), c.label("slow")
-    is_eager(c, slow)
-    found = chosen(c, self, key)
-    with c.if_then(found != 0, likely=True):
-        c.ret(found)
-    c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
-    c.place(slow)
-    instead(c, row, self, key)
-
-
-@native("ptr", "ptr", "ptr", "i64")
-def hml_setitem(c: NativeBuilder, self: Any, args: Any, n: Any) -> None:
-    """`Tensor.__setitem__`"""
-    row, slow = c.symbol("hml_row_setitem").struct(ROW), c.label("slow")
-    c.unless(n == 2, slow)
-    is_eager(c, slow)
-    done = assigned(c, row, self, args.item(0, "ptr"), args.item(1, "ptr"))
-    with c.if_then(done == 1, likely=True):
-        c.ret(new_reference(c, c.symbol("_Py_NoneStruct")))
-    with c.if_then(done == RAISED):
-        c.ret(NULL)
-    c.place(slow)
-    instead_given(c, row, self, args, n, n, NULL)
-
-
-def _value(c: NativeBuilder, self: Any, slow: Any) -> Any:
-    """The memory of the one element of a tensor, and its dtype."""
-    is_eager(c, slow)
-    array = plain_array(c, self)
-    c.unless(array != 0, slow)
-    its = array_of(array)
-    c.unless(its["nd"] == i32(0), slow)
-    dtype = dtype_row(c, its["descr"])
-    c.unless(dtype != 0, slow)
-    return its["data"], dtype.struct(DTYPE)
-
-
-@native("ptr", "ptr", "ptr")
-def hml_float(c: NativeBuilder, self: Any, _: Any) -> None:
-    """`Tensor.__float__`, of a float without history: what an array takes by it is checked (lost_histories.py)."""
-    row, slow = c.symbol("hml_row_float").struct(ROW), c.label("slow")
-    c.unless(~has_history(c, self), slow)
-    data, dtype = _value(c, self, slow)
-    c.unless(dtype["kind"] == DOUBLE, slow)
-    c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
-    c.place(slow)
-    instead(c, row, self)
-
-
-def _int(name: str) -> Native:
-    def method(c: NativeBuilder, self: Any, _: Any) -> None:
-        row, slow = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow")
-        data, dtype = _value(c, self, slow)
-        c.unless(dtype["descr"] == c.symbol("hml_int64"), slow)
-        c.ret(c.extern("ptr", "PyLong_FromLongLong", data.load()))
-        c.place(slow)
-        instead(c, row, self)
-
-    return native("ptr", "ptr", "ptr", name=f"hml_{name}")(method)
-
-
-hml_int, hml_index = _int("int"), _int("index")  # of an int64
-
-
-@native("ptr", "ptr", "ptr")
-def hml_bool(c: NativeBuilder, self: Any, _: Any) -> None:
-    """`Tensor.__bool__`, of a truth value."""
-    row, slow = c.symbol("hml_row_bool").struct(ROW), c.label("slow")
-    data, dtype = _value(c, self, slow)
-    c.unless(dtype["descr"] == c.symbol("hml_bool_dtype"), slow)
-    false = data.load("i8") == 0
-    c.ret(new_reference(c, c.select(false, c.symbol("_Py_FalseStruct"), c.symbol("_Py_TrueStruct"))))
-    c.place(slow)
-    instead(c, row, self)

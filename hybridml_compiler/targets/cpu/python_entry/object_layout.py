@@ -21,7 +21,7 @@ from ....record import record
 from ..structs import WORD, Struct
 
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
-C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
+C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
 
 
 class _NotFound(Exception):
@@ -143,7 +143,7 @@ def _array() -> Struct:
     if tuple(strides) != array.strides:
         raise _NotFound
     pointers = {"type": kind, "data": data, "dims": dims[0], "descr": descr, "weakrefs": weakrefs}
-    pointers["strides"] = dims[0] + WORD
+    pointers |= {"strides": dims[0] + WORD, "base": base}
     numbers = {"references": _refcount(), "nd": nd, "flags": flags}
     kinds = ((pointers, "ptr"), (numbers, "i32"))
     return Struct({name: (offset, kind) for found, kind in kinds for name, offset in found.items()})
