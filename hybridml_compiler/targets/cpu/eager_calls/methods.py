@@ -6,6 +6,7 @@ All code is one module, compiled once per machine; objects of the process are sy
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
     "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti",
     "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
-    "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
+    "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", 
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
     "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString", "PyObject_Init", "PyObject_Malloc",
     "PyType_IsSubtype",
@@ -189,7 +190,7 @@ _CONSTANTS: dict[str, object] = {
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
     "hml_int64_class": np.int64, "hml_complex128_class": np.complex128, "hml_complex_class": complex,
     "hml_bool_class": bool, "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
-    "hml_dict": dict, "hml_np_dot": np.dot, "hml_np_matmul": np.matmul,
+    "hml_dict": dict, "hml_weakref_class": weakref.ref, "hml_np_dot": np.dot, "hml_np_matmul": np.matmul,
     "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
 }  # fmt: skip
 

@@ -44,6 +44,7 @@ class Layout:
     slice: dict[str, int]  # of its three parts
     dict_size: int
     cell_contents: int
+    weakref_object: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
 
 
@@ -75,6 +76,7 @@ def measured() -> Layout | None:
             slice=_slice_parts(),
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
+            weakref_object=_weakref_object(),
             function=_function_parts(),
         )
     except _NotFound:
@@ -182,6 +184,23 @@ def _slice_parts() -> dict[str, int]:
 def _cell_contents() -> int:
     mark = object()
     return _find(types.CellType(mark), id(mark))
+
+
+def _weakref_object() -> int:
+    """Where a weak reference has its object, which names it in turn: None is all that it has else when that is gone."""
+
+    class Value:
+        __slots__ = ("__weakref__",)
+
+    value = Value()
+    reference = weakref.ref(value)
+    at, before = _find(reference, id(value)), list(_words(reference))
+    named = ctypes.c_uint64.from_address(id(value) + Value.__weakrefoffset__).value == id(reference)
+    del value
+    before[at // WORD] = id(None)
+    if not named or list(_words(reference)) != before:
+        raise _NotFound
+    return at
 
 
 def _function_parts() -> dict[str, int]:
