@@ -10,6 +10,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.once import once
+from hybridml_compiler.ops.elementwise import instructions_of
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
@@ -64,16 +65,29 @@ def install() -> None:
             setattr(Tensor, name, method)
 
 
+def _ufunc_of(name: str) -> np.ufunc | None:
+    """The function of NumPy's that a row of this name is."""
+    found = [getattr(np, spelled, None) for spelled in (name, f"arc{name[1:]}", "power" if name == "pow" else "")]
+    return next((ufunc for ufunc in found if isinstance(ufunc, np.ufunc)), None)
+
+
 def _methods() -> Iterator[tuple[str, Method]]:
     """The methods as noted, and functions of NumPy's that have none, by name."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-    def of(op: Op, does: str, fallback: Any) -> Method:
+    def of(op: Op, does: str, fallback: Any, ufunc: Any = None) -> Method:
         mixes, floats = is_plain_elementwise(op), op.accepts in ("float", "inexact")
-        return Method(does, fallback, op.eager, accepted(op), op.differentiable, mixes, floats)
+        taken = frozenset() if ufunc else accepted(op)
+        given = (op.differentiable, mixes, floats, len(op.inputs), tuple(instructions_of(op).items()))
+        return Method(does, fallback, ufunc or op.eager, taken, *given)
 
     for name, op in OPS.items():
-        if not isinstance(op.eager, np.ufunc) or op.kind != "elementwise" or op.params:
+        if op.kind != "elementwise" or op.params:
+            continue
+        if not isinstance(op.eager, np.ufunc):
+            like = _ufunc_of(op.name) if instructions_of(op) else None
+            if like is not None:
+                yield like.__name__, of(op, "function", op.fn, like)
             continue
         if not op.operator:
             yield name, of(op, "function", op.fn)
@@ -86,12 +100,12 @@ def _methods() -> Iterator[tuple[str, Method]]:
     for method, does in (*((name, "slot") for name in _SLOTS), *_PROTOCOLS.items()):
         yield method, Method(does, _noted[method])
     copied = accepted(OPS["positive"]) | {dtypes.bool_}
-    yield "__setitem__", Method("slot", _noted["__setitem__"], np.positive, copied)
+    yield "__setitem__", Method("slot", _noted["__setitem__"], np.positive, copied, arity=1)
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
-    yield "__pow__", Method("slot", _noted["__pow__"], np.square, real)
-    yield "__matmul__", Method("operator", _noted["__matmul__"], np.matmul, _FLOATS)
+    yield "__pow__", Method("slot", _noted["__pow__"], np.square, real, arity=1)
+    yield "__matmul__", Method("operator", _noted["__matmul__"], np.matmul, _FLOATS, arity=2)
     yield "__rmatmul__", Method("reflected", _noted["__rmatmul__"])
-    yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS)
+    yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS, arity=2)
 
 
 installers.append(install)

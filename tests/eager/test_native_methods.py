@@ -314,6 +314,39 @@ def test_elements_of_several_dtypes(default: str) -> None:
         hm.set_default_dtype(before)
 
 
+@pytest.mark.parametrize("name", ["exp", "log", "sin", "tanh", "arctan2", "multiply", "absolute", "power"])
+def test_kernels_of_ours_are_inner_loops(name: str) -> None:
+    """Rows of which NumPy has other bits run their kernels, once these are compiled, on operands with any steps."""
+    ufunc, python = getattr(np, name), native_methods.fallbacks["__array_ufunc__"]
+    real, rng = name not in ("multiply", "absolute"), np.random.default_rng(1)
+    values = {dtype: rng.random((3, 5)).astype(dtype) + 0.5 for dtype in ("f8", "f4")}
+    values |= {dtype: (rng.random((3, 5)) - 1j * rng.random((3, 5))).astype(dtype) for dtype in ("c16", "c8")}
+    for dtype, shape in itertools.product(("f8", "f4") if real else values, SHAPES):
+        x = hm.asarray(SHAPES[shape](values[dtype]))
+        for others in [()] if ufunc.nin == 1 else [(x,), (3,), (-0.5,), (hm.asarray(values[dtype]),)]:
+            for _ in range(2):
+                mine = _outcome(Tensor.__array_ufunc__, x, ufunc, "__call__", x, *others)
+                assert mine == _outcome(python, x, ufunc, "__call__", x, *others), (dtype, shape, others)
+    t = hm.asarray(values["f8" if real else "c16"])
+    given = (t[1], t[2])[: ufunc.nin]
+    with alone():
+        ufunc(*given), ufunc(*[g[1] for g in given])
+    w = hm.tensor(values["f8"][0], requires_grad=True)
+    assert ufunc(*[w] * ufunc.nin).requires_grad
+
+
+def test_powers_of_elements() -> None:
+    rng = np.random.default_rng(2)
+    x, native, python = hm.asarray(rng.random(300) * 9), Tensor.__pow__, native_methods.fallbacks["__pow__"]
+    for exponent in (0.5, 3, -1, 2.0, 2, 1, 0, -0.25, 1.5, 10, np.float64(0.2), x[7], x):
+        assert _outcome(native, x, exponent) == _outcome(python, x, exponent), exponent
+        for t in (x[0], x[1]):
+            assert _outcome(native, t, exponent) == _outcome(python, t, exponent), exponent
+    for base in (2, 2.0, 10.0, 0.3, 1j):
+        for t in (x, x[0]):
+            assert _outcome(Tensor.__rpow__, t, base) == _outcome(native_methods.fallbacks["__rpow__"], t, base), base
+
+
 def test_deleting_an_element_is_an_error() -> None:
     with pytest.raises(AttributeError, match="__delitem__"):
         del hm.ones(3)[0]

@@ -20,6 +20,7 @@ from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, builtin, descriptor, knows_slots, slot_method
+from . import kernels
 from .tables import COMPLEX, DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE, TRUTH, slot_of
 
 _API = (
@@ -54,6 +55,8 @@ class Method:
     differentiable: bool = True
     mixes: bool = False  # whether operands of several dtypes are brought to the one that they have in common
     floats: bool = False  # whether integers become the default float
+    arity: int = 0
+    kernels: tuple[tuple[str, str], ...] = ()  # instructions by the kinds of dtypes of which NumPy's loops have other bits
 
 
 def native_methods(
@@ -109,11 +112,18 @@ def native_methods(
     source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", *dict.fromkeys(exported.values())]
+    exports = ["hml_function", "hml_kernel_loop", *dict.fromkeys(exported.values())]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     loader.never_freed(library)
+    kernels.use(library.address("hml_kernel_loop"))
+    for name, method in methods.items():
+        for kind, instruction in method.kernels:
+            for number, dtype in enumerate(_DTYPES):
+                if dtype.kind == kind:
+                    kernels.want((instruction, dtype.char, method.arity), words_of[name], number)
     called = {
         name: builtin(methods[name].ufunc.__name__, library.address("hml_function"), words_of[name]) for name in ufuncs
+        if methods[name].accepted
     }
     found = {name: (library.address(symbol), _doc(name, methods[name])) for name, symbol in exported.items()}
     return called, {
@@ -175,12 +185,12 @@ def _row(method: Method) -> list[int]:
     ufunc = method.ufunc
     if ufunc is None:
         return [id(method.fallback), *[0] * (len(ROW.fields) - 1)]
-    loops = _loops(ufunc)
+    loops = _loops(ufunc) if method.accepted else {}
     if ufunc is np.positive:  # which has no loop for bool
         loops |= {"?": _loops(np.absolute)["?"]}
     found = [loops.get(dtype.char * ufunc.nin, _NO_LOOP) if dtype in method.accepted else _NO_LOOP for dtype in _DTYPES]
     flags = int(method.mixes), int(method.floats)
-    head = [id(method.fallback), int(method.differentiable), id(ufunc), ufunc.nin, *flags]
+    head = [id(method.fallback), int(method.differentiable), id(ufunc), method.arity, *flags]
     return [*head, *(word for loop in found for word in loop)]
 
 

@@ -101,9 +101,11 @@ def hml_slot_pow(c: NativeBuilder, left: Any, right: Any, modulo: Any) -> None:
         with c.if_then(_is_tensor(c, left)):
             c.ret(called(c, row, left, right, modulo))
         c.ret(new_reference(c, c.symbol("_Py_NotImplementedStruct")))
-    c.unless(right == c.symbol("hml_two"), slow)
     is_eager(c, slow)
-    return_found(c, of_one(c, row, left))
+    with c.if_then(right == c.symbol("hml_two")):
+        return_found(c, of_one(c, row, left))
+        c.jump(slow)
+    return_found(c, of_two(c, _row(c, "power"), left, right))
     c.place(slow)
     c.ret(_otherwise(c, row, _row(c, "rpow"), left, right))
 

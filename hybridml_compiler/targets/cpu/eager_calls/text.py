@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..llvm.native import native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
 from . import functions
+from .kernels import emit_loop
 from .slots import slots
 
 
 def text(methods: Mapping[str, str]) -> str:
     """LLVM IR of the slots of these methods, by what each does, and of the functions."""
-    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function
+    loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
+    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function, loop
     return module_text("eager_calls", host_spec(), *called, *slots(methods))
