@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
 _SLOTS = ("__getitem__", "__bool__", "__float__", "__int__", "__index__", "__len__", "__rpow__")
-_PROTOCOLS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function"}
+_PROTOCOLS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function", "__array__": "array"}
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 # Functions that take so many arguments of one of NumPy's as they are: 0.2 us, where binding them takes 3.
 direct: dict[tuple[Any, int], Callable[..., Any]] = {}
@@ -99,8 +99,7 @@ def _methods() -> Iterator[tuple[str, Method]]:
                 yield method, of(op, does, _noted[method])
     for method, does in (*((name, "slot") for name in _SLOTS), *_PROTOCOLS.items()):
         yield method, Method(does, _noted[method])
-    copied = accepted(OPS["positive"]) | {dtypes.bool_}
-    yield "__setitem__", Method("slot", _noted["__setitem__"], np.positive, copied, arity=1)
+    yield "__setitem__", Method("slot", _noted["__setitem__"])
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
     yield "__pow__", Method("slot", _noted["__pow__"], np.square, real, arity=1)
     yield "__matmul__", Method("operator", _noted["__matmul__"], np.matmul, _FLOATS, arity=2)

@@ -335,6 +335,44 @@ def test_kernels_of_ours_are_inner_loops(name: str) -> None:
     assert ufunc(*[w] * ufunc.nin).requires_grad
 
 
+def test_arrays_of_tensors() -> None:
+    python = native_methods.fallbacks["__array__"]
+    for dtype, shape in itertools.product(DTYPES, SHAPES):
+        x = _tensor(dtype, shape)
+        for given, named in (
+            ((), {}), ((None,), {}), ((np.complex64,), {}), ((), {"copy": None}), ((), {"copy": True}), ((), {"dtype": None}),
+            ((), {"copy": False}), ((None,), {"copy": False}), ((None, True), {}), ((1, 2, 3), {}), ((), {"of": 1}),
+        ):  # fmt: skip
+            try:
+                expected = python(x, *given, **named)
+            except TypeError:
+                with pytest.raises(TypeError):
+                    x.__array__(*given, **named)
+                continue
+            found = x.__array__(*given, **named)
+            assert found is not x._array and np.shares_memory(found, x._array) == np.shares_memory(expected, x._array)
+            assert (found.dtype, found.shape, found.strides) == (expected.dtype, expected.shape, expected.strides)
+            assert found.tobytes() == expected.tobytes() and found.flags == expected.flags, (dtype, shape, given)
+            assert (found.base is None) is (expected.base is None)
+    with alone():
+        assert np.array([x[0] for x in hm.asarray(np.ones((3, 2)))]).tolist() == [1.0] * 3
+    with pytest.raises(hm.GradientError):
+        np.asarray(hm.ones(3).requires_grad_())
+
+
+def test_copies_of_slices() -> None:
+    for dtype in DTYPES:
+        base = np.resize(_values(dtype), (30, 40))
+        for to, of in (
+            ((), ()), ((slice(1, None),), (slice(None, -1),)), ((slice(None), slice(None, None, -1)), ()),
+            ((slice(None), 3), (slice(None), 5)), ((4,), (5,)), ((slice(None, None, 2), slice(1, 9)), (0, slice(8))),
+        ):  # fmt: skip
+            x, y, expected = hm.asarray(base.copy()), hm.asarray(base[::-1].copy()), base.copy()
+            x[to] = y[of]
+            expected[to] = base[::-1].copy()[of]
+            assert x._array.tobytes() == expected.tobytes(), (dtype, to, of)
+
+
 def test_powers_of_elements() -> None:
     rng = np.random.default_rng(2)
     x, native, python = hm.asarray(rng.random(300) * 9), Tensor.__pow__, native_methods.fallbacks["__pow__"]

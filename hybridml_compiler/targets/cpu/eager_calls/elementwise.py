@@ -256,6 +256,15 @@ def once(c: NativeBuilder, loop: Any, *places: Any) -> None:
     c.through(its["loop"], "void", pointers, lengths, steps, its["data"])
 
 
+@native("ptr", LOOP, OPERAND, OPERAND)
+def of_operands(c: NativeBuilder, loop: Record, x: Record, y: Record) -> None:
+    """The tensor of a loop on two operands; 0 where this is not for native code."""
+    fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
+    array = binary(c, loop, x, y, NULL)
+    fails(c, array != 0)
+    c.ret(wrap(c, array))
+
+
 @native("ptr", ROW, "ptr", "ptr")
 def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
     """The tensor of a row of two operands; 0 where this is not for native code."""
@@ -264,10 +273,7 @@ def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
     fails(c, loop != 0)
     with c.if_then((x["nd"] | y["nd"]) == 0):
         c.ret(of_numbers(c, loop, x, y))
-    fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
-    array = binary(c, loop, x, y, NULL)
-    fails(c, array != 0)
-    c.ret(wrap(c, array))
+    c.ret(of_operands(c, loop, x, y))
 
 
 @native("ptr", ROW, "ptr")

@@ -112,10 +112,12 @@ def native_methods(
     source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", "hml_kernel_loop", *dict.fromkeys(exported.values())]
+    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", *dict.fromkeys(exported.values())]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     loader.never_freed(library)
     kernels.use(library.address("hml_kernel_loop"))
+    copies = [_copies(dtype, library.address("hml_copy_loop")) for dtype in _DTYPES]
+    words_of["__setitem__"][len(ROW.fields) :] = [word for loop in copies for word in loop]
     for name, method in methods.items():
         for kind, instruction in method.kernels:
             for number, dtype in enumerate(_DTYPES):
@@ -135,10 +137,15 @@ def native_methods(
 
 
 _SLOTTED = frozenset(("operator", "reflected", "update", "unary", "slot"))
-_FLAGS = {"array_function": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS}
+_FLAGS = {
+    "array_function": METH_FASTCALL,
+    "array_ufunc": METH_FASTCALL | METH_KEYWORDS,
+    "array": METH_FASTCALL | METH_KEYWORDS,
+}
 _TEXTS = {
     "hml_call": ctypes.create_string_buffer(b"__call__"),
     "hml_out": ctypes.create_string_buffer(b"out"),
+    "hml_copy": ctypes.create_string_buffer(b"copy"),
     "hml_delitem": ctypes.create_string_buffer(b"__delitem__"),
 }
 
@@ -146,11 +153,11 @@ _TEXTS = {
 def _doc(name: str, method: Method) -> str:
     takes = {
         "__setitem__": "key, value, ", "__getitem__": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs",
-        "array_function": "func, types, args, kwargs, ", "slot": "", "unary": "", "__pow__": "other, ",
+        "array": "dtype=None, copy=None",         "array_function": "func, types, args, kwargs, ", "slot": "", "unary": "", "__pow__": "other, ",
         "__rpow__": "other, ",
     }  # fmt: skip
     given = takes.get(name, takes.get(method.does, "other, "))
-    end = "" if given.endswith("kwargs") else "/"
+    end = "/" if given.endswith(", ") or not given else ""
     return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__ or ''}"
 
 
@@ -184,14 +191,16 @@ def _row(method: Method) -> list[int]:
     """The words of a `ROW` and its loops."""
     ufunc = method.ufunc
     if ufunc is None:
-        return [id(method.fallback), *[0] * (len(ROW.fields) - 1)]
+        return [id(method.fallback), *[0] * (len(ROW.fields) - 1 + len(_DTYPES) * len(LOOP.fields))]
     loops = _loops(ufunc) if method.accepted else {}
-    if ufunc is np.positive:  # which has no loop for bool
-        loops |= {"?": _loops(np.absolute)["?"]}
     found = [loops.get(dtype.char * ufunc.nin, _NO_LOOP) if dtype in method.accepted else _NO_LOOP for dtype in _DTYPES]
     flags = int(method.mixes), int(method.floats)
     head = [id(method.fallback), int(method.differentiable), id(ufunc), method.arity, *flags]
     return [*head, *(word for loop in found for word in loop)]
+
+
+def _copies(dtype: np.dtype, loop: int) -> list[int]:
+    return [loop, dtype.itemsize, id(dtype), dtype.itemsize]
 
 
 _CONSTANTS: dict[str, object] = {

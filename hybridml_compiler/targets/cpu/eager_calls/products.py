@@ -8,7 +8,7 @@ from ..llvm.native import NativeBuilder, Record, native
 from ..structs import WORD
 from .elementwise import loop_of
 from .objects import array_of, fails, new_array, operand, operand_room, wrap
-from .tables import LOOP, MOST, ROW
+from .tables import LOOP, ROW, SMALL_PRODUCT
 
 
 @native("ptr", ROW, "ptr", "ptr")
@@ -31,7 +31,7 @@ def product(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
         p.value, columns.value = y["dims"].item(1), y["strides"].item(1)
     fails(c, n == y["dims"].load())
     size = m.value * n * p.value
-    fails(c, size <= MOST)
+    fails(c, size <= SMALL_PRODUCT)
     dims, nd = c.local("i64", 2), c.variable(0)
     with c.if_then(x["nd"] == 2):
         dims.store(m.value)

@@ -6,11 +6,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, Label, Literal, Native, NativeBuilder, i32, native
+from ..llvm.native import KINDS, NULL, Label, Literal, Native, NativeBuilder, Record, i32, i64, native
 from ..structs import WORD
-from .elementwise import of_one, of_two, return_found, updated
+from .elementwise import loop_of_two, of_numbers, of_one, of_operands, of_two, return_found, updated
 from .numbers import is_not_zero, real, whole
-from .objects import RAISED, array_of, called, dtype_row, has_history, is_eager, kind_of, new_reference, plain_array
+from .objects import (
+    RAISED,
+    array_of,
+    called,
+    dtype_row,
+    fails,
+    has_history,
+    is_eager,
+    kind_of,
+    new_number,
+    new_reference,
+    operand_room,
+    plain_array,
+    wrap,
+)
 from .products import product
 from .tables import COMPARISONS, COMPLEX, DOUBLE, DTYPE, INTEGER, ROW, SINGLE, TRUTH, slot_of
 from .views import assigned, chosen
@@ -80,6 +94,39 @@ def _unary(name: str) -> Native:
     return native("ptr", "ptr", name=f"hml_slot_{name}")(slot)
 
 
+_LESS, _EQUAL, _GREATER, _UNORDERED = 1, 2, 4, 8
+_TRUE_OF = {"lt": _LESS, "le": _LESS | _EQUAL, "eq": _EQUAL, "ne": 15 - _EQUAL, "gt": _GREATER, "ge": _GREATER | _EQUAL}
+
+
+@native("ptr", ROW, "ptr", "ptr", "i32")
+def compared(c: NativeBuilder, row: Record, left: Any, right: Any, which: Any) -> None:
+    """The tensor of a comparison; of two floats, or ints, without NumPy's loop, which looks at the state of the CPU."""
+    x, y, true = operand_room(c), operand_room(c), c.variable(0)
+    loop = loop_of_two(c, row, left, right, row["differentiable"], x, y)
+    fails(c, loop != 0)
+    with c.if_then((x["nd"] | y["nd"]) != 0):
+        c.ret(of_operands(c, loop, x, y))
+    kind = dtype_row(c, x["descr"]).struct(DTYPE)["kind"]
+    is_int = x["descr"] == c.symbol("hml_int64")
+    with c.if_then(~(is_int | (kind == DOUBLE))):
+        c.ret(of_numbers(c, loop, x, y))
+    with c.if_then(is_int):
+        p, q = x["data"].load(), y["data"].load()
+        true.value = c.select(p == q, _EQUAL, c.select(c.icmp_signed("<", p, q), i64(_LESS), _GREATER))
+    with c.if_then(~is_int):
+        p, q = x["data"].load("double"), y["data"].load("double").text
+        true.value = i64(_UNORDERED)
+        for how, bit in (("oeq", _EQUAL), ("olt", _LESS), ("ogt", _GREATER)):
+            true.value = c.select(c.append(f"fcmp {how} {p}, {q}", KINDS["i1"]), i64(bit), true.value)
+    wanted = c.variable(i64(_TRUE_OF[COMPARISONS[0]]))
+    for k, name in enumerate(COMPARISONS[1:]):
+        wanted.value = c.select(which == i32(k + 1), i64(_TRUE_OF[name]), wanted.value)
+    array = new_number(c, c.symbol("hml_bool_dtype"))
+    fails(c, array != 0)
+    array_of(array)["data"].store(c.zext((true.value & wanted.value) != 0, KINDS["i8"]))
+    c.ret(wrap(c, array))
+
+
 @native("ptr", "ptr", "ptr", "i32")
 def hml_slot_compare(c: NativeBuilder, self: Any, other: Any, which: Any) -> None:
     """`tp_richcompare`"""
@@ -88,7 +135,7 @@ def hml_slot_compare(c: NativeBuilder, self: Any, other: Any, which: Any) -> Non
         (rows + WORD * k).store(_row(c, name).pointer)
     row = rows.item(c.zext(which, KINDS["i64"]), "ptr").struct(ROW)
     is_eager(c, slow)
-    return_found(c, of_two(c, row, self, other))
+    return_found(c, compared(c, row, self, other, which))
     c.place(slow)
     c.ret(called(c, row, self, other))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..structs import words
 
 AXES = 16  # at most, of a result
-MOST = 8192  # elements of a result; from here on a call in Python costs nothing beside the work
+MOST = 24000  # elements of a result; larger ones are in memory that is kept, and run on all cores
+SMALL_PRODUCT = 8192  # sums of products
 
 # Elements of numbers: where they are, and in what steps. Steps of axes that are looked at once are those of an array.
 OPERAND = words("*data", "*dims", "*strides", "nd", "*descr", "*owner")

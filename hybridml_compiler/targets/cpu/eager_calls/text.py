@@ -8,6 +8,7 @@ from ..llvm.native import native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
 from . import functions
+from .copies import hml_copy_loop
 from .kernels import emit_loop
 from .slots import slots
 
@@ -15,5 +16,5 @@ from .slots import slots
 def text(methods: Mapping[str, str]) -> str:
     """LLVM IR of the slots of these methods, by what each does, and of the functions."""
     loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
-    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function, loop
-    return module_text("eager_calls", host_spec(), *called, *slots(methods))
+    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function
+    return module_text("eager_calls", host_spec(), *called, functions.hml_array, loop, hml_copy_loop, *slots(methods))

@@ -11,6 +11,7 @@ from typing import Any
 from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import WRITEABLE, layout
 from ..structs import WORD
+from .copies import moved
 from .elementwise import fitted, is_apart, loop_of, meets, unary
 from .numbers import integer, number
 from .objects import (
@@ -39,7 +40,6 @@ from .objects import (
 from .tables import AXES, DTYPE, LOOP, OPERAND, ROW
 
 VIEW, CHOSEN = 1, 2  # a place that is told by numbers, and one that tensors tell
-_KINDS = ((8, "i64"), (4, "i32"), (2, "i16"), (1, "i8"))  # words that elements of so many bytes are moved in
 _MANY = 63  # views of one memory: where they have become twice as many, those that are gone are looked for
 _LATEST = 4  # views that are looked at for one that is gone, whose place the next one takes
 
@@ -136,24 +136,23 @@ def _place_room(c: NativeBuilder) -> Record:
     return place
 
 
-@native("i64", "ptr", "ptr", "i64")
-def moved(c: NativeBuilder, data: Any, to: Any, nbytes: Any) -> None:
-    """Whether an element of so many bytes has been copied, as all but the largest are."""
-    for size, kind in _KINDS:
-        with c.if_then(nbytes == size):
-            to.store(data.load(kind))
-            c.ret(1)
-    with c.if_then(nbytes == 16):
-        first, second = data.load(), (data + WORD).load()
-        to.store(first)
-        (to + WORD).store(second)
-        c.ret(1)
-    c.ret(0)
+@native("ptr", OPERAND, "ptr")
+def view_of(c: NativeBuilder, place: Record, array: Any) -> None:
+    """An array that sees a place of another, which it keeps; 0 where there is none."""
+    part = seen(c, place)
+    with c.if_then(part == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", part, new_reference(c, array)) != i32(0), likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.extern("void", "Py_DecRef", part)
+        c.ret(0)
+    c.ret(part)
 
 
 @native("ptr", OPERAND)
 def seen(c: NativeBuilder, place: Record) -> None:
-    """An array that sees a place of another; 0 with an exception set."""
+    """The array alone; 0 with an exception set."""
     data, flags = place["data"], array_of(place["owner"])["flags"] & i32(WRITEABLE)
     with c.if_then(place["nd"] == 0):
         dtype = dtype_row(c, place["descr"])
@@ -197,14 +196,8 @@ def chosen(c: NativeBuilder, parent: Any, key: Any) -> None:
     fails(c, how != 0)
     with c.if_then(how == CHOSEN):
         c.ret(copied(c, place))
-    part = seen(c, place)
-    with c.if_then(part == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.ret(0)
-    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", part, new_reference(c, array)) != i32(0), likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.extern("void", "Py_DecRef", part)
-        c.ret(0)
+    part = view_of(c, place, array)
+    fails(c, part != 0)
     tensor = wrap(c, part)
     fails(c, tensor != 0)
     with c.if_then(link(c, parent, tensor, key) == 0, likely=False):

@@ -36,6 +36,11 @@ def i32(x: int) -> Literal:
     return Literal(KINDS["i32"], str(x))
 
 
+def i64(x: int) -> Literal:
+    """A number of 64 bits, where no value beside it says so."""
+    return Literal(KINDS["i64"], str(x))
+
+
 def _operator(what: str) -> Callable[[Word, Any], Any]:
     return lambda x, y: getattr(x.b, what)(x, x.b.number(y, x.type))
 
