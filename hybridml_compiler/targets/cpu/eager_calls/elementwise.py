@@ -11,6 +11,7 @@ from typing import Any
 from ..llvm.native import KINDS, NULL, Literal, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, WRITEABLE
 from ..structs import WORD
+from .lifetimes import new_number, wrap
 from .objects import (
     FALSE,
     RAISED,
@@ -21,13 +22,11 @@ from .objects import (
     fails,
     kind_of,
     new_array,
-    new_number,
     new_reference,
     of_array,
     operand,
     operand_room,
     slot,
-    wrap,
     writes,
 )
 from .numbers import common, converted, default_float, number, with_number

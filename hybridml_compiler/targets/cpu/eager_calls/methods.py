@@ -30,7 +30,8 @@ _API = (
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", 
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
     "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString", "PyObject_Init", "PyObject_Malloc",
-    "PyType_IsSubtype",
+    "PyType_IsSubtype", "PyObject_CallFinalizerFromDealloc", "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del",
+    "PyObject_GC_Track", "PyObject_GC_UnTrack", "_Py_NewReference",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
 _SLOTS = ("_array", "_made", "_node", "_version", "_view")
@@ -112,10 +113,11 @@ def native_methods(
     source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", *dict.fromkeys(exported.values())]
+    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *dict.fromkeys(exported.values())]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     loader.never_freed(library)
     kernels.use(library.address("hml_kernel_loop"))
+    object_layout.replace_dealloc(cls, library.address("hml_dealloc"))
     copies = [_copies(dtype, library.address("hml_copy_loop")) for dtype in _DTYPES]
     words_of["__setitem__"][len(ROW.fields) :] = [word for loop in copies for word in loop]
     for name, method in methods.items():
@@ -241,10 +243,10 @@ def _known_numbers() -> bool:
         parts = (ctypes.c_double * 2).from_address(id(number) + at)
         if type(number).__basicsize__ < at + 16 or complex(*parts) != number:
             return False
-    return not np.ndarray.__flags__ & _COLLECTED  # as arrays are made in memory of their own
+    return not np.ndarray.__flags__ & _COUNTED  # as arrays are made in memory of their own
 
 
-_COLLECTED = 1 << 14  # `Py_TPFLAGS_HAVE_GC`
+_COUNTED = 1 << 9 | 1 << 14  # `Py_TPFLAGS_HEAPTYPE`, whose objects have a reference to it, and `Py_TPFLAGS_HAVE_GC`
 
 
 def _known_ufuncs() -> bool:

@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..llvm.native import KINDS, NULL, Label, Literal, NativeBuilder, Record, i32, native
-from ..python_entry.object_layout import ALIGNED, C_CONTIGUOUS, F_CONTIGUOUS, WRITEABLE, layout
+from ..python_entry.object_layout import ALIGNED, layout
 from ..structs import WORD
 from .tables import DTYPE, OPERAND, WRITE, WRITES
 
 NUMBERS = ("float", "int", "float64", "int64", "bool", "complex", "complex128")
 RAISED, SAME, WRITTEN = -1, 1, 2  # of what writes: an exception, elements that are there already, others
-_NUMBER = 16  # bytes of the largest, and what its address is a multiple of
-_PLAIN = C_CONTIGUOUS | F_CONTIGUOUS | ALIGNED
 FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
 
 
@@ -137,23 +133,6 @@ def operand_room(c: NativeBuilder) -> Record:
     return Record(c.local("i64", OPERAND.nbytes // WORD + 2), OPERAND)
 
 
-@native("ptr", "ptr")
-def wrap(c: NativeBuilder, array: Any) -> None:
-    """A tensor round an array, whose reference it takes."""
-    with c.if_then(array == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.ret(0)
-    tensor = c.extern("ptr", "PyType_GenericAlloc", c.symbol("hml_tensor"), 0)
-    with c.if_then(tensor == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.extern("void", "Py_DecRef", array)
-        c.ret(0)
-    slot(c, tensor, "_array").store(array)
-    slot(c, tensor, "_node").store(new_reference(c, c.symbol("_Py_NoneStruct")))
-    slot(c, tensor, "_version").store(new_reference(c, c.symbol("hml_zero")))
-    c.ret(tensor)
-
-
 def new_array(
     c: NativeBuilder, descr: Any, nd: Any, dims: Any, strides: Any = NULL, data: Any = NULL, flags: Any = NO_FLAGS
 ) -> Any:
@@ -161,35 +140,6 @@ def new_array(
     c.extern("void", "Py_IncRef", descr)  # which the call takes
     form = (c.symbol("hml_ndarray"), descr, c.trunc(nd, KINDS["i32"]), dims, strides, data, flags, NULL)
     return c.extern("ptr", "PyArray_NewFromDescr", *form)
-
-
-def _bare_array(c: NativeBuilder, descr: Any, flags: Any) -> Any:
-    """An array without axes, and memory for a number behind it; without data, which are told by its flags not to be its
-    own. NumPy takes 30 ns more, for shape, order and memory of any size."""
-    size = -np.ndarray.__basicsize__ % _NUMBER + np.ndarray.__basicsize__
-    array = c.extern("ptr", "PyObject_Malloc", size + _NUMBER)
-    fails(c, array != 0)
-    for k in range(object.__basicsize__, np.ndarray.__basicsize__, WORD):
-        (array + k).store(0)
-    c.extern("ptr", "PyObject_Init", array, c.symbol("hml_ndarray"))
-    its = array_of(array)
-    its["descr"], its["flags"] = new_reference(c, descr), flags
-    its["data"] = array + size
-    return array
-
-
-@native("ptr", "ptr")
-def new_number(c: NativeBuilder, descr: Any) -> None:
-    """A new array of one number; 0 where there is no memory."""
-    c.ret(_bare_array(c, descr, i32(_PLAIN | WRITEABLE)))
-
-
-@native("ptr", "ptr", "ptr", "i32")
-def number_at(c: NativeBuilder, descr: Any, data: Any, flags: Any) -> None:
-    """The same of memory that is another's."""
-    array = _bare_array(c, descr, flags | i32(_PLAIN))
-    array_of(array)["data"] = data
-    c.ret(array)
 
 
 def list_items(of: Any) -> Any:

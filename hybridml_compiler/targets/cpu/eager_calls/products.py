@@ -7,7 +7,8 @@ from typing import Any
 from ..llvm.native import NativeBuilder, Record, native
 from ..structs import WORD
 from .elementwise import loop_of
-from .objects import array_of, fails, new_array, operand, operand_room, wrap
+from .lifetimes import wrap
+from .objects import array_of, fails, new_array, operand, operand_room
 from .tables import LOOP, ROW, SMALL_PRODUCT
 
 

@@ -10,6 +10,7 @@ from ..llvm.native import KINDS, NULL, Label, Literal, Native, NativeBuilder, Re
 from ..structs import WORD
 from .elementwise import loop_of_two, of_numbers, of_one, of_operands, of_two, return_found, updated
 from .numbers import is_not_zero, real, whole
+from .lifetimes import new_number, wrap
 from .objects import (
     RAISED,
     array_of,
@@ -19,11 +20,9 @@ from .objects import (
     has_history,
     is_eager,
     kind_of,
-    new_number,
     new_reference,
     operand_room,
     plain_array,
-    wrap,
 )
 from .products import product
 from .tables import COMPARISONS, COMPLEX, DOUBLE, DTYPE, INTEGER, ROW, SINGLE, TRUTH, slot_of

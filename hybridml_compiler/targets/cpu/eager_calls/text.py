@@ -10,6 +10,7 @@ from ..spec import host_spec
 from . import functions
 from .copies import hml_copy_loop
 from .kernels import emit_loop
+from .lifetimes import hml_dealloc
 from .slots import slots
 
 
@@ -17,4 +18,4 @@ def text(methods: Mapping[str, str]) -> str:
     """LLVM IR of the slots of these methods, by what each does, and of the functions."""
     loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
     called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function
-    return module_text("eager_calls", host_spec(), *called, functions.hml_array, loop, hml_copy_loop, *slots(methods))
+    return module_text("eager_calls", host_spec(), *called, functions.hml_array, loop, hml_copy_loop, hml_dealloc, *slots(methods))

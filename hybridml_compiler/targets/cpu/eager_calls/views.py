@@ -14,6 +14,7 @@ from ..structs import WORD
 from .copies import moved
 from .elementwise import fitted, is_apart, loop_of, meets, unary
 from .numbers import integer, number
+from .lifetimes import new_number, number_at, wrap
 from .objects import (
     SAME,
     WRITTEN,
@@ -25,16 +26,13 @@ from .objects import (
     list_items,
     list_size,
     new_array,
-    new_number,
     new_reference,
     no_error,
-    number_at,
     of_array,
     operand,
     operand_room,
     plain_array,
     slot,
-    wrap,
     writes,
 )
 from .tables import AXES, DTYPE, LOOP, OPERAND, ROW

@@ -45,6 +45,7 @@ class Layout:
     dict_size: int
     cell_contents: int
     weakref_object: int
+    type_finalize: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
 
 
@@ -77,6 +78,7 @@ def measured() -> Layout | None:
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
             weakref_object=_weakref_object(),
+            type_finalize=_type_finalize(),
             function=_function_parts(),
         )
     except _NotFound:
@@ -201,6 +203,32 @@ def _weakref_object() -> int:
     if not named or list(_words(reference)) != before:
         raise _NotFound
     return at
+
+
+_DEALLOC = 48  # of a type, on all 64-bit CPythons
+
+
+def _type_finalize() -> int:
+    """Where a type has what `__del__` is; and that types have what frees their objects where it is thought to be."""
+
+    class Value:
+        __slots__ = ()
+
+    class Other:
+        __slots__ = ()
+
+    before = list(_words(Value))
+    Value.__del__ = lambda self: None  # type: ignore[attr-defined]
+    changed = [k * WORD for k, (old, new) in enumerate(zip(before, _words(Value), strict=True)) if not old and new]
+    words = [ctypes.c_uint64.from_address(id(kind) + _DEALLOC).value for kind in (Value, Other, Layout, object)]
+    if len(changed) != 1 or len({*words[:3]}) != 1 or words[0] == words[3] or words[0] != before[_DEALLOC // WORD]:
+        raise _NotFound
+    return changed[0]
+
+
+def replace_dealloc(cls: type, address: int) -> None:
+    """Gives a class another `tp_dealloc`: those that derive from it find it there."""
+    ctypes.c_void_p.from_address(id(cls) + _DEALLOC).value = address
 
 
 def _function_parts() -> dict[str, int]:
