@@ -360,6 +360,30 @@ def test_arrays_of_tensors() -> None:
         np.asarray(hm.ones(3).requires_grad_())
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_choose_elements(dtype: str) -> None:
+    python = native_methods.fallbacks["__getitem__"]
+    places: list[Any] = [[0, 1], [2, -1, 0], [[0, 1], [1, 0]], [3], [-4], []]
+    masks: list[Any] = [[True, False, True], [[True, False, True, True, False]] * 3, [True, False], [True] * 5]
+    indices = [hm.tensor(key, dtype="int64") for key in places] + [hm.tensor(key) for key in masks]
+    for shape, index in itertools.product(SHAPES, indices):
+        x = _tensor(dtype, shape)
+        assert _outcome(Tensor.__getitem__, x, index) == _outcome(python, x, index), (shape, index)
+    w = hm.ones(3, requires_grad=True)
+    assert w[hm.tensor([0, 1])].requires_grad
+
+
+def test_clones() -> None:
+    for dtype, shape, name in itertools.product(DTYPES, SHAPES, ("clone", "copy")):
+        x, python = _tensor(dtype, shape), native_methods.fallbacks[name]
+        found = getattr(x, name)()
+        assert _outcome(getattr(Tensor, name), x) == _outcome(python, x) and not np.shares_memory(found._array, x._array)
+        assert found._array.flags.c_contiguous == python(x)._array.flags.c_contiguous
+    assert hm.ones((2, 3)).copy(order="F")._array.flags.f_contiguous
+    w = hm.ones(3, requires_grad=True)
+    assert w.clone().requires_grad
+
+
 def test_copies_of_slices() -> None:
     for dtype in DTYPES:
         base = np.resize(_values(dtype), (30, 40))

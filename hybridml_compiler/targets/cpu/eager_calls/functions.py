@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import NULL, NativeBuilder, i32, native
+from ..llvm.native import NULL, Native, NativeBuilder, i32, native
 from ..python_entry.object_layout import layout
 from ..structs import WORD
 from .elementwise import into_array, of_one, of_two, return_found
@@ -122,6 +122,24 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     instead_given(c, own, self, args, n, count.value, names)
 
 
+def _clone(name: str) -> Native:
+    def method(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
+        row, slow, count = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow"), n
+        c.unless((n == 0) & (names == 0) & ~has_history(c, self), slow)
+        is_eager(c, slow)
+        return_found(c, of_one(c, c.symbol("hml_row_setitem").struct(ROW), self))
+        c.place(slow)
+        more = c.variable(0)
+        with c.if_then(names != 0):
+            more.value = c.extern("i64", "PyTuple_Size", names)
+        instead_given(c, row, self, args, n, count + more.value, names)
+
+    return native("ptr", "ptr", "ptr", "i64", "ptr", name=f"hml_{name}")(method)
+
+
+hml_clone, hml_copy = _clone("clone"), _clone("copy")  # of memory in row-major order
+
+
 @native("ptr", "ptr", "ptr", "i64", "ptr")
 def hml_array(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
     """`__array__`, of the dtype and the memory that there are, of a tensor without history."""
@@ -131,7 +149,7 @@ def hml_array(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> Non
         count.value += c.extern("i64", "PyTuple_Size", names)
         c.unless((count.value == n + 1) & (count.value <= 2), slow)
         name = (names + layout().tuple_items).load("ptr")
-        is_copy = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_copy")) == i32(0)
+        is_copy = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_name_copy")) == i32(0)
         c.unless(is_copy & (args.item(n, "ptr") != c.symbol("_Py_TrueStruct")), slow)
     c.unless(n <= 1, slow)
     with c.if_then(n == 1):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..structs import WORD, words
+from .copies import moved
 from .tables import LOOP, ROW
 
 KERNEL = words("*code", "inputs", "nbytes", "result_nbytes")  # of operands of one dtype
@@ -18,6 +19,7 @@ _compiled: dict[_Key, tuple[int, np.dtype]] = {}
 _rows: dict[_Key, list[tuple[Any, int]]] = {}  # the words of rows, and the places of their loops
 _loop: list[int] = []  # the address of the loop round a kernel
 _kept: list[Any] = []
+_BLOCK = 64  # elements
 
 
 def learn(key: _Key, address: int, result: np.dtype) -> None:
@@ -51,17 +53,30 @@ def _fill(row: Any, place: int, key: _Key) -> None:
 
 
 def emit_loop(c: Any, args: Any, lengths: Any, steps: Any, data: Any) -> None:
-    """The body of the loop: all at once where the operands have no gaps, else one by one."""
-    its, pointers, n = data.struct(KERNEL), c.local("ptr", 3), lengths.load()
-    dense, count = c.variable(steps.item(its["inputs"]) == its["result_nbytes"]), its["inputs"] + 1
-    with c.each(its["inputs"]) as k:
-        dense.value = dense.value & (steps.item(k) == its["nbytes"])
+    """The body of the loop: all at once where the operands have no gaps, else by blocks, copied where they have."""
+    its, n, pointers = data.struct(KERNEL), lengths.load(), c.local("ptr", 3)
+    room, inputs, nbytes, result = c.local("i64", 3 * _BLOCK * 2), its["inputs"], its["nbytes"], its["result_nbytes"]
+    dense, done = c.variable(steps.item(inputs) == result), c.variable(0)
+    with c.each(inputs) as k:
+        dense.value = dense.value & (steps.item(k) == nbytes)
     with c.if_then(dense.value):
         c.through(its["code"], "void", args, 0, n)
         c.ret_void()
-    with c.each(count) as k:
-        (pointers + k * WORD).store(args.item(k, "ptr"))
-    with c.each(n):
-        c.through(its["code"], "void", pointers, 0, 1)
-        with c.each(count) as k:
-            (pointers + k * WORD).store(pointers.item(k, "ptr") + steps.item(k))
+    with c.loop():
+        count = c.least(n - done.value, _BLOCK)
+        c.break_if(count == 0)
+        with c.each(inputs) as k:
+            step, of, block = steps.item(k), args.item(k, "ptr"), room + k * (_BLOCK * 2 * WORD)
+            first = of + done.value * step
+            (pointers + k * WORD).store(c.select(step == nbytes, first, block))
+            with c.if_then(step != nbytes):
+                with c.each(count) as j:
+                    moved(c, first + j * step, block + j * nbytes, nbytes)
+        step, block = steps.item(inputs), room + 2 * _BLOCK * 2 * WORD
+        first = args.item(inputs, "ptr") + done.value * step
+        (pointers + inputs * WORD).store(c.select(step == result, first, block))
+        c.through(its["code"], "void", pointers, 0, count)
+        with c.if_then(step != result):
+            with c.each(count) as j:
+                moved(c, block + j * result, first + j * step, result)
+        done.value += count

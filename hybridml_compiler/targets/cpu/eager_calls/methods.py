@@ -29,6 +29,7 @@ _API = (
     "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", 
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
+    "PyLong_FromDouble", "PyObject_GetItem",
     "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString", "PyObject_Init", "PyObject_Malloc",
     "PyType_IsSubtype", "PyObject_CallFinalizerFromDealloc", "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del",
     "PyObject_GC_Track", "PyObject_GC_UnTrack", "_Py_NewReference",
@@ -143,11 +144,13 @@ _FLAGS = {
     "array_function": METH_FASTCALL,
     "array_ufunc": METH_FASTCALL | METH_KEYWORDS,
     "array": METH_FASTCALL | METH_KEYWORDS,
+    "clone": METH_FASTCALL | METH_KEYWORDS,
+    "copy": METH_FASTCALL | METH_KEYWORDS,
 }
 _TEXTS = {
     "hml_call": ctypes.create_string_buffer(b"__call__"),
     "hml_out": ctypes.create_string_buffer(b"out"),
-    "hml_copy": ctypes.create_string_buffer(b"copy"),
+    "hml_name_copy": ctypes.create_string_buffer(b"copy"),
     "hml_delitem": ctypes.create_string_buffer(b"__delitem__"),
 }
 
@@ -155,7 +158,8 @@ _TEXTS = {
 def _doc(name: str, method: Method) -> str:
     takes = {
         "__setitem__": "key, value, ", "__getitem__": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs",
-        "array": "dtype=None, copy=None",         "array_function": "func, types, args, kwargs, ", "slot": "", "unary": "", "__pow__": "other, ",
+        "array": "dtype=None, copy=None", "clone": "", "copy": "/, *args, **kwargs",
+                "array_function": "func, types, args, kwargs, ", "slot": "", "unary": "", "__pow__": "other, ",
         "__rpow__": "other, ",
     }  # fmt: skip
     given = takes.get(name, takes.get(method.does, "other, "))

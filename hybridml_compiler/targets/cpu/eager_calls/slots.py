@@ -198,11 +198,14 @@ def _value(c: NativeBuilder, self: Any, slow: Label) -> Any:
 
 
 def _int(name: str) -> Native:
-    """The slot of an int, of an int64 or a smaller one."""
+    """The slot of an int, of an integer that one of 64 bits holds, or of a float that is cut to one."""
 
     def slot(c: NativeBuilder, self: Any) -> None:
         slow = c.label("slow")
         data, dtype = _value(c, self, slow)
+        if name == "int":
+            with c.if_then(dtype["kind"] == DOUBLE):
+                c.ret(c.extern("ptr", "PyLong_FromDouble", data.load("double")))
         c.unless((dtype["kind"] == INTEGER) & (dtype["whole"] != 0), slow)
         c.ret(c.extern("ptr", "PyLong_FromLongLong", whole(c, data, dtype)))
         c.place(slow)

@@ -17,5 +17,6 @@ from .slots import slots
 def text(methods: Mapping[str, str]) -> str:
     """LLVM IR of the slots of these methods, by what each does, and of the functions."""
     loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
-    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function
-    return module_text("eager_calls", host_spec(), *called, functions.hml_array, loop, hml_copy_loop, hml_dealloc, *slots(methods))
+    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function, functions.hml_array
+    copies = functions.hml_clone, functions.hml_copy, hml_copy_loop
+    return module_text("eager_calls", host_spec(), *called, *copies, loop, hml_dealloc, *slots(methods))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
-from ..python_entry.object_layout import WRITEABLE, layout
+from ..python_entry.object_layout import C_CONTIGUOUS, WRITEABLE, layout
 from ..structs import WORD
 from .copies import moved
 from .elementwise import fitted, is_apart, loop_of, meets, unary
@@ -35,7 +35,7 @@ from .objects import (
     slot,
     writes,
 )
-from .tables import AXES, DTYPE, LOOP, OPERAND, ROW
+from .tables import AXES, DTYPE, LOOP, MOST, OPERAND, ROW
 
 VIEW, CHOSEN = 1, 2  # a place that is told by numbers, and one that tensors tell
 _MANY = 63  # views of one memory: where they have become twice as many, those that are gone are looked for
@@ -184,11 +184,35 @@ def copied(c: NativeBuilder, place: Record) -> None:
 
 
 @native("ptr", "ptr", "ptr")
+def gathered(c: NativeBuilder, array: Any, index: Any) -> None:
+    """The tensor of what an array of places, or of truth values, chooses from an array without gaps, by NumPy; 0 where
+    this is not for native code, as an error."""
+    descr = array_of(index)["descr"]
+    fails(c, (descr == c.symbol("hml_int64")) | (descr == c.symbol("hml_bool_dtype")))
+    fails(c, (array_of(array)["flags"] & i32(C_CONTIGUOUS)) != i32(0))
+    fails(c, (array_of(array)["nd"] != i32(0)) & (dtype_row(c, array_of(array)["descr"]) != 0))
+    x, i = array_of(array), array_of(index)
+    size, axes, of_index = c.variable(1), c.zext(x["nd"], KINDS["i64"]), c.zext(i["nd"], KINDS["i64"])
+    with c.each(of_index) as k:
+        size.value *= i["dims"].item(k)
+    first = c.select(descr == c.symbol("hml_int64"), 1, c.least(of_index, axes))
+    with c.each(axes, first) as k:
+        size.value *= x["dims"].item(k)
+    fails(c, size.value <= MOST)
+    c.ret(wrap(c, c.extern("ptr", "PyObject_GetItem", array, index)))
+
+
+@native("ptr", "ptr", "ptr")
 def chosen(c: NativeBuilder, parent: Any, key: Any) -> None:
     """`x[key]` of a tensor without history; 0 where this is not for native code, or code in Python has raised."""
     x, place, array = operand_room(c), _place_room(c), plain_array(c, parent)
     fails(c, array != 0)
     fails(c, ~has_history(c, parent))
+    with c.if_then(kind_of(key) == c.symbol("hml_tensor")):
+        index = plain_array(c, key)
+        fails(c, index != 0)
+        with c.if_then(array_of(index)["nd"] != i32(0)):
+            c.ret(gathered(c, array, index))
     of_array(c, array, x)
     how = place_of(c, x, key, place)
     fails(c, how != 0)
