@@ -98,7 +98,11 @@ def _methods() -> Iterator[tuple[str, Method]]:
         for method, does in spelled:
             if method in _noted:
                 yield method, of(op, does, _noted[method])
-    for method, does in (*((name, "slot") for name in _SLOTS), *_PROTOCOLS.items(), *zip(_COPIES, _COPIES, strict=True)):
+    for method, does in (
+        *((name, "slot") for name in _SLOTS),
+        *_PROTOCOLS.items(),
+        *zip(_COPIES, _COPIES, strict=True),
+    ):
         yield method, Method(does, _noted[method])
     yield "__setitem__", Method("slot", _noted["__setitem__"])
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])

@@ -1,12 +1,13 @@
-"""Tensors are freed by native code as CPython frees objects of other classes: at once, with what they hold, in a row."""
+"""Tensors are freed by native code as CPython frees objects of other classes: at once, with what they hold."""
 
 from __future__ import annotations
 
+import functools
 import gc
+import operator
 import sys
 import threading
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,10 +56,15 @@ def test_views_of_views_are_freed_without_deep_calls() -> None:
     gc.collect()
 
 
+def _second(w: Tensor, g: Tensor) -> Tensor:
+    return g
+
+
 def test_cycles_are_collected() -> None:
     w = hm.ones(3, requires_grad=True)
     view, alive = w.detach()[1:], [weakref.ref(w), weakref.ref(w._array)]
-    w.register_hook(lambda g: g + w.detach()[0])
+    w.register_hook(functools.partial(operator.mul, w.detach()))
+    w.register_hook(functools.partial(_second, w))
     (w * view.sum()).sum().backward()
     assert w.grad is not None
     del w, view

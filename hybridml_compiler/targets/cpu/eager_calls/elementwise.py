@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, Literal, NativeBuilder, Record, i32, native
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, WRITEABLE
 from ..structs import WORD
 from .lifetimes import new_number, wrap
+from .numbers import common, converted, default_float, number, with_number
 from .objects import (
     FALSE,
-    RAISED,
     TRUE,
     WRITTEN,
     array_of,
@@ -29,7 +29,6 @@ from .objects import (
     slot,
     writes,
 )
-from .numbers import common, converted, default_float, number, with_number
 from .tables import AXES, DTYPE, INTEGER, LOOP, MOST, OPERAND, ROW, TRUTH
 
 

@@ -12,6 +12,7 @@ from .elementwise import into_array, of_one, of_two, return_found
 from .objects import (
     FALSE,
     NUMBERS,
+    called,
     has_history,
     instead_given,
     is_eager,
@@ -124,15 +125,18 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
 
 def _clone(name: str) -> Native:
     def method(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
-        row, slow, count = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow"), n
-        c.unless((n == 0) & (names == 0) & ~has_history(c, self), slow)
+        row, slow, given = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow"), c.label("given")
+        c.unless((n == 0) & (names == 0), given)
+        c.unless(~has_history(c, self), slow)
         is_eager(c, slow)
         return_found(c, of_one(c, c.symbol("hml_row_setitem").struct(ROW), self))
         c.place(slow)
+        c.ret(called(c, row, self))
+        c.place(given)
         more = c.variable(0)
         with c.if_then(names != 0):
             more.value = c.extern("i64", "PyTuple_Size", names)
-        instead_given(c, row, self, args, n, count + more.value, names)
+        instead_given(c, row, self, args, n, n + more.value, names)
 
     return native("ptr", "ptr", "ptr", "i64", "ptr", name=f"hml_{name}")(method)
 

@@ -1,5 +1,5 @@
-"""Kernels of ours as inner loops: what NumPy has no function for with the bits of compiled code, as `exp` and products of
-complex numbers. A row has the loop of a dtype once its kernel has been compiled, by the first call in Python."""
+"""Kernels of ours as inner loops: what NumPy has no function for with the bits of compiled code, as `exp` and products
+of complex numbers. A row has the loop of a dtype once its kernel has been compiled, by the first call in Python."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ _API = (
     "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", 
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
-    "PyLong_FromDouble", "PyObject_GetItem",
-    "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString", "PyObject_Init", "PyObject_Malloc",
-    "PyType_IsSubtype", "PyObject_CallFinalizerFromDealloc", "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del",
-    "PyObject_GC_Track", "PyObject_GC_UnTrack", "_Py_NewReference",
+    "PyLong_FromDouble", "PyObject_GetItem", "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString",
+    "PyObject_Init", "PyObject_Malloc", "PyType_IsSubtype", "PyObject_CallFinalizerFromDealloc",
+    "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del", "PyObject_GC_Track", "PyObject_GC_UnTrack",
+    "_Py_NewReference",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
 _SLOTS = ("_array", "_made", "_node", "_version", "_view")
@@ -46,9 +46,9 @@ _CHARS = {dtype.char: dtype for dtype in _DTYPES}
 
 @record
 class Method:
-    """A method by what it does: "operator" and "reflected" of two operands, "unary" of one, "update" in place, "function"
-    of one operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), "slot" of its own kind, as
-    `x[key]`, or the name of one of NumPy's protocols."""
+    """A method by what it does: "operator" and "reflected" of two operands, "unary" of one, "update" in place,
+    "function" of one operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), "slot" of its own
+    kind, as `x[key]`, or the name of one of NumPy's protocols, or of a copy."""
 
     does: str
     fallback: Callable[..., Any]
@@ -58,7 +58,9 @@ class Method:
     mixes: bool = False  # whether operands of several dtypes are brought to the one that they have in common
     floats: bool = False  # whether integers become the default float
     arity: int = 0
-    kernels: tuple[tuple[str, str], ...] = ()  # instructions by the kinds of dtypes of which NumPy's loops have other bits
+    kernels: tuple[
+        tuple[str, str], ...
+    ] = ()  # instructions by the kinds of dtypes of which NumPy's loops have other bits
 
 
 def native_methods(
@@ -127,7 +129,8 @@ def native_methods(
                 if dtype.kind == kind:
                     kernels.want((instruction, dtype.char, method.arity), words_of[name], number)
     called = {
-        name: builtin(methods[name].ufunc.__name__, library.address("hml_function"), words_of[name]) for name in ufuncs
+        name: builtin(methods[name].ufunc.__name__, library.address("hml_function"), words_of[name])
+        for name in ufuncs
         if methods[name].accepted
     }
     found = {name: (library.address(symbol), _doc(name, methods[name])) for name, symbol in exported.items()}
@@ -214,9 +217,9 @@ _CONSTANTS: dict[str, object] = {
     "_Py_NotImplementedStruct": NotImplemented,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
     "hml_int64_class": np.int64, "hml_complex128_class": np.complex128, "hml_complex_class": complex,
-    "hml_bool_class": bool, "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
-    "hml_dict": dict, "hml_weakref_class": weakref.ref, "hml_np_dot": np.dot, "hml_np_matmul": np.matmul,
-    "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
+    "hml_bool_class": bool, "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice,
+    "hml_str": str, "hml_dict": dict, "hml_weakref_class": weakref.ref, "hml_np_dot": np.dot,
+    "hml_np_matmul": np.matmul, "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
 }  # fmt: skip
 
 

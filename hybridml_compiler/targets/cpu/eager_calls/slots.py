@@ -1,5 +1,5 @@
-"""The slots of the tensor class, as CPython calls them for `x + y`, `x < y`, `x[key]`, `len(x)`, `bool(x)`: operands are as
-they stand, so that the tensor may be the one on the right."""
+"""The slots of the tensor class, as CPython calls them for `x + y`, `x < y`, `x[key]`, `len(x)`, `bool(x)`: operands
+are as they stand, so that the tensor may be the one on the right."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from ..llvm.native import KINDS, NULL, Label, Literal, Native, NativeBuilder, Record, i32, i64, native
 from ..structs import WORD
 from .elementwise import loop_of_two, of_numbers, of_one, of_operands, of_two, return_found, updated
-from .numbers import is_not_zero, real, whole
 from .lifetimes import new_number, wrap
+from .numbers import is_not_zero, real, whole
 from .objects import (
     RAISED,
     array_of,
@@ -239,6 +239,8 @@ def hml_slot_bool(c: NativeBuilder, self: Any) -> None:
         c.ret(c.zext(data.load("i8") != 0, KINDS["i32"]))
     with c.if_then((dtype["kind"] == INTEGER) & (dtype["whole"] != 0)):
         c.ret(c.zext(whole(c, data, dtype) != 0, KINDS["i32"]))
+    with c.if_then(dtype["kind"] == SINGLE):
+        c.ret(c.zext(is_not_zero(c, data.load("float")), KINDS["i32"]))
     with c.if_then((dtype["kind"] == DOUBLE) | (dtype["kind"] == COMPLEX)):
         true = is_not_zero(c, data.load("double"))
         with c.if_then(dtype["kind"] == COMPLEX):

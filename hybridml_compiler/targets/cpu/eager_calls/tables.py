@@ -10,8 +10,8 @@ SMALL_PRODUCT = 8192  # sums of products
 
 # Elements of numbers: where they are, and in what steps. Steps of axes that are looked at once are those of an array.
 OPERAND = words("*data", "*dims", "*strides", "nd", "*descr", "*owner")
-# A dtype: how a Python number becomes an element (`DOUBLE` ...), within which bounds, the bytes of one, and whether each
-# is an int of 64 bits. The dtypes that such elements have with those of each other dtype are in a table of their own.
+# A dtype: how a Python number becomes an element (`DOUBLE` ...), within which bounds, the bytes of one, and whether
+# each is an int of 64 bits.
 DTYPE = words("*descr", "kind", "low", "high", "nbytes", "whole")
 INTEGER, SINGLE, DOUBLE, TRUTH, COMPLEX, OTHER = range(6)
 # A row: what takes over, whether it has gradients, NumPy's function, whether its operands may have several dtypes, and

@@ -13,8 +13,8 @@ from ..python_entry.object_layout import C_CONTIGUOUS, WRITEABLE, layout
 from ..structs import WORD
 from .copies import moved
 from .elementwise import fitted, is_apart, loop_of, meets, unary
-from .numbers import integer, number
 from .lifetimes import new_number, number_at, wrap
+from .numbers import integer, number
 from .objects import (
     SAME,
     WRITTEN,
