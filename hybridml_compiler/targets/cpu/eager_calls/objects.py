@@ -198,7 +198,7 @@ def write_stamp(c: NativeBuilder) -> None:
 
 
 def called(c: NativeBuilder, row: Record, *given: Any) -> Any:
-    """What the Python function of a method gives."""
+    """The result of the Python function of a method."""
     args = c.local("ptr", len(given))
     for k, value in enumerate(given):
         (args + WORD * k).store(value)

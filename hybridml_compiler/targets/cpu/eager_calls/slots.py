@@ -45,7 +45,7 @@ def _is_tensor(c: NativeBuilder, value: Any) -> None:
 
 @native("ptr", ROW, ROW, "ptr", "ptr")
 def _otherwise(c: NativeBuilder, row: Any, reflected: Any, left: Any, right: Any) -> None:
-    """What the Python methods of the operands give, the left one's first."""
+    """The result of the Python methods of the operands, the left one's first."""
     with c.if_then(_is_tensor(c, left)):
         found = called(c, row, left, right)
         with c.if_then((found != c.symbol("_Py_NotImplementedStruct")) | (kind_of(left) == kind_of(right))):
@@ -128,7 +128,7 @@ def compared(c: NativeBuilder, row: Record, left: Any, right: Any, which: Any) -
 
 @native("ptr", "ptr", "ptr", "i32")
 def hml_slot_compare(c: NativeBuilder, self: Any, other: Any, which: Any) -> None:
-    """`tp_richcompare`"""
+    """`tp_richcompare`, of six comparisons."""
     rows, slow = c.local("ptr", len(COMPARISONS)), c.label("slow")
     for k, name in enumerate(COMPARISONS):
         (rows + WORD * k).store(_row(c, name).pointer)
@@ -158,7 +158,7 @@ def hml_slot_pow(c: NativeBuilder, left: Any, right: Any, modulo: Any) -> None:
 
 @native("ptr", "ptr", "ptr")
 def hml_slot_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
-    """`mp_subscript`"""
+    """`mp_subscript`, by which keys are read."""
     slow = c.label("slow")
     is_eager(c, slow)
     return_found(c, chosen(c, self, key))
@@ -232,7 +232,7 @@ def hml_slot_float(c: NativeBuilder, self: Any) -> None:
 
 @native("i32", "ptr")
 def hml_slot_bool(c: NativeBuilder, self: Any) -> None:
-    """`nb_bool`"""
+    """`nb_bool`, the truth of one element."""
     slow = c.label("slow")
     data, dtype = _value(c, self, slow)
     with c.if_then(dtype["kind"] == TRUTH, likely=True):
@@ -255,7 +255,7 @@ def hml_slot_bool(c: NativeBuilder, self: Any) -> None:
 
 @native("i64", "ptr")
 def hml_slot_len(c: NativeBuilder, self: Any) -> None:
-    """`mp_length`"""
+    """`mp_length`, the size of the first axis."""
     array = plain_array(c, self)
     with c.if_then(array != 0, likely=True):
         with c.if_then(array_of(array)["nd"] != i32(0), likely=True):

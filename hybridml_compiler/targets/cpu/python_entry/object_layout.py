@@ -189,7 +189,8 @@ def _cell_contents() -> int:
 
 
 def _weakref_object() -> int:
-    """Where a weak reference has its object, which names it in turn: None is all that it has else when that is gone."""
+    """The place of the object in a weak reference, which the object names in turn. Where that is gone nothing but None
+    has changed."""
 
     class Value:
         __slots__ = ("__weakref__",)
@@ -209,7 +210,7 @@ _DEALLOC = 48  # of a type, on all 64-bit CPythons
 
 
 def _type_finalize() -> int:
-    """Where a type has what `__del__` is; and that types have what frees their objects where it is thought to be."""
+    """The place of `__del__` in a type; types have what frees their objects where `_DEALLOC` says."""
 
     class Value:
         __slots__ = ()
