@@ -30,6 +30,17 @@ def test_what_a_tensor_holds_is_freed_with_it() -> None:
     assert parent() is None and array() is None and "view" in gone
 
 
+def test_weak_references_of_views_are_those_of_their_own() -> None:
+    x, known = hm.ones(4), weakref.WeakKeyDictionary[Tensor, int]()
+    for k in range(20):
+        view = x[k % 4]
+        assert view not in known
+        known[view] = k
+        assert known[view] == k and len(known) == 1 and weakref.ref(view)() is view
+        del view
+        assert not known
+
+
 def test_references_are_counted() -> None:
     x, dtype = hm.asarray(np.arange(4.0)), np.dtype("f8")
     counted = (Tensor, dtype, x._array, None, x)

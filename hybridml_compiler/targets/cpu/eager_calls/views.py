@@ -232,10 +232,11 @@ def chosen(c: NativeBuilder, parent: Any, key: Any) -> None:
 def turned(c: NativeBuilder, reference: Any, tensor: Any) -> None:
     """Whether a weak reference whose object is gone, and that nobody else has, is now one to a new tensor: a new one in
     its place takes 35 ns."""
-    its = reference + layout().weakref_object
+    its = reference + layout().weakref["object"]
     fails(c, (kind_of(reference) == c.symbol("hml_weakref_class")) & _is_none(c, its.load("ptr")))
     fails(c, array_of(reference)["references"] == i32(1))
     its.store(tensor)
+    (reference + layout().weakref["hash"]).store(-1)
     slot(c, tensor, "__weakref__").store(reference)
     c.ret(1)
 

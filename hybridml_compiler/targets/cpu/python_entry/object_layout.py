@@ -44,7 +44,7 @@ class Layout:
     slice: dict[str, int]  # of its three parts
     dict_size: int
     cell_contents: int
-    weakref_object: int
+    weakref: dict[str, int]  # of its object and its hash
     type_finalize: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
 
@@ -77,7 +77,7 @@ def measured() -> Layout | None:
             slice=_slice_parts(),
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
-            weakref_object=_weakref_object(),
+            weakref=_weakref_parts(),
             type_finalize=_type_finalize(),
             function=_function_parts(),
         )
@@ -188,9 +188,9 @@ def _cell_contents() -> int:
     return _find(types.CellType(mark), id(mark))
 
 
-def _weakref_object() -> int:
-    """The place of the object in a weak reference, which the object names in turn. Where that is gone nothing but None
-    has changed."""
+def _weakref_parts() -> dict[str, int]:
+    """The places of the object, which names the weak reference in turn, and of the hash, -1 at first. Where the object
+    is gone nothing else has changed."""
 
     class Value:
         __slots__ = ("__weakref__",)
@@ -198,12 +198,14 @@ def _weakref_object() -> int:
     value = Value()
     reference = weakref.ref(value)
     at, before = _find(reference, id(value)), list(_words(reference))
+    hashed = _find(reference, 2**64 - 1)
+    before[hashed // WORD] = hash(reference) % 2**64
     named = ctypes.c_uint64.from_address(id(value) + Value.__weakrefoffset__).value == id(reference)
     del value
     before[at // WORD] = id(None)
     if not named or list(_words(reference)) != before:
         raise _NotFound
-    return at
+    return {"object": at, "hash": hashed}
 
 
 _DEALLOC = 48  # of a type, on all 64-bit CPythons
