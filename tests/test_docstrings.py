@@ -142,7 +142,7 @@ def _public_rows() -> dict[str, Any]:
 
 def _attributes() -> dict[str, Any]:
     """Public methods and properties of tensors."""
-    kinds = (types.FunctionType, property)
+    kinds = (types.FunctionType, types.MethodDescriptorType, property)  # native ones, as `clone` in time
     return {name: v for name, v in vars(hm.Tensor).items() if name[0] != "_" and isinstance(v, kinds)}
 
 

@@ -85,7 +85,7 @@ def link(parent: Tensor, view: Tensor, made: Any) -> None:
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
     view._view, view._made = parent, made
     cell.append(ref(view))
-    if not len(cell) & 63:
+    if len(cell) > 64 and not len(cell) - 1 & len(cell) - 2:
         forget(cell)
 
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.once import once
+from hybridml_compiler.ops.elementwise import instructions_of
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, source_location
 from .codegen import accepted
 from .context import clock, watchers
-from .dispatch import installers
+from .dispatch import installers, is_plain_elementwise
 from .interpreter import interpreter_var
 from .library import MISS
 from .tensor import Tensor
@@ -24,11 +25,9 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-_KEYS = {
-    "__getitem__": "getitem", "__bool__": "bool", "__float__": "float", "__int__": "int",
-    "__index__": "index", "__array_ufunc__": "array_ufunc",
-    "__array_function__": "array_function",
-}  # fmt: skip
+_SLOTS = ("__getitem__", "__bool__", "__float__", "__int__", "__index__", "__len__", "__rpow__")
+_PROTOCOLS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function", "__array__": "array"}
+_COPIES = ("clone", "copy")
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 # Functions that take so many arguments of one of NumPy's as they are: 0.2 us, where binding them takes 3.
 direct: dict[tuple[Any, int], Callable[..., Any]] = {}
@@ -46,11 +45,7 @@ def install() -> None:
     """Makes the methods native ones, once, where the interpreter's structs are known."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
-    methods = {
-        name: method
-        for name, method in _methods()
-        if method.does in ("function", "product") or method.fallback is vars(Tensor).get(name)
-    }
+    methods = dict(_methods())
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
@@ -58,7 +53,7 @@ def install() -> None:
     }  # fmt: skip
     words = {
         "hml_watchers": watchers, "hml_known_number": source_location.known_number,
-        "hml_writes": source_location.native_writes,
+        "hml_writes": source_location.native_writes, "hml_default_bits": dtypes.default_bits,
     }  # fmt: skip
     functions, found = native_methods(Tensor, methods, known, words)
     for op in OPS.values():
@@ -66,19 +61,34 @@ def install() -> None:
         if row in functions and methods[row].ufunc is op.eager:
             op.fn.__globals__["_row"] = functions[row]
     for name, method in found.items():
-        fallbacks[name] = methods[name].fallback
-        setattr(Tensor, name, method)
+        if methods[name].fallback is vars(Tensor).get(name):
+            fallbacks[name] = methods[name].fallback
+            setattr(Tensor, name, method)
+
+
+def _ufunc_of(name: str) -> np.ufunc | None:
+    """The function of NumPy's that a row of this name is."""
+    found = [getattr(np, spelled, None) for spelled in (name, f"arc{name[1:]}", "power" if name == "pow" else "")]
+    return next((ufunc for ufunc in found if isinstance(ufunc, np.ufunc)), None)
 
 
 def _methods() -> Iterator[tuple[str, Method]]:
     """The methods as noted, and functions of NumPy's that have none, by name."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
-    def of(op: Op, does: str, fallback: Any) -> Method:
-        return Method(does, fallback, op.eager, accepted(op), op.differentiable)
+    def of(op: Op, does: str, fallback: Any, ufunc: Any = None) -> Method:
+        mixes, floats = is_plain_elementwise(op), op.accepts in ("float", "inexact")
+        taken = frozenset() if ufunc else accepted(op)
+        given = (op.differentiable, mixes, floats, len(op.inputs), tuple(instructions_of(op).items()))
+        return Method(does, fallback, ufunc or op.eager, taken, *given)
 
     for name, op in OPS.items():
-        if not isinstance(op.eager, np.ufunc) or op.kind != "elementwise" or op.params:
+        if op.kind != "elementwise" or op.params:
+            continue
+        if not isinstance(op.eager, np.ufunc):
+            like = _ufunc_of(op.name) if instructions_of(op) else None
+            if like is not None:
+                yield like.__name__, of(op, "function", op.fn, like)
             continue
         if not op.operator:
             yield name, of(op, "function", op.fn)
@@ -88,13 +98,18 @@ def _methods() -> Iterator[tuple[str, Method]]:
         for method, does in spelled:
             if method in _noted:
                 yield method, of(op, does, _noted[method])
-    for method, does in _KEYS.items():
+    for method, does in (
+        *((name, "slot") for name in _SLOTS),
+        *_PROTOCOLS.items(),
+        *zip(_COPIES, _COPIES, strict=True),
+    ):
         yield method, Method(does, _noted[method])
-    yield "__setitem__", Method("setitem", _noted["__setitem__"], np.positive, accepted(OPS["positive"]))
+    yield "__setitem__", Method("slot", _noted["__setitem__"])
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])
-    yield "__pow__", Method("square", _noted["__pow__"], np.square, real)
-    yield "__matmul__", Method("matmul", _noted["__matmul__"], np.matmul, _FLOATS)
-    yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS)
+    yield "__pow__", Method("slot", _noted["__pow__"], np.square, real, arity=1)
+    yield "__matmul__", Method("operator", _noted["__matmul__"], np.matmul, _FLOATS, arity=2)
+    yield "__rmatmul__", Method("reflected", _noted["__rmatmul__"])
+    yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS, arity=2)
 
 
 installers.append(install)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from itertools import repeat
+from operator import getitem
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -256,7 +258,7 @@ class Tensor(TensorMethods):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional tensor")  # by which others know that it is a number
-        return map(self.__getitem__, range(self.shape[0]))
+        return map(getitem, repeat(self), range(self.shape[0]))  # a bound method's call takes 20 ns more
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

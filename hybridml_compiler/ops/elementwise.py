@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -110,13 +111,21 @@ def _accepted(accepts: Accepts) -> str:
 
 def transcendental(name: str) -> Callable[..., np.ndarray]:
     """The eager meaning of a polynomial row: NumPy's own functions differ by a few bits from compiled code."""
+    return functools.partial(_evaluated, name)
 
-    def eager(*arrays: np.ndarray) -> np.ndarray:
-        if arrays[0].dtype.kind == "c":
-            return complex_functions.evaluate(name, *arrays)
-        return hooks.transcendental(name, *arrays)
 
-    return eager
+def _evaluated(name: str, *arrays: np.ndarray) -> np.ndarray:
+    if arrays[0].dtype.kind == "c":
+        return complex_functions.evaluate(name, *arrays)
+    return hooks.transcendental(name, *arrays)
+
+
+def instructions_of(op: Op) -> dict[str, str]:
+    """The instructions whose kernels are the eager meaning of a row, by the kinds of dtypes."""
+    if isinstance(op.eager, functools.partial) and op.eager.func is _evaluated:
+        name = op.eager.args[0]
+        return {"f": name, "c": name} if name in complex_functions.COMPILED else {"f": name}
+    return {"multiply": {"c": "mul"}, "abs": {"c": "abs"}, "pow": {"f": "pow"}}.get(op.name, {})
 
 
 def zero_gradient(g: Any, x_shape: Any, x_dtype: Any) -> Any:

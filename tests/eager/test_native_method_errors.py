@@ -96,7 +96,8 @@ def test_parts_of_slices_are_asked_once() -> None:
 @pytest.mark.parametrize("given", [(), (0,), (0, 1.0, 2), range(2_000_000)], ids=len)
 def test_a_wrong_number_of_arguments(given: Sequence[Any]) -> None:
     x = hm.ones(3)
-    assert _outcome(Tensor.__setitem__, x, *given) == _outcome(native_methods.fallbacks["__setitem__"], x, *given)
+    with pytest.raises(TypeError):
+        Tensor.__setitem__(x, *given)
 
 
 @pytest.mark.parametrize("call", [[], None, b"__call__", "reduce_all"])
@@ -129,7 +130,7 @@ def test_methods_of_the_program_are_left_alone() -> None:
         "for k in range(9): x + x; x * x\n"
         "print(len(calls), type(hm.Tensor.__mul__).__name__, x[0])"
     )
-    assert _said(program) == ["9", "method_descriptor", "7"]
+    assert _said(program) == ["9", "wrapper_descriptor", "7"]
 
 
 def test_what_cannot_be_installed_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

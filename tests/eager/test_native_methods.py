@@ -9,8 +9,6 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from hybridml.core.interpreter import interpreter_stack
 from hybridml.core.library import missed
 from hybridml.core.tensor import Tensor
 from hybridml_compiler.ops.table import OPS
+from tests.support.native_methods import DTYPES, SHAPES, alone, outcome, tensor, values
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -29,71 +28,20 @@ NUMBERS = (0, 1, 2, -3, 2.5, True, 10**30, 1e300, float("nan"), np.float64(0.1),
            np.int64(3), np.int64(-(2**62) - 1), np.int32(-2))  # fmt: skip
 _ALL = ("__add__", "__rsub__", "__lt__", "__iadd__", "__matmul__")  # with operands of all shapes, the others with some
 _SOME = (("row", "column"), ("row", "backward"), ("slices", "number"), ("turned", "turned"), ("matrix", "row"))
-DTYPES = ("f8", "f4", "i8", "i4", "i2", "u1", "u8", "?", "c16", "c8")
-SHAPES: dict[str, Any] = {
-    "number": lambda x: x[0, 0, ...],
-    "row": lambda x: x[1],
-    "column": lambda x: x[:, 2],
-    "backward": lambda x: x[1, ::-1],
-    "matrix": lambda x: x,
-    "slices": lambda x: x[:, 1:4],
-    "one column": lambda x: x[:, 1:2],
-    "turned": lambda x: x[:3, :3].T,
-    "cube": lambda x: x[None, ::2, ::2],
-    "none": lambda x: x[:, :0],
-}
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Every call of a Python method that has a native one is an error."""
-    codes = {function.__code__: name for name, function in native_methods.fallbacks.items()}
-    called: list[str] = []
-
-    def watch(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code in codes:
-            called.append(codes[frame.f_code])
-
-    sys.setprofile(watch)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-    assert not called
-
-
-def _values(dtype: str) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    whole = rng.integers(0 if dtype[0] in "u?" else -9, 9, (3, 5)).astype(dtype)
-    return whole + (rng.random((3, 5)) * 1e-3).astype(dtype) if dtype[0] in "fc" else whole
-
-
-def _tensor(dtype: str, shape: str) -> Tensor:
-    return hm.asarray(SHAPES[shape](_values(dtype)))
-
-
-def _outcome(function: Any, *given: Any, **named: Any) -> Any:
-    """The result of a call: the bits, form and memory order of a tensor, or the text of its error."""
-    try:
-        found = function(*given, **named)
-    except Exception as error:
-        return type(error), str(error).partition("\n")[0]  # without the line
-    if not isinstance(found, Tensor):
-        return found
-    array = found._array
-    order = "F" if array.ndim > 1 and not array.flags.c_contiguous and array.flags.f_contiguous else ""
-    return array.dtype, array.shape, order, array.tobytes()
 
 
 def _pairs(name: str) -> Iterator[tuple[Any, Any]]:
     for dtype in DTYPES:
         for one, other in itertools.product(SHAPES, SHAPES) if dtype == "f8" and name in _ALL else _SOME:
-            yield _tensor(dtype, one), _tensor(dtype, other)
+            yield tensor(dtype, one), tensor(dtype, other)
         for number in NUMBERS:
-            yield _tensor(dtype, "slices"), number
-            yield _tensor(dtype, "number"), number
-        yield _tensor(dtype, "row"), SHAPES["matrix"](_values(dtype))  # an array
-        yield _tensor(dtype, "row"), _tensor("f8", "matrix")
+            yield tensor(dtype, "slices"), number
+            yield tensor(dtype, "number"), number
+        yield tensor(dtype, "row"), SHAPES["matrix"](values(dtype))  # an array
+        yield tensor(dtype, "row"), tensor("f8", "matrix")
+        for other in DTYPES:
+            yield tensor(dtype, "number"), tensor(other, "number")
+            yield tensor(dtype, "row"), tensor(other, "number")
 
 
 BINARY = [f"__{side}{name}__" for name in ("add", "sub", "truediv", "floordiv", "and") for side in ("", "r")]
@@ -104,7 +52,7 @@ COMPARISONS = [f"__{name}__" for name in ("eq", "lt", "ge")]
 def test_operators_have_the_bits_of_the_python_ones(name: str) -> None:
     native, python = getattr(Tensor, name), native_methods.fallbacks[name]
     for x, y in _pairs(name):
-        assert _outcome(native, x, y) == _outcome(python, x, y), (x, y)
+        assert outcome(native, x, y) == outcome(python, x, y), (x, y)
 
 
 def test_functions_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,12 +62,12 @@ def test_functions_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for op in rows:
         native = op.fn.__globals__["_row"]
         for dtype, shape in (*itertools.product(["f8"], SHAPES), *itertools.product(("f4", "i8", "?"), ["row"])):
-            x = _tensor(dtype, shape)
+            x = tensor(dtype, shape)
             for other in (x, wanting, 2.5, x._array, [1.0]) if len(op.inputs) == 2 else (None,):
                 given = [x] if other is None else [x, other]
-                mine = _outcome(op.fn, *given)
+                mine = outcome(op.fn, *given)
                 monkeypatch.setitem(op.fn.__globals__, "_row", missed)
-                assert mine == _outcome(op.fn, *given), (op.name, given)
+                assert mine == outcome(op.fn, *given), (op.name, given)
                 monkeypatch.setitem(op.fn.__globals__, "_row", native)
     (hm.add(wanting, 1.0) * hm.sqrt(wanting)).sum().backward()
     assert wanting.grad is not None and wanting.grad.tolist() == [2.0] * 5
@@ -127,20 +75,18 @@ def test_functions_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_functions_of_numpy_that_take_their_arguments_as_they_are() -> None:
     native, python = Tensor.__array_function__, native_methods.fallbacks["__array_function__"]
-    tensors = [_tensor("f8", shape) for shape in SHAPES] + [_tensor("f4", "row"), _tensor("i8", "row")]
+    tensors = [tensor("f8", shape) for shape in SHAPES] + [tensor("f4", "row"), tensor("i8", "row")]
     for x, y in itertools.product(tensors, tensors):
         for given in ((x, y), (x, y._array), (x._array, y)):
-            assert _outcome(native, x, np.dot, (Tensor,), given, {}) == _outcome(
-                python, x, np.dot, (Tensor,), given, {}
-            )
-    x = _tensor("f8", "matrix")
+            assert outcome(native, x, np.dot, (Tensor,), given, {}) == outcome(python, x, np.dot, (Tensor,), given, {})
+    x = tensor("f8", "matrix")
     for function, args, kwargs in (
         (np.flip, (x,), {}), (np.flip, (x, 0), {}), (np.sum, (x,), {"axis": 0}), (np.sum, (), {"a": x}),
         (np.sum, (x, 7), {}), (np.dot, (x,), {}), (np.busday_count, (x, x), {}),
     ):  # fmt: skip
         for _ in range(2):  # the first call fills the table
-            expected = _outcome(python, x, function, (Tensor,), args, kwargs)
-            assert _outcome(native, x, function, (Tensor,), args, kwargs) == expected
+            expected = outcome(python, x, function, (Tensor,), args, kwargs)
+            assert outcome(native, x, function, (Tensor,), args, kwargs) == expected
     with pytest.raises(TypeError):
         native(x, np.flip, (Tensor,))
     with alone():
@@ -152,8 +98,8 @@ def test_functions_of_numpy_that_take_their_arguments_as_they_are() -> None:
 def test_operators_of_one_tensor(name: str) -> None:
     native, python = getattr(Tensor, name), native_methods.fallbacks[name]
     for dtype, shape in itertools.product(DTYPES, SHAPES):
-        x = _tensor(dtype, shape)
-        assert _outcome(native, x) == _outcome(python, x), x
+        x = tensor(dtype, shape)
+        assert outcome(native, x) == outcome(python, x), x
 
 
 @pytest.mark.parametrize("name", [f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "mod", "or")])
@@ -164,7 +110,7 @@ def test_updates_in_place(name: str) -> None:
         if isinstance(y, np.ndarray):
             continue
         mine, theirs = hm.asarray(base.copy()), hm.asarray(base.copy())
-        assert _outcome(native, mine, y) == _outcome(python, theirs, y), (x, y)
+        assert outcome(native, mine, y) == outcome(python, theirs, y), (x, y)
         assert mine._array.tobytes() == theirs._array.tobytes()
 
 
@@ -196,14 +142,14 @@ def test_functions_of_numpy_write_to_arrays(ufunc: np.ufunc) -> None:
     python = native_methods.fallbacks["__array_ufunc__"]
     wanting = hm.tensor([1.0] * 5, requires_grad=True)
     for dtype, shape in (*itertools.product(["f8"], SHAPES), *itertools.product(("f4", "i8", "?"), ["row"])):
-        x = _tensor(dtype, shape)
-        others: list[Any] = [x._array.copy(), 2, 0.5, _tensor("f8", "row"), np.float64(2.0), wanting]
+        x = tensor(dtype, shape)
+        others: list[Any] = [x._array.copy(), 2, 0.5, tensor("f8", "row"), np.float64(2.0), wanting]
         for other, out in itertools.product(others if ufunc.nin == 2 else [None], _outs(x._array)):
             given = [x] if other is None else [other, x]
             mine, theirs = out.copy("K"), out.copy("K")
             mine.flags.writeable = theirs.flags.writeable = out.flags.writeable
-            found = _outcome(Tensor.__array_ufunc__, x, ufunc, "__call__", *given, out=(mine,))
-            expected = _outcome(python, x, ufunc, "__call__", *given, out=(theirs,))
+            found = outcome(Tensor.__array_ufunc__, x, ufunc, "__call__", *given, out=(mine,))
+            expected = outcome(python, x, ufunc, "__call__", *given, out=(theirs,))
             assert (found is mine) is (expected is theirs), (given, out.dtype, found, expected)
             assert found is mine or found == expected
             assert mine.tobytes() == theirs.tobytes(), (given, out.dtype)
@@ -263,13 +209,13 @@ CHOSEN: tuple[Any, ...] = (  # by tensors: these copy
 @pytest.mark.parametrize("dtype", ["f8", "f4", "?", "i1", "c16"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_tensors_choose_elements(shape: str, dtype: str) -> None:
-    x = _tensor(dtype, shape)
+    x = tensor(dtype, shape)
     for key in CHOSEN:
-        assert _outcome(Tensor.__getitem__, x, key) == _outcome(native_methods.fallbacks["__getitem__"], x, key), key
+        assert outcome(Tensor.__getitem__, x, key) == outcome(native_methods.fallbacks["__getitem__"], x, key), key
         mine, theirs = (hm.asarray(x._array.copy()) for _ in range(2))
         one = hm.asarray(np.ones((), x.dtype))
         ways = Tensor.__setitem__, native_methods.fallbacks["__setitem__"]
-        outcomes = [_outcome(way, to, key, one) for way, to in zip(ways, (mine, theirs), strict=True)]
+        outcomes = [outcome(way, to, key, one) for way, to in zip(ways, (mine, theirs), strict=True)]
         assert outcomes[0] == outcomes[1] and mine._array.tobytes() == theirs._array.tobytes(), key
     y = x[_INTS[0]] if x.ndim else x[...]
     before = y.tolist()
@@ -278,20 +224,60 @@ def test_tensors_choose_elements(shape: str, dtype: str) -> None:
         assert y.tolist() == before
 
 
-@pytest.mark.parametrize("method", ["__int__", "__index__"])
-def test_ints_of_tensors(method: str) -> None:
-    values = [(0, "i8"), (-3, "i8"), (2**63 - 1, "i8"), (7, "u8"), (1, "?"), (2.5, "f8"), ([3], "i8"), ([1, 2], "i8")]
+@pytest.mark.parametrize("method", ["__int__", "__index__", "__bool__", "__float__", "__len__"])
+def test_numbers_of_tensors(method: str) -> None:
+    values = [(0, "i8"), (-3, "i8"), (2**63 - 1, "i8"), (7, "u8"), (2**64 - 1, "u8"), ([3], "i8"), ([1, 2], "i8")]
+    values += [(k, dtype) for dtype in ("?", "i4", "i2", "i1", "u4", "u2", "u1") for k in (0, 1, [1])]
+    values += [(-3, dtype) for dtype in ("i4", "i2", "i1")] + [(2**31, "u4"), (2**15, "u2"), (200, "u1")]
+    values += [(x, dtype) for dtype in ("f8", "f4") for x in (2.5, -0.0, 0.1, float("nan"), float("inf"))]
+    values += [(x, dtype) for dtype in ("c16", "c8") for x in (0, 1j, 2.5)] + [([], "f8"), ([[1.0]] * 3, "f8")]
     for value, dtype in values:
         t = hm.tensor(value, dtype=dtype)
-        assert _outcome(getattr(Tensor, method), t) == _outcome(native_methods.fallbacks[method], t), (value, dtype)
+        native, python = (outcome(f, t) for f in (getattr(Tensor, method), native_methods.fallbacks[method]))
+        assert type(native) is type(python), (value, dtype)
+        assert native == python or (native != native and python != python), (value, dtype)
+
+
+def test_deleting_an_element_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="__delitem__"):
+        del hm.ones(3)[0]
+
+
+def test_classes_that_override_operators() -> None:
+    """Operators of a class that derives from the tensors' come first on either side, as Python has it."""
+
+    class Own(Tensor):
+        __slots__ = ()
+
+        def __radd__(self, other: Any) -> Any:
+            return "right"
+
+        def __mul__(self, other: Any) -> Any:
+            return "left"
+
+        def __gt__(self, other: Any) -> Any:
+            return "more"
+
+        def __len__(self) -> int:
+            return 77
+
+    x, own = hm.ones(3), Own()
+    own._array, own._node, own._version = np.ones(3), None, 0
+    assert x + own == "right" and own * x == "left" and (x < own) == "more" and len(own) == 77
+    assert pow(x, 2).tolist() == [1.0] * 3
+    with pytest.raises(TypeError):
+        pow(x, 2, 3)  # type: ignore[misc]
+    for function in (lambda: x + object(), lambda: object() * x, lambda: x < object(), lambda: "no" @ x):
+        with pytest.raises(TypeError):
+            function()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_keys_name_the_same_memory(shape: str) -> None:
-    x = _tensor("f8", shape)
+    x = tensor("f8", shape)
     for key in KEYS:
-        mine = _outcome(Tensor.__getitem__, x, key)
-        assert mine == _outcome(native_methods.fallbacks["__getitem__"], x, key), key
+        mine = outcome(Tensor.__getitem__, x, key)
+        assert mine == outcome(native_methods.fallbacks["__getitem__"], x, key), key
         if isinstance(mine[0], np.dtype):
             t, expected = x[key], native_methods.fallbacks["__getitem__"](x, key)
             shares = t._array.__array_interface__["data"] == expected._array.__array_interface__["data"]
@@ -303,12 +289,12 @@ def test_keys_name_the_same_memory(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_assignments_to_keys(shape: str) -> None:
     native, python = Tensor.__setitem__, native_methods.fallbacks["__setitem__"]
-    values: list[Any] = [*NUMBERS, _tensor("f8", "number"), _tensor("f8", "column"), _tensor("f4", "row")]
-    values += [_tensor("f8", "one column"), np.arange(5.0), [1.0, 2.0, 3.0]]
+    values: list[Any] = [*NUMBERS, tensor("f8", "number"), tensor("f8", "column"), tensor("f4", "row")]
+    values += [tensor("f8", "one column"), np.arange(5.0), [1.0, 2.0, 3.0]]
     others = itertools.product(("i4", "?"), KEYS[:12], NUMBERS)
     for dtype, key, value in (*itertools.product(["f8"], KEYS, values), *others):
-        mine, theirs = (hm.asarray(_tensor(dtype, shape)._array.copy()) for _ in range(2))
-        assert _outcome(native, mine, key, value) == _outcome(python, theirs, key, value), (key, value)
+        mine, theirs = (hm.asarray(tensor(dtype, shape)._array.copy()) for _ in range(2))
+        assert outcome(native, mine, key, value) == outcome(python, theirs, key, value), (key, value)
         assert mine._array.tobytes() == theirs._array.tobytes(), (key, value)
         assert bool(mine._version) == bool(theirs._version)
 
@@ -419,7 +405,7 @@ def test_they_come_after_some_calls() -> None:
         "print(before.__name__, type(hm.Tensor.__getitem__).__name__, type(hm.Tensor.__add__).__name__)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert said.split() == ["function", "method_descriptor", "method_descriptor"]
+    assert said.split() == ["function", "wrapper_descriptor", "wrapper_descriptor"]
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float32", "float64"])

@@ -20,6 +20,7 @@ gpus.py                devices of both drivers of the CUDA target, for the same 
 loop_gradients.py      programs with Python loops, and their gradients
 loops.py               arrays for programs of loops, and what is the same of their results
 markup.py              a check that markup is well formed
+native_methods.py      tensors of several dtypes and shapes, and what is the same of results of native methods
 numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
 numpy_page.py          the tables of docs/numpy.md
 numpy_samples.py       a call of every function of NumPy that takes tensors

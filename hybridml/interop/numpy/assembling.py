@@ -10,6 +10,7 @@ from hybridml_compiler.errors import ShapeError
 
 from ... import arrays as xp
 from ...arrays.shaping.manipulation import _axis, _tensor
+from ...core.tensor import Tensor
 from .table import implements, same
 
 
@@ -26,6 +27,8 @@ def concatenate(arrays: Any, /, axis: int | None = 0, *, dtype: Any = None) -> A
 
 @implements(np.stack)
 def stack(arrays: Any, axis: int = 0, *, dtype: Any = None) -> Any:
+    if all([type(x) is Tensor for x in arrays]) and len({x._array.dtype for x in arrays}) == 1:
+        return _cast(xp.stack(arrays, axis=axis), dtype)
     xs = xp.broadcast_arrays(*arrays) if len({x.dtype for x in map(_tensor, arrays)}) > 1 else list(arrays)
     common = xp.result_type(*map(_tensor, xs))
     return _cast(xp.stack([xp.astype(_tensor(x), common, copy=False) for x in xs], axis=axis), dtype)

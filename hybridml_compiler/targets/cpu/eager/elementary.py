@@ -14,8 +14,9 @@ from ....once import once
 from ....ops.memory_order import order_of_result
 from ....ops.movement import inverse
 from ....ops.random import random_bits
+from ..eager_calls import kernels
 from ..runtime.allocation import empty
-from .pointwise import Pointwise, compile_pointwise
+from .pointwise import ADDRESSES, Pointwise, compile_pointwise
 
 
 def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
@@ -47,9 +48,12 @@ def elementary(name: str, dtype: str, arity: int) -> tuple[Pointwise, np.dtype]:
     """The compiled kernel of one instruction, and the dtype of its result."""
     kind = np.dtype(dtype)
     result = dtypes.real_of(kind) if name == "abs" else kind
+    symbol = f"{name}_{kind.name}"
     kernel = compile_pointwise(
-        f"{name}_{kind.name}", [kind] * arity, result, lambda s, i, xs: getattr(s, name)(*(s.load(x, i) for x in xs))
+        symbol, [kind] * arity, result, lambda s, i, xs: getattr(s, name)(*(s.load(x, i) for x in xs))
     )
+    if symbol in ADDRESSES:
+        kernels.learn((name, dtype, arity), ADDRESSES[symbol], dtypes.canonical(result))
     return kernel, result
 
 

@@ -52,11 +52,14 @@ def compile_pointwise(
     imports = {n: loader.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
     if polls:
         imports |= {**scratch.symbols(), **polling.symbols()}
-    library = loader.load([jit.compile_cached(str(module))], imports, ["builtin"])
+    library = loader.load([jit.compile_cached(str(module))], imports, ["builtin", "kernel"])
     _KEPT.append(library)
+    if not polls:
+        ADDRESSES[name] = library.address("kernel")
     return builtin(name, library.address("builtin"))
 
 
+ADDRESSES: dict[str, int] = {}  # `kernel(data pointers, first, end)` of those that need nothing round them
 _KEPT: list[Any] = []  # code stays as long as the process may call it
 
 

@@ -4,8 +4,13 @@ methods.py      tables of a process, and the code linked to them as methods
 tables.py       what these tables hold
 text.py         the code of all methods, which is emitted once per machine
 objects.py      tensors, numbers and lines of the user's program as native code sees them
+lifetimes.py    the memory of tensors and of arrays of one number
+numbers.py      numbers and elements as those of a dtype, and the dtypes that operands have in common
+slots.py        `x + y`, `x < y`, `x[key]`, `len(x)`, `bool(x)`: what CPython calls for them
 elementwise.py  operators, functions of NumPy and updates in place, by NumPy's inner loops
-functions.py    functions of tensors that are called by name, ours and NumPy's
+kernels.py      our kernels as inner loops
+copies.py       copies as an inner loop
+functions.py    functions of tensors that are called by name, ours and NumPy's, copies and conversions
 products.py     products of vectors and matrices, by the inner loop of NumPy's
-views.py        `x[key]`, `x[key] = value`, and one element as a Python number
+views.py        the places and the views that keys name
 """

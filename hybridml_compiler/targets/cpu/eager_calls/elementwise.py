@@ -8,31 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, Literal, NativeBuilder, Record, i32, native
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, WRITEABLE
 from ..structs import WORD
+from .lifetimes import new_number, wrap
+from .numbers import common, converted, default_float, number, with_number
 from .objects import (
     FALSE,
-    RAISED,
     TRUE,
     WRITTEN,
     array_of,
     dtype_row,
     fails,
-    instead,
-    is_eager,
     kind_of,
     new_array,
     new_reference,
-    number,
     of_array,
     operand,
     operand_room,
     slot,
-    wrap,
     writes,
 )
-from .tables import AXES, DTYPE, LOOP, MOST, OPERAND, ROW
+from .tables import AXES, DTYPE, INTEGER, LOOP, MOST, OPERAND, ROW, TRUTH
 
 
 def _at(table: Any, k: Any) -> Any:
@@ -195,32 +192,75 @@ def loop_of_two(
     this is not for native code."""
     which, other = operand(c, left, differentiable, x), operand(c, right, differentiable, y)
     fails(c, (which != 0) & (other != 0) & ((which == 1) | (other == 1)))
-    with c.if_then(which == 2):
-        dtype = dtype_row(c, y["descr"])
-        fails(c, dtype != 0)
-        fails(c, number(c, left, dtype, x) != 0)
-    with c.if_then(other == 2):
-        dtype = dtype_row(c, x["descr"])
-        fails(c, dtype != 0)
-        fails(c, number(c, right, dtype, y) != 0)
-    fails(c, x["descr"] == y["descr"])
-    c.ret(loop_of(c, row, x["descr"]))
+    with c.if_then((which == other) & (x["descr"] == y["descr"])):
+        loop = loop_of(c, row, x["descr"])
+        with c.if_then(loop != 0, likely=True):
+            c.ret(loop)
+    c.ret(loop_of_several(c, row, left, right, which, other, x, y))
+
+
+@native("ptr", ROW, "ptr", "ptr", "i64", "i64", OPERAND, OPERAND)
+def loop_of_several(
+    c: NativeBuilder, row: Record, left: Any, right: Any, which: Any, other: Any, x: Record, y: Record
+) -> None:
+    """The same of two dtypes, or a number: elements are brought to the dtype that they have in common."""
+    found, number_beside = c.variable(NULL), c.variable(left)
+    with c.if_then(which == other):
+        one, two = dtype_row(c, x["descr"]), dtype_row(c, y["descr"])
+        fails(c, (one != 0) & (two != 0))
+        found.value = common(c, one, two)
+    with c.if_then(which != other):
+        beside = c.select(which == 1, x.pointer, y.pointer).struct(OPERAND)
+        number_beside.value = c.select(which == 1, right, left)
+        own = dtype_row(c, beside["descr"])
+        fails(c, own != 0)
+        found.value = with_number(c, own, number_beside.value)
+    fails(c, found.value != 0)
+    dtype = c.variable(found.value)
+    loop = c.variable(loop_of(c, row, dtype.value.struct(DTYPE)["descr"]))
+    with c.if_then(loop.value == 0):
+        kind = dtype.value.struct(DTYPE)["kind"]
+        fails(c, (row["floats"] != 0) & ((kind == INTEGER) | (kind == TRUTH)))
+        dtype.value = default_float(c)
+        fails(c, dtype.value != 0)
+        loop.value = loop_of(c, row, dtype.value.struct(DTYPE)["descr"])
+        fails(c, loop.value != 0)
+    for value, how, its in ((left, which, x), (right, other, y)):
+        with c.if_then(how == 2):
+            fails(c, number(c, value, dtype.value, its) != 0)
+        with c.if_then(how == 1):
+            with c.if_then(its["descr"] != dtype.value.struct(DTYPE)["descr"]):
+                fails(c, row["mixes"] != 0)
+                fails(c, converted(c, its, dtype.value) != 0)
+    c.ret(loop.value)
 
 
 def of_numbers(c: NativeBuilder, loop: Any, *inputs: Record) -> Any:
     """The tensor of a loop on operands without axes; 0 where there is none."""
-    its = loop.struct(LOOP)
-    found = wrap(c, new_array(c, its["descr"], Literal(KINDS["i64"], "0"), NULL))
+    found = wrap(c, new_number(c, loop.struct(LOOP)["descr"]))
     fails(c, found != 0)
-    count = len(inputs) + 1
+    once(c, loop, *(x["data"] for x in inputs), array_of(slot(c, found, "_array").load("ptr"))["data"])
+    return found
+
+
+def once(c: NativeBuilder, loop: Any, *places: Any) -> None:
+    """Runs a loop on operands without axes, of which the last is the result."""
+    its, count = loop.struct(LOOP), len(places)
     pointers, lengths, steps = c.local("ptr", count), c.local("i64"), c.local("i64", count)
-    target = array_of(slot(c, found, "_array").load("ptr"))["data"]
-    for k, data in enumerate([*(x["data"] for x in inputs), target]):
+    for k, data in enumerate(places):
         _at(pointers, k).store(data)
         _at(steps, k).store(0)
     lengths.store(1)
     c.through(its["loop"], "void", pointers, lengths, steps, its["data"])
-    return found
+
+
+@native("ptr", LOOP, OPERAND, OPERAND)
+def of_operands(c: NativeBuilder, loop: Record, x: Record, y: Record) -> None:
+    """The tensor of a loop on two operands; 0 where this is not for native code."""
+    fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
+    array = binary(c, loop, x, y, NULL)
+    fails(c, array != 0)
+    c.ret(wrap(c, array))
 
 
 @native("ptr", ROW, "ptr", "ptr")
@@ -231,10 +271,7 @@ def of_two(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
     fails(c, loop != 0)
     with c.if_then((x["nd"] | y["nd"]) == 0):
         c.ret(of_numbers(c, loop, x, y))
-    fails(c, (lies_in_rows(c, x) & lies_in_rows(c, y)) != 0)
-    array = binary(c, loop, x, y, NULL)
-    fails(c, array != 0)
-    c.ret(wrap(c, array))
+    c.ret(of_operands(c, loop, x, y))
 
 
 @native("ptr", ROW, "ptr")
@@ -274,6 +311,17 @@ def magnitude(c: NativeBuilder, x: Any) -> Any:
     return c.select(c.icmp_signed("<", x, 0), 0 - x, x)
 
 
+@native("i64", OPERAND, "ptr")
+def fitted(c: NativeBuilder, x: Record, descr: Any) -> None:
+    """Whether an operand has the dtype of what it is written to, as an element may that this dtype holds."""
+    with c.if_then(x["descr"] == descr, likely=True):
+        c.ret(1)
+    own, to = dtype_row(c, x["descr"]), dtype_row(c, descr)
+    fails(c, (own != 0) & (to != 0))
+    fails(c, common(c, own, to) == to)
+    c.ret(converted(c, x, to))
+
+
 @native("i64", ROW, "ptr", "ptr")
 def _updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
     """`WRITTEN` where a row has been computed into its first operand, or 0."""
@@ -289,8 +337,11 @@ def _updated(c: NativeBuilder, row: Record, tensor: Any, value: Any) -> None:
     with c.if_then(other == 2):
         fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
     with c.if_then(other == 1):
-        fails(c, x["descr"] == y["descr"])
+        fails(c, fitted(c, y, x["descr"]) != 0)
         fails(c, meets(c, x, y) == 0)
+    with c.if_then((x["nd"] | y["nd"]) == 0):
+        once(c, loop, x["data"], y["data"], x["data"])
+        c.ret(WRITTEN)
     fails(c, binary(c, loop, x, y, x) != 0)
     c.ret(WRITTEN)
 
@@ -305,47 +356,6 @@ def return_found(c: NativeBuilder, found: Any) -> None:
     """Returns a result that is not 0."""
     with c.if_then(found != 0, likely=True):
         c.ret(found)
-
-
-def operator(c: NativeBuilder, row: Record, self: Any, other: Any, swapped: bool) -> None:
-    """The body of a method of two operands."""
-    slow = c.label("slow")
-    is_eager(c, slow)
-    return_found(c, of_two(c, row, *((other, self) if swapped else (self, other))))
-    c.place(slow)
-    instead(c, row, self, other)
-
-
-def function(c: NativeBuilder, row: Record, self: Any) -> None:
-    """The body of a method of one operand."""
-    slow = c.label("slow")
-    is_eager(c, slow)
-    return_found(c, of_one(c, row, self))
-    c.place(slow)
-    instead(c, row, self)
-
-
-def square(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
-    """The body of `x ** 2`, which is a product."""
-    slow = c.label("slow")
-    is_eager(c, slow)
-    c.unless(other == c.symbol("hml_two"), slow)
-    return_found(c, of_one(c, row, self))
-    c.place(slow)
-    instead(c, row, self, other)
-
-
-def update(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
-    """The body of an update in place."""
-    slow = c.label("slow")
-    is_eager(c, slow)
-    done = updated(c, row, self, other)
-    with c.if_then(done == 1, likely=True):
-        c.ret(new_reference(c, self))
-    with c.if_then(done == RAISED):
-        c.ret(NULL)
-    c.place(slow)
-    instead(c, row, self, other)
 
 
 @native("ptr", ROW, "ptr", "i64", "ptr")

@@ -5,13 +5,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import NULL, NativeBuilder, i32, native
+from ..llvm.native import NULL, Native, NativeBuilder, i32, native
 from ..python_entry.object_layout import layout
 from ..structs import WORD
 from .elementwise import into_array, of_one, of_two, return_found
-from .objects import FALSE, NUMBERS, instead_given, is_eager, kind_of, new_reference
+from .objects import (
+    FALSE,
+    NUMBERS,
+    called,
+    has_history,
+    instead_given,
+    is_eager,
+    kind_of,
+    new_reference,
+    of_array,
+    operand_room,
+    plain_array,
+)
 from .products import product
 from .tables import ROW
+from .views import view_of
 
 
 @native("ptr", "ptr", "ptr", "i64")
@@ -107,6 +120,51 @@ def hml_array_ufunc(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) 
     count = c.variable(n)
     with c.if_then(names != 0):
         count.value += c.extern("i64", "PyTuple_Size", names)
+    instead_given(c, own, self, args, n, count.value, names)
+
+
+def _clone(name: str) -> Native:
+    def method(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
+        row, slow, given = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow"), c.label("given")
+        c.unless((n == 0) & (names == 0), given)
+        c.unless(~has_history(c, self), slow)
+        is_eager(c, slow)
+        return_found(c, of_one(c, c.symbol("hml_row_setitem").struct(ROW), self))
+        c.place(slow)
+        c.ret(called(c, row, self))
+        c.place(given)
+        more = c.variable(0)
+        with c.if_then(names != 0):
+            more.value = c.extern("i64", "PyTuple_Size", names)
+        instead_given(c, row, self, args, n, n + more.value, names)
+
+    return native("ptr", "ptr", "ptr", "i64", "ptr", name=f"hml_{name}")(method)
+
+
+hml_clone, hml_copy = _clone("clone"), _clone("copy")  # of memory in row-major order
+
+
+@native("ptr", "ptr", "ptr", "i64", "ptr")
+def hml_array(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
+    """`__array__`, of the dtype and the memory that there are, of a tensor without history."""
+    count = c.variable(n)
+    own, slow = c.symbol("hml_row_array").struct(ROW), c.label("slow")
+    with c.if_then(names != 0):
+        count.value += c.extern("i64", "PyTuple_Size", names)
+        c.unless((count.value == n + 1) & (count.value <= 2), slow)
+        name = (names + layout().tuple_items).load("ptr")
+        is_copy = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_name_copy")) == i32(0)
+        c.unless(is_copy & (args.item(n, "ptr") != c.symbol("_Py_TrueStruct")), slow)
+    c.unless(n <= 1, slow)
+    with c.if_then(n == 1):
+        c.unless(args.load("ptr") == c.symbol("_Py_NoneStruct"), slow)
+    is_eager(c, slow)
+    array = plain_array(c, self)
+    c.unless((array != 0) & ~has_history(c, self), slow)
+    place = operand_room(c)
+    of_array(c, array, place)
+    return_found(c, view_of(c, place, array))
+    c.place(slow)
     instead_given(c, own, self, args, n, count.value, names)
 
 

@@ -6,26 +6,33 @@ All code is one module, compiled once per machine; objects of the process are sy
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.errors import DTypeError
 
 from ....record import record
 from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
-from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O, builtin, descriptor
-from .tables import DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE
+from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, builtin, descriptor, knows_slots, slot_method
+from . import kernels
+from .tables import COMPLEX, DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE, TRUTH, slot_of
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
     "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti",
     "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
-    "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyWeakref_GetObject",
+    "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", 
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
+    "PyLong_FromDouble", "PyObject_GetItem", "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString",
+    "PyObject_Init", "PyObject_Malloc", "PyType_IsSubtype", "PyObject_CallFinalizerFromDealloc",
+    "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del", "PyObject_GC_Track", "PyObject_GC_UnTrack",
+    "_Py_NewReference",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
 _SLOTS = ("_array", "_made", "_node", "_version", "_view")
@@ -39,15 +46,21 @@ _CHARS = {dtype.char: dtype for dtype in _DTYPES}
 
 @record
 class Method:
-    """A method by what it does: "operator" and "reflected" of two operands, "update" in place, "function" of one
-    operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), or the name of one of the others, as
-    "getitem"."""
+    """A method by what it does: "operator" and "reflected" of two operands, "unary" of one, "update" in place,
+    "function" of one operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), "slot" of its own
+    kind, as `x[key]`, or the name of one of NumPy's protocols, or of a copy."""
 
     does: str
     fallback: Callable[..., Any]
     ufunc: Any = None
     accepted: frozenset[np.dtype] = frozenset()
     differentiable: bool = True
+    mixes: bool = False  # whether operands of several dtypes are brought to the one that they have in common
+    floats: bool = False  # whether integers become the default float
+    arity: int = 0
+    kernels: tuple[
+        tuple[str, str], ...
+    ] = ()  # instructions by the kinds of dtypes of which NumPy's loops have other bits
 
 
 def native_methods(
@@ -61,11 +74,12 @@ def native_methods(
     slots = object_layout.slot_offsets(cls)
     if object_layout.measured() is None or slots is None or not set(_SLOTS) <= slots.keys():
         return {}, {}
-    if not (_known_ufuncs() and _known_integers()):
+    slotted = [name for name, method in methods.items() if method.does in _SLOTTED]
+    if not (_known_ufuncs() and _known_numbers() and knows_slots(np.ndarray, slotted)):
         return {}, {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
         return {}, {}
-    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _CALL, _OUT]
+    kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _TEXTS]
 
     def table(values: Sequence[int]) -> int:
         kept.append(memory := _words(values))
@@ -85,8 +99,8 @@ def native_methods(
         **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
-        "hml_call": ctypes.addressof(_CALL),
-        "hml_out": ctypes.addressof(_OUT),
+        **{name: ctypes.addressof(text) for name, text in _TEXTS.items()},
+        "hml_common": table([_common(one, other) for one in _DTYPES for other in _DTYPES]),
         "hml_n_dtypes": table([len(_DTYPES)]),
         "hml_ufuncs": table([rows[name] for name in ufuncs]),
         "hml_n_ufuncs": table([len(ufuncs)]),
@@ -96,41 +110,63 @@ def native_methods(
     def emit() -> str:
         from .text import text  # once per machine
 
-        return text({exported(name, does): (symbol(name), does) for name, does in given.items() if does not in _ROWS})
+        return text({name: does for name, does in given.items() if does in _SLOTTED})
 
     about = f"eager calls {object_layout.layout()} {given}"
     source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
-    exports = ["hml_function", *(exported(name, does) for name, does in given.items() if does not in _ROWS)]
+    exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
+    exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
+    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *dict.fromkeys(exported.values())]
     library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
     loader.never_freed(library)
+    kernels.use(library.address("hml_kernel_loop"))
+    object_layout.replace_dealloc(cls, library.address("hml_dealloc"))
+    copies = [_copies(dtype, library.address("hml_copy_loop")) for dtype in _DTYPES]
+    words_of["__setitem__"][len(ROW.fields) :] = [word for loop in copies for word in loop]
+    for name, method in methods.items():
+        for kind, instruction in method.kernels:
+            for number, dtype in enumerate(_DTYPES):
+                if dtype.kind == kind:
+                    kernels.want((instruction, dtype.char, method.arity), words_of[name], number)
     called = {
-        name: builtin(methods[name].ufunc.__name__, library.address("hml_function"), words_of[name]) for name in ufuncs
+        name: builtin(methods[name].ufunc.__name__, library.address("hml_function"), words_of[name])
+        for name in ufuncs
+        if methods[name].accepted
     }
+    found = {name: (library.address(symbol), _doc(name, methods[name])) for name, symbol in exported.items()}
     return called, {
-        name: descriptor(
-            cls, name, library.address(exported(name, does)), _FLAGS.get(does, METH_O), _doc(name, methods[name])
-        )
-        for name, does in given.items()
-        if does not in _ROWS
+        name: slot_method(cls, name, vars(np.ndarray)[name], *how)
+        if name in slotted
+        else descriptor(cls, name, how[0], _FLAGS[given[name]], how[1])
+        for name, how in found.items()
     }
 
 
-_ROWS = ("function", "product")  # what others call
-_EACH = frozenset(("operator", "reflected", "update", "unary", "square", "matmul"))  # what several methods may do
-_CALL, _OUT = map(ctypes.create_string_buffer, (b"__call__", b"out"))
+_SLOTTED = frozenset(("operator", "reflected", "update", "unary", "slot"))
 _FLAGS = {
-    "setitem": METH_FASTCALL, "array_function": METH_FASTCALL, "array_ufunc": METH_FASTCALL | METH_KEYWORDS,
-    "bool": METH_NOARGS, "float": METH_NOARGS, "int": METH_NOARGS, "index": METH_NOARGS, "unary": METH_NOARGS,
-}  # fmt: skip
+    "array_function": METH_FASTCALL,
+    "array_ufunc": METH_FASTCALL | METH_KEYWORDS,
+    "array": METH_FASTCALL | METH_KEYWORDS,
+    "clone": METH_FASTCALL | METH_KEYWORDS,
+    "copy": METH_FASTCALL | METH_KEYWORDS,
+}
+_TEXTS = {
+    "hml_call": ctypes.create_string_buffer(b"__call__"),
+    "hml_out": ctypes.create_string_buffer(b"out"),
+    "hml_name_copy": ctypes.create_string_buffer(b"copy"),
+    "hml_delitem": ctypes.create_string_buffer(b"__delitem__"),
+}
 
 
 def _doc(name: str, method: Method) -> str:
     takes = {
-        "setitem": "key, value, ", "getitem": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs",
-        "array_function": "func, types, args, kwargs, ",
+        "__setitem__": "key, value, ", "__getitem__": "key, ", "array_ufunc": "ufunc, call, /, *inputs, **kwargs",
+        "array": "dtype=None, copy=None", "clone": "", "copy": "/, *args, **kwargs",
+                "array_function": "func, types, args, kwargs, ", "slot": "", "unary": "", "__pow__": "other, ",
+        "__rpow__": "other, ",
     }  # fmt: skip
-    given = "" if _FLAGS.get(method.does) == METH_NOARGS else takes.get(method.does, "other, ")
-    end = "" if given.endswith("kwargs") else "/"
+    given = takes.get(name, takes.get(method.does, "other, "))
+    end = "/" if given.endswith(", ") or not given else ""
     return f"{name}($self, {given}{end})\n--\n\n{method.fallback.__doc__ or ''}"
 
 
@@ -142,34 +178,48 @@ def symbol(name: str) -> str:
     return f"hml_row_{name.strip('_')}"
 
 
-def exported(name: str, does: str) -> str:
-    return f"hml_method_{name}" if does in _EACH else f"hml_{does}"
+_KIND_OF = {dtypes.float64: DOUBLE, dtypes.float32: SINGLE, dtypes.bool_: TRUTH, dtypes.complex128: COMPLEX}
 
 
 def _dtype(dtype: np.dtype) -> list[int]:
-    kind = {"f": DOUBLE if dtype.itemsize == 8 else SINGLE, "i": INTEGER, "u": INTEGER}.get(dtype.kind, OTHER)
+    kind = INTEGER if dtype.kind in "iu" else _KIND_OF.get(dtype, OTHER)
     low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if kind == INTEGER else (0, 0)
-    return [id(dtype), kind, low, min(high, 2**63 - 1), dtype.itemsize]
+    whole = kind in (INTEGER, TRUTH) and dtype is not dtypes.uint64
+    return [id(dtype), kind, low, min(high, 2**63 - 1), dtype.itemsize, int(whole)]
+
+
+def _common(one: np.dtype, other: np.dtype) -> int:
+    """The number of the dtype that two have in common; that of none where there is none."""
+    try:
+        return _DTYPES.index(dtypes.result_type([(one, False), (other, False)]))
+    except (DTypeError, ValueError):
+        return len(_DTYPES)
 
 
 def _row(method: Method) -> list[int]:
     """The words of a `ROW` and its loops."""
     ufunc = method.ufunc
     if ufunc is None:
-        return [id(method.fallback), *[0] * (len(ROW.fields) - 1)]
-    loops = _loops(ufunc)
+        return [id(method.fallback), *[0] * (len(ROW.fields) - 1 + len(_DTYPES) * len(LOOP.fields))]
+    loops = _loops(ufunc) if method.accepted else {}
     found = [loops.get(dtype.char * ufunc.nin, _NO_LOOP) if dtype in method.accepted else _NO_LOOP for dtype in _DTYPES]
-    head = [id(method.fallback), int(method.differentiable), id(ufunc), ufunc.nin]
+    flags = int(method.mixes), int(method.floats)
+    head = [id(method.fallback), int(method.differentiable), id(ufunc), method.arity, *flags]
     return [*head, *(word for loop in found for word in loop)]
+
+
+def _copies(dtype: np.dtype, loop: int) -> list[int]:
+    return [loop, dtype.itemsize, id(dtype), dtype.itemsize]
 
 
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
+    "_Py_NotImplementedStruct": NotImplemented,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
-    "hml_int64_class": np.int64,
-    "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice, "hml_str": str,
-    "hml_dict": dict, "hml_np_dot": np.dot, "hml_np_matmul": np.matmul,
-    "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
+    "hml_int64_class": np.int64, "hml_complex128_class": np.complex128, "hml_complex_class": complex,
+    "hml_bool_class": bool, "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice,
+    "hml_str": str, "hml_dict": dict, "hml_weakref_class": weakref.ref, "hml_np_dot": np.dot,
+    "hml_np_matmul": np.matmul, "hml_bool_dtype": dtypes.bool_, "hml_int64": dtypes.int64,
 }  # fmt: skip
 
 
@@ -191,11 +241,19 @@ class _Ufunc(ctypes.Structure):
     )
 
 
-def _known_integers() -> bool:
-    """Whether an int64 of NumPy's has its value where a float has it."""
-    value = np.int64(0x0123456789ABCDEF)
-    at = object_layout.layout().float_value
-    return np.int64.__basicsize__ >= at + 8 and ctypes.c_int64.from_address(id(value) + at).value == value
+def _known_numbers() -> bool:
+    """Whether an int64 of NumPy's and complex numbers have their values where a float has it."""
+    value, at = np.int64(0x0123456789ABCDEF), object_layout.layout().float_value
+    if np.int64.__basicsize__ < at + 8 or ctypes.c_int64.from_address(id(value) + at).value != value:
+        return False
+    for number in (complex(1.5, -2.5), np.complex128(complex(0.5, 3.5))):
+        parts = (ctypes.c_double * 2).from_address(id(number) + at)
+        if type(number).__basicsize__ < at + 16 or complex(*parts) != number:
+            return False
+    return not np.ndarray.__flags__ & _COUNTED  # as arrays are made in memory of their own
+
+
+_COUNTED = 1 << 9 | 1 << 14  # `Py_TPFLAGS_HEAPTYPE`, whose objects have a reference to it, and `Py_TPFLAGS_HAVE_GC`
 
 
 def _known_ufuncs() -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 from ..llvm.native import KINDS, NULL, Label, Literal, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, layout
 from ..structs import WORD
-from .tables import DTYPE, INTEGER, OPERAND, OTHER, SINGLE, WRITE, WRITES
+from .tables import DTYPE, OPERAND, WRITE, WRITES
 
-NUMBERS = ("float", "int", "float64", "int64")
+NUMBERS = ("float", "int", "float64", "int64", "bool", "complex", "complex128")
 RAISED, SAME, WRITTEN = -1, 1, 2  # of what writes: an exception, elements that are there already, others
 FALSE, TRUE, NO_FLAGS = Literal(KINDS["i1"], "false"), Literal(KINDS["i1"], "true"), i32(0)
 
@@ -44,10 +44,21 @@ def is_eager(c: NativeBuilder, slow: Label) -> None:
     """Goes on where operations compute here and nobody watches them."""
     c.unless(c.symbol("hml_watchers").load() == 0, slow)
     held = c.local("ptr")
-    c.unless(c.extern("i32", "PyContextVar_Get", c.symbol("hml_level"), NULL, held) == i32(0), slow)
+    c.unless(c.extern("i32", "PyContextVar_Get", c.symbol("hml_level"), c.symbol("hml_miss"), held) == i32(0), slow)
     level = held.load("ptr")
     c.extern("void", "Py_DecRef", level)
-    c.unless(level == c.symbol("_Py_NoneStruct"), slow)
+    c.unless((level == c.symbol("_Py_NoneStruct")) | (settled(c, level) != 0), slow)
+
+
+@native("i64", "ptr")
+def settled(c: NativeBuilder, level: Any) -> None:
+    """Whether nothing was said of the level in this context, which says None from now on: CPython keeps the value of a
+    variable at hand where there is one, and searches the context else."""
+    fails(c, level == c.symbol("hml_miss"))
+    token = c.extern("ptr", "PyContextVar_Set", c.symbol("hml_level"), c.symbol("_Py_NoneStruct"))
+    no_error(c)
+    c.extern("void", "Py_DecRef", token)
+    c.ret(1)
 
 
 def fails(c: NativeBuilder, condition: Any) -> None:
@@ -117,66 +128,9 @@ def dtype_row(c: NativeBuilder, descr: Any) -> None:
     c.ret(0)
 
 
-@native("i64", "ptr")
-def integer(c: NativeBuilder, value: Any) -> None:
-    """The value of an int, or of NumPy's int64, which lies there as that of a float does; -1, with an error, of an int
-    that is larger."""
-    with c.if_then(kind_of(value) == c.symbol("hml_int64_class")):
-        c.ret((value + layout().float_value).load())
-    c.ret(c.extern("i64", "PyLong_AsLongLong", value))
-
-
-@native("i64", "ptr", DTYPE, OPERAND)
-def number(c: NativeBuilder, value: Any, dtype: Record, into: Record) -> None:
-    """Whether such a number is an element of the dtype, which `into` then is."""
-    memory, kind, is_int = into.pointer + OPERAND.nbytes, dtype["kind"], kind_of(value) == c.symbol("hml_int_class")
-    is_int64 = kind_of(value) == c.symbol("hml_int64_class")
-    into["data"], into["nd"], into["descr"] = memory, 0, dtype["descr"]
-    into["owner"] = NULL
-    fails(c, kind != OTHER)
-    with c.if_then(kind == INTEGER):
-        fails(c, is_int | is_int64)
-        n = integer(c, value)
-        no_error(c)
-        fails(c, c.icmp_signed(">=", n, dtype["low"]) & c.icmp_signed("<=", n, dtype["high"]))
-        memory.store(n)
-        c.ret(1)
-    with c.if_then(is_int):
-        memory.store(c.extern("double", "PyLong_AsDouble", value))
-        no_error(c)
-    with c.if_then(is_int64):
-        memory.store(c.append(f"sitofp {integer(c, value)} to double", KINDS["double"]))
-    with c.if_then(~(is_int | is_int64)):
-        memory.store((value + layout().float_value).load("double"))
-    with c.if_then(kind == SINGLE):
-        x = memory.load("double")
-        # What may be no number of float32 is checked elsewhere.
-        fails(c, c.append(f"fcmp olt {x}, 0x47D2CED32A16A1B1", KINDS["i1"]))  # 1e38
-        fails(c, c.append(f"fcmp ogt {x}, 0xC7D2CED32A16A1B1", KINDS["i1"]))
-        memory.store(c.fptrunc(x, KINDS["float"]))
-    c.ret(1)
-
-
 def operand_room(c: NativeBuilder) -> Record:
-    """An operand on the stack, with a word behind it for a number."""
-    return Record(c.local("i64", OPERAND.nbytes // WORD + 1), OPERAND)
-
-
-@native("ptr", "ptr")
-def wrap(c: NativeBuilder, array: Any) -> None:
-    """A tensor round an array, whose reference it takes."""
-    with c.if_then(array == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.ret(0)
-    tensor = c.extern("ptr", "PyType_GenericAlloc", c.symbol("hml_tensor"), 0)
-    with c.if_then(tensor == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.extern("void", "Py_DecRef", array)
-        c.ret(0)
-    slot(c, tensor, "_array").store(array)
-    slot(c, tensor, "_node").store(new_reference(c, c.symbol("_Py_NoneStruct")))
-    slot(c, tensor, "_version").store(new_reference(c, c.symbol("hml_zero")))
-    c.ret(tensor)
+    """An operand on the stack, with memory behind it for a number."""
+    return Record(c.local("i64", OPERAND.nbytes // WORD + 2), OPERAND)
 
 
 def new_array(
@@ -243,16 +197,16 @@ def write_stamp(c: NativeBuilder) -> None:
     c.ret(c.extern("ptr", "PyObject_CallNoArgs", c.symbol("hml_stamped")))
 
 
-def instead(c: NativeBuilder, row: Record, *given: Any) -> None:
-    """Returns what the Python function of a method gives."""
+def called(c: NativeBuilder, row: Record, *given: Any) -> Any:
+    """The result of the Python function of a method."""
     args = c.local("ptr", len(given))
     for k, value in enumerate(given):
         (args + WORD * k).store(value)
-    c.ret(c.extern("ptr", "PyObject_Vectorcall", row["fallback"], args, len(given), NULL))
+    return c.extern("ptr", "PyObject_Vectorcall", row["fallback"], args, len(given), NULL)
 
 
 def instead_given(c: NativeBuilder, row: Record, self: Any, args: Any, n: Any, count: Any, names: Any) -> None:
-    """The same, of `count` arguments as they were given, of which `n` are positional ones."""
+    """Returns it, of `count` arguments as they were given, of which `n` are positional ones."""
     given = c.extern("ptr", "PyTuple_New", count + 1)  # and not on the stack, which may be too small
     fails(c, given != 0)
     c.extern("i32", "PyTuple_SetItem", given, 0, new_reference(c, self))

@@ -6,9 +6,10 @@ from typing import Any
 
 from ..llvm.native import NativeBuilder, Record, native
 from ..structs import WORD
-from .elementwise import loop_of, return_found
-from .objects import array_of, fails, instead, is_eager, new_array, operand, operand_room, wrap
-from .tables import LOOP, MOST, ROW
+from .elementwise import loop_of
+from .lifetimes import wrap
+from .objects import array_of, fails, new_array, operand, operand_room
+from .tables import LOOP, ROW, SMALL_PRODUCT
 
 
 @native("ptr", ROW, "ptr", "ptr")
@@ -31,7 +32,7 @@ def product(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
         p.value, columns.value = y["dims"].item(1), y["strides"].item(1)
     fails(c, n == y["dims"].load())
     size = m.value * n * p.value
-    fails(c, size <= MOST)
+    fails(c, size <= SMALL_PRODUCT)
     dims, nd = c.local("i64", 2), c.variable(0)
     with c.if_then(x["nd"] == 2):
         dims.store(m.value)
@@ -54,12 +55,3 @@ def product(c: NativeBuilder, row: Record, left: Any, right: Any) -> None:
         (steps + WORD * k).store(step)
     c.through(loop.struct(LOOP)["loop"], "void", pointers, lengths, steps, loop.struct(LOOP)["data"])
     c.ret(wrap(c, array))
-
-
-def matmul(c: NativeBuilder, row: Record, self: Any, other: Any) -> None:
-    """The body of `Tensor.__matmul__`."""
-    slow = c.label("slow")
-    is_eager(c, slow)
-    return_found(c, product(c, row, self, other))
-    c.place(slow)
-    instead(c, row, self, other)

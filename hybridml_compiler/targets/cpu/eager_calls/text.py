@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from ..llvm.native import Native, NativeBuilder, native
+from ..llvm.native import native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from . import elementwise, functions, products, views
-from .tables import ROW
-
-_BODIES: dict[str, Callable[..., None]] = {
-    "operator": lambda c, row, self, other: elementwise.operator(c, row, self, other, False),
-    "reflected": lambda c, row, self, other: elementwise.operator(c, row, self, other, True),
-    "update": elementwise.update,
-    "square": elementwise.square,
-    "matmul": products.matmul,
-    "unary": lambda c, row, self, _: elementwise.function(c, row, self),
-}
-_OTHERS = {
-    "getitem": views.hml_getitem, "setitem": views.hml_setitem, "bool": views.hml_bool, "float": views.hml_float,
-    "int": views.hml_int, "index": views.hml_index,
-    "array_ufunc": functions.hml_array_ufunc, "array_function": functions.hml_array_function,
-}  # fmt: skip
+from . import functions
+from .copies import hml_copy_loop
+from .kernels import emit_loop
+from .lifetimes import hml_dealloc
+from .slots import slots
 
 
-def text(methods: Mapping[str, tuple[str, str]]) -> str:
-    """LLVM IR of these: exported name -> (symbol of its row, what it does)."""
-    emitted = [_function(name, *how) for name, how in methods.items()]
-    return module_text("eager_calls", host_spec(), functions.hml_function, *emitted)
-
-
-def _function(name: str, row: str, does: str) -> Native:
-    if does in _OTHERS:
-        return _OTHERS[does]
-    body = _BODIES[does]
-
-    def method(c: NativeBuilder, self: Any, other: Any) -> None:
-        body(c, c.symbol(row).struct(ROW), self, other)
-
-    return native("ptr", "ptr", "ptr", name=name)(method)
+def text(methods: Mapping[str, str]) -> str:
+    """LLVM IR of the slots of these methods, by what each does, and of the functions."""
+    loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
+    called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function, functions.hml_array
+    copies = functions.hml_clone, functions.hml_copy, hml_copy_loop
+    return module_text("eager_calls", host_spec(), *called, *copies, loop, hml_dealloc, *slots(methods))

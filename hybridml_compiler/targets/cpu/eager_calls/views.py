@@ -8,42 +8,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..llvm.native import KINDS, NULL, Native, NativeBuilder, Record, i32, native
-from ..python_entry.object_layout import WRITEABLE, layout
+from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
+from ..python_entry.object_layout import C_CONTIGUOUS, WRITEABLE, layout
 from ..structs import WORD
-from .elementwise import is_apart, loop_of, meets, unary
+from .copies import moved
+from .elementwise import fitted, is_apart, loop_of, meets, unary
+from .lifetimes import new_number, number_at, wrap
+from .numbers import integer, number
 from .objects import (
-    RAISED,
     SAME,
     WRITTEN,
     array_of,
     dtype_row,
     fails,
     has_history,
-    instead,
-    instead_given,
-    integer,
-    is_eager,
     kind_of,
     list_items,
     list_size,
     new_array,
     new_reference,
     no_error,
-    number,
     of_array,
     operand,
     operand_room,
     plain_array,
     slot,
-    wrap,
     writes,
 )
-from .tables import AXES, DOUBLE, DTYPE, LOOP, OPERAND, ROW
+from .tables import AXES, DTYPE, LOOP, MOST, OPERAND, ROW
 
 VIEW, CHOSEN = 1, 2  # a place that is told by numbers, and one that tensors tell
-_KINDS = ((8, "i64"), (4, "i32"), (1, "i8"))  # words that elements of so many bytes are moved in
-_EVERY = 64  # views of one memory, after which those that are gone are looked for
+_MANY = 63  # views of one memory: where they have become twice as many, those that are gone are looked for
+_LATEST = 4  # views that are looked at for one that is gone, whose place the next one takes
 
 
 def _is_none(c: NativeBuilder, value: Any) -> Any:
@@ -138,6 +134,32 @@ def _place_room(c: NativeBuilder) -> Record:
     return place
 
 
+@native("ptr", OPERAND, "ptr")
+def view_of(c: NativeBuilder, place: Record, array: Any) -> None:
+    """An array that sees a place of another, which it keeps; 0 where there is none."""
+    part = seen(c, place)
+    with c.if_then(part == 0, likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.ret(0)
+    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", part, new_reference(c, array)) != i32(0), likely=False):
+        c.extern("void", "PyErr_Clear")
+        c.extern("void", "Py_DecRef", part)
+        c.ret(0)
+    c.ret(part)
+
+
+@native("ptr", OPERAND)
+def seen(c: NativeBuilder, place: Record) -> None:
+    """The array alone; 0 with an exception set."""
+    data, flags = place["data"], array_of(place["owner"])["flags"] & i32(WRITEABLE)
+    with c.if_then(place["nd"] == 0):
+        dtype = dtype_row(c, place["descr"])
+        with c.if_then(dtype != 0, likely=True):
+            with c.if_then(c.word(data) % c.least(dtype.struct(DTYPE)["nbytes"], WORD) == 0, likely=True):
+                c.ret(number_at(c, place["descr"], data, flags))
+    c.ret(new_array(c, place["descr"], place["nd"], place["dims"], place["strides"], data, flags))
+
+
 @native("ptr", OPERAND)
 def copied(c: NativeBuilder, place: Record) -> None:
     """A tensor of one element or one axis as it is now; 0 where this is not for native code. More axes are in an order
@@ -145,21 +167,39 @@ def copied(c: NativeBuilder, place: Record) -> None:
     fails(c, place["nd"] <= 1)
     dtype, copy = dtype_row(c, place["descr"]), loop_of(c, c.symbol("hml_row_setitem").struct(ROW), place["descr"])
     fails(c, (dtype != 0) & ((place["nd"] == 0) | (copy != 0)))
+    with c.if_then(place["nd"] == 0):
+        number = new_number(c, place["descr"])
+        fails(c, number != 0)
+        fails(c, moved(c, place["data"], array_of(number)["data"], dtype.struct(DTYPE)["nbytes"]) != 0)
+        c.ret(wrap(c, number))
     made, to = new_array(c, place["descr"], place["nd"], place["dims"]), operand_room(c)
     with c.if_then(made == 0, likely=False):
         c.extern("void", "PyErr_Clear")
         c.ret(0)
     of_array(c, made, to)
-    with c.if_then(place["nd"] == 0):
-        for size, kind in _KINDS:
-            with c.if_then(dtype.struct(DTYPE)["nbytes"] == size):
-                to["data"].store(place["data"].load(kind))
-                c.ret(wrap(c, made))
-    with c.if_then(place["nd"] == 1):
-        with c.if_then(unary(c, copy.struct(LOOP), place, to) != 0):
-            c.ret(wrap(c, made))
+    with c.if_then(unary(c, copy.struct(LOOP), place, to) != 0):
+        c.ret(wrap(c, made))
     c.extern("void", "Py_DecRef", made)
     c.ret(0)
+
+
+@native("ptr", "ptr", "ptr")
+def gathered(c: NativeBuilder, array: Any, index: Any) -> None:
+    """The tensor of what an array of places, or of truth values, chooses from an array without gaps, by NumPy; 0 where
+    this is not for native code, as an error."""
+    descr = array_of(index)["descr"]
+    fails(c, (descr == c.symbol("hml_int64")) | (descr == c.symbol("hml_bool_dtype")))
+    fails(c, (array_of(array)["flags"] & i32(C_CONTIGUOUS)) != i32(0))
+    fails(c, (array_of(array)["nd"] != i32(0)) & (dtype_row(c, array_of(array)["descr"]) != 0))
+    x, i = array_of(array), array_of(index)
+    size, axes, of_index = c.variable(1), c.zext(x["nd"], KINDS["i64"]), c.zext(i["nd"], KINDS["i64"])
+    with c.each(of_index) as k:
+        size.value *= i["dims"].item(k)
+    first = c.select(descr == c.symbol("hml_int64"), 1, c.least(of_index, axes))
+    with c.each(axes, first) as k:
+        size.value *= x["dims"].item(k)
+    fails(c, size.value <= MOST)
+    c.ret(wrap(c, c.extern("ptr", "PyObject_GetItem", array, index)))
 
 
 @native("ptr", "ptr", "ptr")
@@ -168,26 +208,37 @@ def chosen(c: NativeBuilder, parent: Any, key: Any) -> None:
     x, place, array = operand_room(c), _place_room(c), plain_array(c, parent)
     fails(c, array != 0)
     fails(c, ~has_history(c, parent))
+    with c.if_then(kind_of(key) == c.symbol("hml_tensor")):
+        index = plain_array(c, key)
+        fails(c, index != 0)
+        with c.if_then(array_of(index)["nd"] != i32(0)):
+            c.ret(gathered(c, array, index))
     of_array(c, array, x)
     how = place_of(c, x, key, place)
     fails(c, how != 0)
     with c.if_then(how == CHOSEN):
         c.ret(copied(c, place))
-    flags = array_of(array)["flags"] & i32(WRITEABLE)
-    seen = new_array(c, place["descr"], place["nd"], place["dims"], place["strides"], place["data"], flags)
-    with c.if_then(seen == 0, likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.ret(0)
-    with c.if_then(c.extern("i32", "PyArray_SetBaseObject", seen, new_reference(c, array)) != i32(0), likely=False):
-        c.extern("void", "PyErr_Clear")
-        c.extern("void", "Py_DecRef", seen)
-        c.ret(0)
-    tensor = wrap(c, seen)
+    part = view_of(c, place, array)
+    fails(c, part != 0)
+    tensor = wrap(c, part)
     fails(c, tensor != 0)
     with c.if_then(link(c, parent, tensor, key) == 0, likely=False):
         c.extern("void", "Py_DecRef", tensor)
         c.ret(0)
     c.ret(tensor)
+
+
+@native("i64", "ptr", "ptr")
+def turned(c: NativeBuilder, reference: Any, tensor: Any) -> None:
+    """Whether a weak reference whose object is gone, and that nobody else has, is now one to a new tensor: a new one in
+    its place takes 35 ns."""
+    its = reference + layout().weakref["object"]
+    fails(c, (kind_of(reference) == c.symbol("hml_weakref_class")) & _is_none(c, its.load("ptr")))
+    fails(c, array_of(reference)["references"] == i32(1))
+    its.store(tensor)
+    (reference + layout().weakref["hash"]).store(-1)
+    slot(c, tensor, "__weakref__").store(reference)
+    c.ret(1)
 
 
 @native("i64", "ptr", "ptr", "ptr")
@@ -208,21 +259,20 @@ def link(c: NativeBuilder, parent: Any, tensor: Any, key: Any) -> None:
     own = slot(c, tensor, "_version")
     c.extern("void", "Py_DecRef", own.load("ptr"))
     own.store(new_reference(c, cell.value))
-    reference = c.extern("ptr", "PyWeakref_NewRef", tensor, NULL)
-    fails(c, reference != 0)
     slot(c, tensor, "_view").store(new_reference(c, parent))
     slot(c, tensor, "_made").store(new_reference(c, key))
     last = list_size(cell.value) - 1
-    with c.if_then(last != 0):
-        before = list_items(cell.value).item(last, "ptr")
-        with c.if_then(_is_none(c, c.extern("ptr", "PyWeakref_GetObject", before))):
-            c.extern("i32", "PyList_SetItem", cell.value, last, reference)
+    with c.each(last, last - c.least(last, _LATEST)) as k:  # an element is there until a name has the next one
+        before = list_items(cell.value).item(last - k + (last - c.least(last, _LATEST)), "ptr")
+        with c.if_then(turned(c, before, tensor) != 0, likely=True):
             c.ret(1)
+    reference = c.extern("ptr", "PyWeakref_NewRef", tensor, NULL)
+    fails(c, reference != 0)
     added = c.extern("i32", "PyList_Append", cell.value, reference)
     c.extern("void", "Py_DecRef", reference)
     fails(c, added == i32(0))
-    with c.if_then(last % _EVERY == 0, likely=False):
-        with c.if_then(last != 0):
+    with c.if_then((last & (last + 1)) == 0, likely=False):
+        with c.if_then(last >= _MANY):
             given = c.local("ptr")
             given.store(cell.value)
             done = c.extern("ptr", "PyObject_Vectorcall", c.symbol("hml_forget"), given, 1, NULL)
@@ -245,7 +295,7 @@ def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: A
     with c.if_then(which == 2):
         fails(c, number(c, value, dtype_row(c, x["descr"]), y) != 0)
     with c.if_then(which == 1):
-        fails(c, x["descr"] == y["descr"])
+        fails(c, fitted(c, y, x["descr"]) != 0)
         with c.if_then((y["data"] == place["data"]) & (y["nd"] == place["nd"])):
             with c.if_then(is_same(c, y, place) != 0):  # after `x[key] += v`
                 c.ret(SAME)
@@ -253,11 +303,8 @@ def _assigned(c: NativeBuilder, copying: Record, parent: Any, key: Any, value: A
     fails(c, y["nd"] <= place["nd"])
     fails(c, is_apart(c, place) != 0)
     with c.if_then(place["nd"] == 0):
-        nbytes = loop.struct(LOOP)["nbytes"]
-        for size, kind in _KINDS:
-            with c.if_then(nbytes == size):
-                place["data"].store(y["data"].load(kind))
-                c.ret(WRITTEN)
+        with c.if_then(moved(c, y["data"], place["data"], loop.struct(LOOP)["nbytes"]) != 0):
+            c.ret(WRITTEN)
     fails(c, unary(c, loop, y, place) != 0)
     c.ret(WRITTEN)
 
@@ -275,82 +322,3 @@ def is_same(c: NativeBuilder, x: Record, y: Record) -> None:
         fails(c, x["dims"].item(k) == y["dims"].item(k))
         fails(c, x["strides"].item(k) == y["strides"].item(k))
     c.ret(1)
-
-
-@native("ptr", "ptr", "ptr")
-def hml_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
-    """`Tensor.__getitem__`"""
-    row, slow = c.symbol("hml_row_getitem").struct(ROW), c.label("slow")
-    is_eager(c, slow)
-    found = chosen(c, self, key)
-    with c.if_then(found != 0, likely=True):
-        c.ret(found)
-    c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
-    c.place(slow)
-    instead(c, row, self, key)
-
-
-@native("ptr", "ptr", "ptr", "i64")
-def hml_setitem(c: NativeBuilder, self: Any, args: Any, n: Any) -> None:
-    """`Tensor.__setitem__`"""
-    row, slow = c.symbol("hml_row_setitem").struct(ROW), c.label("slow")
-    c.unless(n == 2, slow)
-    is_eager(c, slow)
-    done = assigned(c, row, self, args.item(0, "ptr"), args.item(1, "ptr"))
-    with c.if_then(done == 1, likely=True):
-        c.ret(new_reference(c, c.symbol("_Py_NoneStruct")))
-    with c.if_then(done == RAISED):
-        c.ret(NULL)
-    c.place(slow)
-    instead_given(c, row, self, args, n, n, NULL)
-
-
-def _value(c: NativeBuilder, self: Any, slow: Any) -> Any:
-    """The memory of the one element of a tensor, and its dtype."""
-    is_eager(c, slow)
-    array = plain_array(c, self)
-    c.unless(array != 0, slow)
-    its = array_of(array)
-    c.unless(its["nd"] == i32(0), slow)
-    dtype = dtype_row(c, its["descr"])
-    c.unless(dtype != 0, slow)
-    return its["data"], dtype.struct(DTYPE)
-
-
-@native("ptr", "ptr", "ptr")
-def hml_float(c: NativeBuilder, self: Any, _: Any) -> None:
-    """`Tensor.__float__`, of a float without history: what an array takes by it is checked (lost_histories.py)."""
-    row, slow = c.symbol("hml_row_float").struct(ROW), c.label("slow")
-    c.unless(~has_history(c, self), slow)
-    data, dtype = _value(c, self, slow)
-    c.unless(dtype["kind"] == DOUBLE, slow)
-    c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
-    c.place(slow)
-    instead(c, row, self)
-
-
-def _int(name: str) -> Native:
-    def method(c: NativeBuilder, self: Any, _: Any) -> None:
-        row, slow = c.symbol(f"hml_row_{name}").struct(ROW), c.label("slow")
-        data, dtype = _value(c, self, slow)
-        c.unless(dtype["descr"] == c.symbol("hml_int64"), slow)
-        c.ret(c.extern("ptr", "PyLong_FromLongLong", data.load()))
-        c.place(slow)
-        instead(c, row, self)
-
-    return native("ptr", "ptr", "ptr", name=f"hml_{name}")(method)
-
-
-hml_int, hml_index = _int("int"), _int("index")  # of an int64
-
-
-@native("ptr", "ptr", "ptr")
-def hml_bool(c: NativeBuilder, self: Any, _: Any) -> None:
-    """`Tensor.__bool__`, of a truth value."""
-    row, slow = c.symbol("hml_row_bool").struct(ROW), c.label("slow")
-    data, dtype = _value(c, self, slow)
-    c.unless(dtype["descr"] == c.symbol("hml_bool_dtype"), slow)
-    false = data.load("i8") == 0
-    c.ret(new_reference(c, c.select(false, c.symbol("_Py_FalseStruct"), c.symbol("_Py_TrueStruct"))))
-    c.place(slow)
-    instead(c, row, self)

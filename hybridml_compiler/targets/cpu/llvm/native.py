@@ -25,7 +25,7 @@ from .values import ArrayType, DoubleType, FloatType, FunctionType, IntType, Poi
 from .values import Literal as Literal
 
 KINDS: dict[str, Type] = {kind.text: kind for kind in (VoidType(), PointerType(), FloatType(), DoubleType())}
-KINDS |= {f"i{width}": IntType(width) for width in (1, 8, 32, 64)}
+KINDS |= {f"i{width}": IntType(width) for width in (1, 8, 16, 32, 64)}
 _POINTER, _I8, _I64 = KINDS["ptr"], KINDS["i8"], KINDS["i64"]
 NULL = Literal(_POINTER, "null")
 _PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint", (1,))}  # 1: yield
@@ -34,6 +34,11 @@ _PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint"
 def i32(x: int) -> Literal:
     """A number of 32 bits; others are of 64."""
     return Literal(KINDS["i32"], str(x))
+
+
+def i64(x: int) -> Literal:
+    """A number of 64 bits, where no value beside it says so."""
+    return Literal(KINDS["i64"], str(x))
 
 
 def _operator(what: str) -> Callable[[Word, Any], Any]:

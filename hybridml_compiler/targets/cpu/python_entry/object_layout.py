@@ -21,7 +21,7 @@ from ....record import record
 from ..structs import WORD, Struct
 
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
-C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
+C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
 
 
 class _NotFound(Exception):
@@ -44,6 +44,8 @@ class Layout:
     slice: dict[str, int]  # of its three parts
     dict_size: int
     cell_contents: int
+    weakref: dict[str, int]  # of its object and its hash
+    type_finalize: int
     function: dict[str, int]  # of the attributes in FUNCTION_PARTS
 
 
@@ -75,6 +77,8 @@ def measured() -> Layout | None:
             slice=_slice_parts(),
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
+            weakref=_weakref_parts(),
+            type_finalize=_type_finalize(),
             function=_function_parts(),
         )
     except _NotFound:
@@ -143,7 +147,7 @@ def _array() -> Struct:
     if tuple(strides) != array.strides:
         raise _NotFound
     pointers = {"type": kind, "data": data, "dims": dims[0], "descr": descr, "weakrefs": weakrefs}
-    pointers["strides"] = dims[0] + WORD
+    pointers |= {"strides": dims[0] + WORD, "base": base}
     numbers = {"references": _refcount(), "nd": nd, "flags": flags}
     kinds = ((pointers, "ptr"), (numbers, "i32"))
     return Struct({name: (offset, kind) for found, kind in kinds for name, offset in found.items()})
@@ -182,6 +186,52 @@ def _slice_parts() -> dict[str, int]:
 def _cell_contents() -> int:
     mark = object()
     return _find(types.CellType(mark), id(mark))
+
+
+def _weakref_parts() -> dict[str, int]:
+    """The places of the object, which names the weak reference in turn, and of the hash, -1 at first. Where the object
+    is gone nothing else has changed."""
+
+    class Value:
+        __slots__ = ("__weakref__",)
+
+    value = Value()
+    reference = weakref.ref(value)
+    at, before = _find(reference, id(value)), list(_words(reference))
+    hashed = _find(reference, 2**64 - 1)
+    before[hashed // WORD] = hash(reference) % 2**64
+    named = ctypes.c_uint64.from_address(id(value) + Value.__weakrefoffset__).value == id(reference)
+    del value
+    before[at // WORD] = id(None)
+    if not named or list(_words(reference)) != before:
+        raise _NotFound
+    return {"object": at, "hash": hashed}
+
+
+_DEALLOC = 48  # of a type, on all 64-bit CPythons
+
+
+def _type_finalize() -> int:
+    """The place of `__del__` in a type; types have what frees their objects where `_DEALLOC` says."""
+
+    class Value:
+        __slots__ = ()
+
+    class Other:
+        __slots__ = ()
+
+    before = list(_words(Value))
+    Value.__del__ = lambda self: None  # type: ignore[attr-defined]
+    changed = [k * WORD for k, (old, new) in enumerate(zip(before, _words(Value), strict=True)) if not old and new]
+    words = [ctypes.c_uint64.from_address(id(kind) + _DEALLOC).value for kind in (Value, Other, Layout, object)]
+    if len(changed) != 1 or len({*words[:3]}) != 1 or words[0] == words[3] or words[0] != before[_DEALLOC // WORD]:
+        raise _NotFound
+    return changed[0]
+
+
+def replace_dealloc(cls: type, address: int) -> None:
+    """Gives a class another `tp_dealloc`: those that derive from it find it there."""
+    ctypes.c_void_p.from_address(id(cls) + _DEALLOC).value = address
 
 
 def _function_parts() -> dict[str, int]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 
-METH_FASTCALL, METH_KEYWORDS, METH_NOARGS, METH_O = 0x80, 0x02, 0x04, 0x08
+METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02
 
 
 class _MethodDef(ctypes.Structure):
@@ -17,6 +18,31 @@ class _MethodDef(ctypes.Structure):
         ("function", ctypes.c_void_p),
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
+    )
+
+
+class _Slot(ctypes.Structure):
+    """`struct wrapperbase`: how a method that is a slot of a type's is called from Python."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("offset", ctypes.c_int),
+        ("generic", ctypes.c_void_p),
+        ("wrapper", ctypes.c_void_p),
+        ("doc", ctypes.c_char_p),
+        ("flags", ctypes.c_int),
+        ("interned", ctypes.c_void_p),
+    )
+
+
+class _SlotMethod(ctypes.Structure):
+    """`PyWrapperDescrObject`"""
+
+    _fields_ = (
+        ("head", ctypes.c_byte * object.__basicsize__),
+        ("of", ctypes.c_void_p * 3),
+        ("slot", ctypes.POINTER(_Slot)),
+        ("function", ctypes.c_void_p),
     )
 
 
@@ -44,3 +70,24 @@ def descriptor(cls: type, name: str, address: int, flags: int, doc: str) -> Any:
     `doc` begins with its signature, as those of CPython do."""
     new = loader.python_api(ctypes.py_object, "PyDescr_NewMethod", ctypes.py_object, ctypes.c_void_p)
     return new(cls, _definition(name, address, flags, doc.encode()))
+
+
+def slot_method(cls: type, name: str, like: Any, address: int, doc: str) -> Any:
+    """The C function of a slot of a type, as `nb_add`, as a method of a class: CPython calls the function itself for
+    `x + y`, where it looks a method up in the class otherwise. `like` is such a method of another class."""
+    its = _Slot.from_buffer_copy(_SlotMethod.from_address(id(like)).slot.contents)
+    its.doc = doc.encode()
+    loader.never_freed(its)
+    new = loader.python_api(ctypes.py_object, "PyDescr_NewWrapper", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
+    return new(cls, ctypes.addressof(its), address)
+
+
+def knows_slots(cls: type, names: Iterable[str]) -> bool:
+    """Whether these methods of a class, written in C, are slots, and the structs of them those above."""
+    for name in names:
+        method = vars(cls).get(name)
+        if type(method) is not types.WrapperDescriptorType or type(method).__basicsize__ != ctypes.sizeof(_SlotMethod):
+            return False
+        if _SlotMethod.from_address(id(method)).slot.contents.name != name.encode():
+            return False
+    return True
