@@ -26,6 +26,7 @@ from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 
 from ...core.context import clock
+from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import IntProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
@@ -351,6 +352,7 @@ class Capture(Questions):
             if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
                 continue
             number = "count" if type(end) is IntProxy else kind_of_number(end)
+            number = None if number == "flag" and name not in self.loop.flags else number
             if not (issubclass(type(end), Tensor) or number) or self.reads_arrays:
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
@@ -414,7 +416,7 @@ class Capture(Questions):
                 if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
                     continue
                 by_steps = self.in_steps and name not in self.counted and IntProxy not in (type(start), type(end))
-                carry, known = carry_of(self.tracer, start, end, by_steps, self.may_not_begin), False
+                carry, known = self._carry_of(name, start, end, by_steps), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
                     carry = single_of(self.tracer, start, end)
                 if carry is not None:
@@ -435,11 +437,18 @@ class Capture(Questions):
             if name in self.carries or name not in self.loop.after:
                 continue
             start = self.before.get(name)
-            carry, known = carry_of(self.tracer, start, value, False, self.may_not_begin), False
+            carry, known = self._carry_of(name, start, value, False), False
             if carry is None or carry.kind == "tensor":
                 self.refuse_to_join(f"{name} changes its type")
             self.carries[name] = carry
         return known
+
+    def _carry_of(self, name: str, start: Any, end: Any, by_steps: bool) -> Carry | None:
+        found = carry_of(self.tracer, start, end, by_steps, self.may_not_begin)
+        if found is not None and found.kind == "flag":
+            by_data = FlagProxy in (type(start), type(end)) or self.asked or self.exits
+            return found if name in self.loop.flags and by_data else None
+        return found
 
     def grows(self, carry: Carry, end: Any) -> bool:
         """Whether an int goes on as the first step said."""

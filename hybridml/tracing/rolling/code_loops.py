@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -69,6 +69,9 @@ class CodeLoop:
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
     numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
     stored: frozenset[str]  # of these, variables that others read only to store them in elements: `y[i] = s`
+    flags: frozenset[str]  # variables that may be bools of the program: Python asks which they are, and nothing else
+    told: frozenset[str]  # of these, variables of which Python may need the bool after it: `done is True`
+    returned: frozenset[str]  # or only as it is returned
     nests: bool  # whether there is a loop in it, other than those of comprehensions
 
     def before_others(self) -> CodeLoop:
@@ -237,7 +240,7 @@ class Flow:
             if len(stays) != 1:
                 return None
             begin = stays[0]
-        own = [found[k] for k in sorted(inside)]
+        own, outside = [found[k] for k in sorted(inside)], {*range(len(found))} - inside
         assigned = frozenset(i.argval for i in own if stores(i)) | stored
         targets = frozenset[str]() if first is None else self._targets(first)
         live = [self.live[self._arrives(end)] for end in ends]
@@ -249,7 +252,9 @@ class Flow:
             (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
             tuple(sorted(carried)), tuple(sorted(after)), live[0], exits, ways, tails,
             self._grown(inside),
-            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside), nests,
+            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside),
+            flags := assigned - self._told(inside), told := flags & self._told(outside, True),
+            flags & self._told(outside) - told, nests,
         )  # fmt: skip
 
     def _tail(self, at: int, end: int) -> list[dis.Instruction] | None:
@@ -289,6 +294,19 @@ class Flow:
         """The variables that anything but a store in an element reads outside of the loop."""
         loads = [k for k, i in enumerate(self.found) if k not in inside and _loads(i)]
         return frozenset(self.found[k].argval for k in loads if not self._is_operand(k, _STORES))
+
+    def _told(self, nodes: Iterable[int], may_return: bool = False) -> frozenset[str]:
+        """The variables with which these instructions do anything but to ask, compute, store in elements or return."""
+        return frozenset(self.found[k].argval for k in nodes if _loads(self.found[k])
+                         and not (self._is_asked(k, may_return) or self._is_operand(k) or self._is_operand(k, _STORES)))  # fmt: skip
+
+    def _is_asked(self, load: int, may_return: bool) -> bool:
+        at = load + 1 + (self.found[load + 1].opname == "TO_BOOL")
+        if is_question(self.found[at]) or self.found[at].opname == "UNARY_NOT":
+            return True
+        while may_return and self.found[at].opname in (*_PUSHES, "BUILD_TUPLE"):
+            at += 1
+        return may_return and self.found[at].opname == "RETURN_VALUE"
 
     def _is_operand(self, load: int, takes: Mapping[str, int] = _ARITHMETIC) -> bool:
         """Whether arithmetic, or what else `takes` so many, takes from the stack what is loaded there, and nothing else

@@ -29,6 +29,7 @@ from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
 
+from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, like
@@ -47,7 +48,7 @@ WAYS = "ways"  # of a loop: no way out is as its own end with other numbers
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
 _not, _and, _equal = OPS["logical_not"], OPS["logical_and"], OPS["equal"]
 
-_NUMBERS = (int, float, IntProxy, ScalarProxy)
+_NUMBERS = (int, float, bool, IntProxy, ScalarProxy, FlagProxy)
 
 
 @record
@@ -82,7 +83,8 @@ def after_tail(instructions: Sequence[dis.Instruction], variables: Mapping[str, 
             found[i.argval] = stack.pop()
         else:
             b, a = stack.pop(), stack.pop()
-            stack.append(_OPERATORS[i.argrepr.rstrip("=")](a, b) if i.argrepr.rstrip("=") in _OPERATORS else None)
+            op = None if FlagProxy in (type(a), type(b)) else _OPERATORS.get(i.argrepr.rstrip("="))
+            stack.append(None if op is None else op(a, b))
         if not all(type(x) in _NUMBERS or is_dim(x) for x in stack):
             return None
     return found

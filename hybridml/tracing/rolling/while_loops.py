@@ -93,6 +93,8 @@ class While(RolledLoop):
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
         starts = {name: self.before.get(name) for name in self.loop.carried}
         numbers = {name: x for name, x in starts.items() if type(x) in (int, float) or is_step(x)}
+        flags = {name for name in self.loop.flags if type(starts.get(name)) is bool}
+        numbers |= {name: starts[name] for name in flags}
         found = {name: carry_of(self.tracer, x, x, False, lambda: False) for name, x in numbers.items()}
         return {name: carry for name, carry in found.items() if carry is not None}
 
