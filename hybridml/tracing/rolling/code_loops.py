@@ -124,6 +124,14 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
     return None
 
 
+@lru_cache(maxsize=1024)
+def questions_at(code: CodeType, head: int, position: Position) -> frozenset[int]:
+    """The offsets of the questions at a place in the source, in a loop."""
+    flow = flow_of(code)
+    asked = [k for k in flow.loops[flow.at[head]] if is_question(flow.found[k]) and flow.position(k) == position]
+    return frozenset(flow.found[k].offset for k in asked)
+
+
 def loop_around(loops: Mapping[Any, str], other: str) -> str:
     """The words about the innermost of some loops, by their places, whose step runs now; `other`, if none does."""
     frame: FrameType | None = sys._getframe(1)
@@ -163,6 +171,10 @@ class Flow:
         self.targets = {self.at[i.argval] for i in self.found if _is_jump(i)}
         self.loops = self._loops()
         self.live = self._live()
+
+    def live_at(self, offset: int) -> frozenset[str]:
+        """The local variables that are read before they are assigned, from an instruction on."""
+        return self.live[self.at[offset]]
 
     def offset(self, k: int) -> int | None:
         """The offset of an instruction; None where it is the second one there."""

@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from hybridml_compiler.aval import CPU
 
 from ..capture.tracer import Tracer, current_tracer, top_tracer
+from .code_loops import flow_of
 from .number_loops import ASKED, DataLoop, NumberLoop, number_loops
 from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
@@ -43,10 +44,13 @@ class NumberLoops:
                     continue
                 for offset in (*ends, loop.begin):
                     self.at[code].setdefault(offset, []).append(loop)
-        return watched([code for code, loops in self.at.items() if loops], self.told)
+        return watched([code for code in self.at if flow_of(code).loops], self.told)
 
     def told(self, frame: FrameType, offset: int) -> None:
         """Ends and begins steps at an instruction that is about to run."""
+        now = next((loop for loop in reversed(self.tracer.loops) if loop.frame is frame), None)
+        if now is not None and top_tracer() is self.tracer:
+            now.arrives(offset)
         loops = self.at[frame.f_code].get(offset)
         if loops is None:
             return
@@ -120,6 +124,9 @@ class _While(Counted):
     ) -> None:
         super().__init__(tracer, loop.loop, frame, part, is_last)
         self.of = loop
+
+    def ends_of_step(self) -> frozenset[int]:
+        return self.of.ends
 
     def begin_step(self) -> None:
         if self.now != "captured" and self.firsts:
