@@ -99,7 +99,8 @@ class Capture(Questions):
         self.is_left = False  # before its last step, by a question about data
 
     def refuse(self, why: str) -> NoReturn:
-        raise StepByStep(self.place, why, () if not self.sides or self.stays_apart() else (APART,))
+        may_join = [loop for loop in (self.in_vain, self) if loop is not None and loop.sides and not loop.stays_apart()]
+        raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
 
     # -- a step
 
@@ -109,6 +110,9 @@ class Capture(Questions):
         if self.rounds >= _ROUNDS:
             self.refuse("each step updates other tensors")
         if not self.rounds:
+            around = tracer.loops[-1] if tracer.loops else None
+            if around is not None:
+                self.in_vain = around if around.vain is not None else around.in_vain
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}

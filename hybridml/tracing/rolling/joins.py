@@ -101,8 +101,9 @@ class Joins:
     separate: set[int]  # sites of questions whose ways do not
     sides: dict[tuple[bool, ...], Side]  # "yes", by the answers before the question
     shows: dict[int, tuple[Tensor, ...]]  # variables that were chosen, by id, each with what it may show
-    blurs: set[int | None]  # offsets where ways join of which none is kept
+    places: set[int | None]  # offsets where ways of this run join
     vain: int | None = None  # the number of the question with whose join a run has become vain; -1: all is begun anew
+    in_vain: Joins | None = None  # the loop around, in a run of which nothing of this one is kept: one way will do
     runs = 0
 
     def _assigned(self) -> dict[str, Any]:
@@ -114,7 +115,7 @@ class Joins:
     # -- a run
 
     def begin_run(self) -> None:
-        self.asked, self.forks, self.joined, self.vain, self.shows, self.blurs = [], [], set(), None, {}, set()
+        self.asked, self.forks, self.joined, self.vain, self.shows, self.places = [], [], set(), None, {}, set()
         self.runs += 1
 
     @property
@@ -137,7 +138,7 @@ class Joins:
 
     def ask_in_vain(self) -> None:
         """Notes a question after the end of what is kept: nothing is to be decided by either answer."""
-        self.blurs.add(self._site()[1])
+        self._site()
 
     def _site(self) -> tuple[int, int | None]:
         """The offset of what the code of the loop does now, and where the ways of a question there join."""
@@ -147,7 +148,9 @@ class Joins:
         site = -1 if frame is None else frame.f_lasti
         if frame is None or site in self.separate or self.stays_apart() or self.runs > _MOST_RUNS:
             return site, None
-        return site, join_points(*self.loop.place, self.ends_of_step()).after(site)
+        join = join_points(*self.loop.place, self.ends_of_step()).after(site)
+        self.places.add(join)
+        return site, join
 
     def stays_apart(self) -> bool:
         """Whether no ways of it join."""
@@ -159,7 +162,9 @@ class Joins:
 
     def arrives(self, offset: int) -> None:
         """Joins ways at an instruction that the code of the loop is about to run."""
-        if self.vain is not None and offset in self.blurs:
+        if offset not in self.places:
+            return
+        if self.vain is not None or self.in_vain is not None:
             self._blur(self._assigned())
         while self.vain is None and self.open and self.forks[n := self.open[-1]].join == offset:
             before = tuple(self.answers[:n])

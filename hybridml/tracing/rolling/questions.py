@@ -171,9 +171,10 @@ class Questions(Joins):
                 self.finish()
             return np.asarray(stays is not leaves)
         known = next((k for k in self.open if self.asked[k] is node), None)
-        if known is None and self.vain is not None:
+        in_vain = self.vain is not None or self.in_vain is not None
+        if known is None and in_vain:
             self.ask_in_vain()
-        if known is not None or self.vain is not None:
+        if known is not None or in_vain:
             return np.asarray(known is None or self.answers[known])
         taken = [answer for k, answer in enumerate(self.answers) if k not in self.joined]
         done = sum(0.5**k for k, answer in enumerate(taken, 1) if not answer)  # of all ways, if they ask as many
