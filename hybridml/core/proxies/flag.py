@@ -45,8 +45,10 @@ class FlagProxy(NumberProxy):
 
 _BINARY = "add sub mul truediv floordiv mod divmod pow lshift rshift and_ or_ xor"
 _COMPARED = "eq ne lt le gt ge"
-_UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert, "int": int, "float": float,
-          "index": operator.index, "round": round, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil}  # fmt: skip
+_UNARY: dict[str, Callable[..., Any]] = {
+    "neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert, "int": int, "float": float,
+    "index": operator.index, "round": round, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil,
+}  # fmt: skip
 
 
 def _method(op: Callable[..., Any], swapped: bool) -> Callable[..., Any]:

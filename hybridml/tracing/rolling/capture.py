@@ -51,10 +51,10 @@ from .carries import (
 )
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
-from .joins import APART
 from .lists import Grown
 from .number_types import compute_as_floats, computes_as_number
 from .questions import Exit, Questions
+from .ways.joins import APART
 
 _ROUNDS = 16  # of a step, until all that it carries on is known
 MOST_PARTS = 8  # of a loop, and steps that are by themselves
@@ -240,8 +240,6 @@ class Capture(Questions):
         if n is None or n < 0:
             self.rounds -= 1
             return self._again(False)
-        side = self.sides[tuple(self.answers[:n])]
-        self.counted |= {name for name in side.changed if type(side.variables.get(name)) is int}
         known = not found and self._learn() and self._ends_known(region)
         self.answers = following(self.answers[: n + 1]) or []
         return self._again(known)
@@ -319,7 +317,10 @@ class Capture(Questions):
         if self.is_left:
             values += self._flags(ir.constant(True) if go is None else go, self.home)
         since = [k for k in self.open if k >= last]
-        questions, answers = [*questions, *(self.asked[k] for k in since)], [*answers, *(self.answers[k] for k in since)]
+        questions, answers = (
+            [*questions, *(self.asked[k] for k in since)],
+            [*answers, *(self.answers[k] for k in since)],
+        )
         self.branches.append(Branch(tuple(questions), tuple(answers), [*values, *self.items]))
         if self.varies and any(g.items for g in self.grown) and not (self.is_left and type(self.length) in _KNOWN):
             self.refuse("a list grows, and how many steps it takes comes with the call")
@@ -487,7 +488,7 @@ class Capture(Questions):
     def _carry_of(self, name: str, start: Any, end: Any, by_steps: bool) -> Carry | None:
         found = carry_of(self.tracer, start, end, by_steps, self.may_not_begin)
         if found is not None and found.kind == "flag":
-            by_data = FlagProxy in (type(start), type(end)) or self.asked or self.exits
+            by_data = FlagProxy in (type(start), type(end)) or self.exits or any(k != self.vain for k in self.open)
             return found if name in self.loop.flags and by_data else None
         return found
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -265,7 +265,7 @@ class Flow:
             tuple(sorted(carried)), tuple(sorted(after)), live[0], exits, ways, tails,
             self._grown(inside),
             self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside),
-            flags := assigned - self._told(inside), told := flags & self._told(outside, True),
+            flags := self._flags(inside, assigned), told := flags & self._told(outside, may_return=True),
             flags & self._told(outside) - told, nests,
         )  # fmt: skip
 
@@ -307,10 +307,26 @@ class Flow:
         loads = [k for k, i in enumerate(self.found) if k not in inside and _loads(i)]
         return frozenset(self.found[k].argval for k in loads if not self._is_operand(k, _STORES))
 
-    def _told(self, nodes: Iterable[int], may_return: bool = False) -> frozenset[str]:
-        """The variables with which these instructions do anything but to ask, compute, store in elements or return."""
-        return frozenset(self.found[k].argval for k in nodes if _loads(self.found[k])
-                         and not (self._is_asked(k, may_return) or self._is_operand(k) or self._is_operand(k, _STORES)))  # fmt: skip
+    def _flags(self, inside: frozenset[int], assigned: frozenset[str]) -> frozenset[str]:
+        flags, others = assigned, frozenset[str]()
+        while flags != others:  # a copy is one if it may be
+            flags, others = flags - self._told(inside, copies=flags), flags
+        return flags
+
+    def _told(
+        self, nodes: Iterable[int], copies: Collection[str] = (), may_return: bool = False
+    ) -> frozenset[str]:  # fmt: skip
+        """The variables with which these instructions do anything but to ask, compute, copy, store in elements or
+        return."""
+
+        def is_copied(k: int) -> bool:
+            return stores(self.found[k + 1]) and self.found[k + 1].argval in copies
+
+        return frozenset(
+            self.found[k].argval for k in nodes if _loads(self.found[k]) and not (
+                self._is_asked(k, may_return) or is_copied(k) or self._is_operand(k) or self._is_operand(k, _STORES)
+            )
+        )  # fmt: skip
 
     def _is_asked(self, load: int, may_return: bool) -> bool:
         at = load + 1 + (self.found[load + 1].opname == "TO_BOOL")

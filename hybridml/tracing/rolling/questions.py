@@ -39,9 +39,9 @@ from ..capture.subgraphs import enter, fresh, leave, snapshot
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .code_loops import CodeLoop, Position, question_at
-from .joins import Joins
 from .lists import Grown
 from .undecided import loop_of
+from .ways.joins import MOST_RUNS, Joins
 
 WHAT = "the way out of a loop"
 LENGTH = "how long a list has become"
@@ -179,7 +179,7 @@ class Questions(Joins):
         taken = [answer for k, answer in enumerate(self.answers) if k not in self.joined]
         done = sum(0.5**k for k, answer in enumerate(taken, 1) if not answer)  # of all ways, if they ask as many
         ways = len(self.branches)
-        if ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES):
+        if self.runs > MOST_RUNS or (ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES)):
             self.refuse(_TOO_MANY)
         self.asked.append(node)
         self.fork()

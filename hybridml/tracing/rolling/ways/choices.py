@@ -10,15 +10,15 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import is_step
 
-from ...core.proxies.complex import ComplexProxy
-from ...core.proxies.flag import FlagProxy
-from ...core.proxies.integer import EXACT, LARGEST, IntProxy, bound_of_step
-from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, aval_of
-from ..capture.memory import element, is_element
-from ..capture.numbers.perhaps import may_be_number
-from ..capture.tracer import Tracer
-from .carries import as_tensor, is_double, kind_of_number
+from ....core.proxies.complex import ComplexProxy
+from ....core.proxies.flag import FlagProxy
+from ....core.proxies.integer import EXACT, LARGEST, IntProxy, bound_of_step
+from ....core.proxies.scalar import ScalarProxy
+from ....core.tensor import Tensor, aval_of
+from ...capture.memory import element, is_element
+from ...capture.numbers.perhaps import may_be_number
+from ...capture.tracer import Tracer
+from ..carries import as_tensor, is_double, kind_of_number
 
 Made = Callable[[ir.Node], Any]
 

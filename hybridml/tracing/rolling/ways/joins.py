@@ -22,27 +22,30 @@ from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.record import record
+from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.walk import postorder
 
-from ...core.aliasing import origin_of, write
-from ...core.proxies.flag import FlagProxy
-from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, like
-from ..capture.loops.one_memory import root_of
-from ..capture.loops.taken import scalar
-from ..capture.loops.ways import joined
-from ..capture.memory import is_element
-from ..capture.program_arrays import is_program, waits
-from ..capture.subgraphs import fresh
-from .carries import are_one, computed_int, kind_of_number
+from ....core.aliasing import origin_of, write
+from ....core.proxies.complex import ComplexProxy
+from ....core.proxies.flag import FlagProxy
+from ....core.proxies.integer import IntProxy
+from ....core.proxies.scalar import ScalarProxy
+from ....core.tensor import Tensor, like
+from ...capture.loops.one_memory import root_of
+from ...capture.loops.taken import scalar
+from ...capture.loops.ways import joined
+from ...capture.memory import is_element
+from ...capture.program_arrays import is_program, waits
+from ...capture.subgraphs import fresh
+from ..carries import are_one, computed_int, kind_of_number
+from ..code_loops import flow_of
+from ..held import are_same, held
 from .choices import Made, choice_of
-from .code_loops import flow_of
-from .held import are_same, held
 from .join_points import join_points
 
 APART = "apart"  # of a loop: its ways do not join
 _MISSING = object()
-_MOST_RUNS = 128  # of a step
+MOST_RUNS = 128  # of a step
 
 
 @record(frozen=False, eq=False)
@@ -78,6 +81,15 @@ class Side:
 NOWHERE = Fork(-1, None, {}, {}, {}, (), None, (), 0)
 
 
+def tensor_of(x: Any) -> Tensor | None:
+    """The tensor of a variable that may have a history."""
+    if type(x) in (ScalarProxy, ComplexProxy):
+        return x._tensor
+    if type(x) is IntProxy:
+        return x._number._tensor
+    return x if issubclass(type(x), Tensor) and not waits(x) else None
+
+
 class CannotJoin(Exception):
     """Two ways stay apart."""
 
@@ -95,6 +107,7 @@ class Joins:
     asked: list[ir.Node]
     answers: list[bool]
     masks: bool
+    counted: set[str]
     in_steps: bool
     forks: list[Fork]
     joined: set[int]  # the numbers of questions whose ways have joined in this run
@@ -102,6 +115,7 @@ class Joins:
     sides: dict[tuple[bool, ...], Side]  # "yes", by the answers before the question
     shows: dict[int, tuple[Tensor, ...]]  # variables that were chosen, by id, each with what it may show
     places: set[int | None]  # offsets where ways of this run join
+    asked_in_vain: dict[int, Mapping[str, Any]]  # offsets where ways join of which none is kept -> variables before
     vain: int | None = None  # the number of the question with whose join a run has become vain; -1: all is begun anew
     in_vain: Joins | None = None  # the loop around, in a run of which nothing of this one is kept: one way will do
     runs = 0
@@ -115,7 +129,8 @@ class Joins:
     # -- a run
 
     def begin_run(self) -> None:
-        self.asked, self.forks, self.joined, self.vain, self.shows, self.places = [], [], set(), None, {}, set()
+        self.asked, self.forks, self.joined, self.vain = [], [], set(), None
+        self.shows, self.places, self.asked_in_vain = {}, set(), {}
         self.runs += 1
 
     @property
@@ -138,7 +153,9 @@ class Joins:
 
     def ask_in_vain(self) -> None:
         """Notes a question after the end of what is kept: nothing is to be decided by either answer."""
-        self._site()
+        join = self._site()[1]
+        if join is not None:
+            self.asked_in_vain.setdefault(join, self._assigned())
 
     def _site(self) -> tuple[int, int | None]:
         """The offset of what the code of the loop does now, and where the ways of a question there join."""
@@ -146,15 +163,15 @@ class Joins:
         while frame is not None and frame is not self.frame:
             frame = frame.f_back
         site = -1 if frame is None else frame.f_lasti
-        if frame is None or site in self.separate or self.stays_apart() or self.runs > _MOST_RUNS:
+        if frame is None or site in self.separate or self.stays_apart():
             return site, None
         join = join_points(*self.loop.place, self.ends_of_step()).after(site)
         self.places.add(join)
         return site, join
 
     def stays_apart(self) -> bool:
-        """Whether no ways of it join."""
-        return APART in self.tracer.alone.get(self.loop.place, ())
+        """Whether no ways of it join. Dual numbers and batches are to know which way they go."""
+        return self.tracer.stages is not None or APART in self.tracer.alone.get(self.loop.place, ())
 
     def ends_of_step(self) -> frozenset[int]:
         """Offsets of the instructions with which a step ends."""
@@ -164,15 +181,15 @@ class Joins:
         """Joins ways at an instruction that the code of the loop is about to run."""
         if offset not in self.places:
             return
-        if self.vain is not None or self.in_vain is not None:
-            self._blur(self._assigned())
+        if offset in self.asked_in_vain:
+            self._blur(self._assigned(), self.asked_in_vain.pop(offset))
         while self.vain is None and self.open and self.forks[n := self.open[-1]].join == offset:
             before = tuple(self.answers[:n])
             try:
                 side = self._side(self.forks[n])
                 if self.answers[n]:
                     self.sides[before], self.vain = side, n
-                    self._blur({name: side.variables[name] for name in side.changed})
+                    self._blur(side.variables, side.fork.variables)
                 elif before in self.sides:
                     self._join(n, self.sides[before], side)
                     self.joined.add(n)
@@ -196,20 +213,22 @@ class Joins:
             raise CannotJoin
         if any(m.is_traced or m.owner.tobytes() != before for m, before in fork.memories):
             raise CannotJoin
-        if any((t := r()) is not None and t._node is not None for r in region.tensors.values()):
+        variables = self._assigned()
+        tensors = [*(r() for r in region.tensors.values()), *(w[0] for w in region.written.values())]
+        if any(t is not None and t._node is not None for t in (*tensors, *map(tensor_of, variables.values()))):
             raise CannotJoin  # a gradient goes back the way that the step went
-        variables, written = self._assigned(), dict(self._written(fork))
+        if any(waits(x) for x in variables.values()):
+            raise CannotJoin
+        written = dict(self._written(fork))
         live = flow_of(self.loop.place[0]).live_at(fork.join) & variables.keys()
         variables = {name: x for name, x in variables.items() if name in live}
-        tensors = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
-        if any(waits(x) for x in tensors.values()):
-            raise CannotJoin
+        shown = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
         changed = {name for name, x in variables.items() if x is not fork.variables.get(name, _MISSING)}
-        memory = {name: self._memory(fork, t) for name, t in tensors.items() if name in changed}
+        memory = {name: self._memory(fork, t) for name, t in shown.items() if name in changed}
         new = [id(root) for is_new, root in memory.values() if is_new]
         if len({*new}) < len(new):
             raise CannotJoin  # one tensor has two names
-        variables |= {name: like(t, t._array) for name, t in tensors.items()}
+        variables |= {name: like(t, t._array) for name, t in shown.items()}
         return Side(fork, variables, changed, memory, written, list(region.checks))
 
     def _names(self, fork: Fork) -> dict[int, str]:
@@ -260,10 +279,14 @@ class Joins:
             raise CannotJoin
         return False, name
 
-    def _blur(self, variables: Mapping[str, Any]) -> None:
+    def _blur(self, variables: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         """Makes unknown what is Python's after this way alone, so that nothing is decided by it."""
         found = dict[str, Any]()
         for name, x in variables.items():
+            if x is before.get(name, _MISSING):
+                continue
+            if type(x) is int or is_dim(x):
+                self.counted.add(name)
             if type(x) is bool and name in self.loop.flags:
                 found[name] = FlagProxy(self.tracer.wrap(fresh(self.tracer, Aval((), bool_))._array, True))
             elif type(x) is int and not self.in_steps:

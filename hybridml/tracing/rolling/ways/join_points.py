@@ -14,9 +14,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 from types import CodeType
 
-from .code_loops import Flow, flow_of
+from ..code_loops import Flow, flow_of
 
-_SILENT = ("END_FOR", "POP_ITER", "NOT_TAKEN", "CACHE", "EXTENDED_ARG", "RESUME", "PRECALL")  # nobody may be told of them
+_SILENT = (
+    "END_FOR",
+    "POP_ITER",
+    "NOT_TAKEN",
+    "CACHE",
+    "EXTENDED_ARG",
+    "RESUME",
+    "PRECALL",
+)  # nobody may be told of them
 
 
 class JoinPoints:
@@ -66,11 +74,12 @@ class JoinPoints:
     def _is_between(self, k: int) -> bool:
         """Whether nothing is on the stack but iterators of loops, and Python tells of it."""
         loops = sum(k in nodes for nodes in self.around)
-        return self.depth.get(k) == loops and self.flow.offset(k) is not None and self.flow.found[k].opname not in _SILENT
+        return (
+            self.depth.get(k) == loops and self.flow.offset(k) is not None and self.flow.found[k].opname not in _SILENT
+        )
 
-    @lru_cache(maxsize=None)  # noqa: B019 (lives as long as the code)
     def after(self, offset: int) -> int | None:
-        """The offset of the place where ways join that part at an instruction; None where they do not before the end."""
+        """The offset of the place where ways join that part at an instruction; None where they do not in a step."""
         at = self.flow.running(offset)
         bits = self.later.get(at, 0)
         found = [k for k in self.inside if bits >> k & 1 and k != at and self._is_between(k)]
