@@ -1,4 +1,4 @@
-"""Values of variables of which data chooses one: what is chosen of two numbers, bools or tensors is one of the program."""
+"""Values of variables of which data chooses one: of two numbers, bools or tensors it is one of the program."""
 
 from __future__ import annotations
 

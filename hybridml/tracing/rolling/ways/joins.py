@@ -117,7 +117,7 @@ class Joins:
     places: set[int | None]  # offsets where ways of this run join
     asked_in_vain: dict[int, Mapping[str, Any]]  # offsets where ways join of which none is kept -> variables before
     vain: int | None = None  # the number of the question with whose join a run has become vain; -1: all is begun anew
-    in_vain: Joins | None = None  # the loop around, in a run of which nothing of this one is kept: one way will do
+    in_vain: Any = None  # the loop around, in a run of which nothing of this one is kept: one way will do
     runs = 0
 
     def _assigned(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class Joins:
         if any(waits(x) for x in variables.values()):
             raise CannotJoin
         written = dict(self._written(fork))
-        live = flow_of(self.loop.place[0]).live_at(fork.join) & variables.keys()
+        live = self._live(fork) & variables.keys()
         variables = {name: x for name, x in variables.items() if name in live}
         shown = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
         changed = {name for name, x in variables.items() if x is not fork.variables.get(name, _MISSING)}
@@ -230,6 +230,10 @@ class Joins:
             raise CannotJoin  # one tensor has two names
         variables |= {name: like(t, t._array) for name, t in shown.items()}
         return Side(fork, variables, changed, memory, written, list(region.checks))
+
+    def _live(self, fork: Fork) -> frozenset[str]:
+        assert fork.join is not None
+        return flow_of(self.loop.place[0]).live_at(fork.join)
 
     def _names(self, fork: Fork) -> dict[int, str]:
         """The variables that held tensors at a question, by the ids of these."""
@@ -323,7 +327,7 @@ class Joins:
 
     def _both(self, yes: Side, no: Side) -> list[tuple[Tensor, ir.Node, ir.Node]]:
         """The tensors that either side has written to, with the values that they have after each."""
-        before = {id(w[0]): w[1] for w in self.region.written.values()} | no.fork.arrays
+        before = {**{id(w[0]): w[1] for w in self.region.written.values()}, **no.fork.arrays}
         found = []
         for key in {**yes.written, **no.written}:
             t = yes.written[key][0] if key in yes.written else no.written[key][0]
