@@ -51,7 +51,7 @@ def _number_of(tracer: Tracer, a: Any, b: Any) -> Made | None:
 
 
 def _size_of(x: Any) -> tuple[float, int, Any] | None:
-    """How large an int may be (see IntProxy); None of anything else, and of ints that come with the call."""
+    """The bound of an int in its parts (see IntProxy); None of anything else, and of ints that come with the call."""
     if type(x) is int:
         return (0.0, abs(x), {}) if abs(x) <= LARGEST else None
     if is_dim(x):

@@ -1,4 +1,4 @@
-"""Where the ways of a step come together again, by the instructions of a loop: the first place between statements to
+"""Places where ways of a step come together again, by the instructions of a loop: the first one between statements to
 which all ways lead from another one (an immediate postdominator, Aho et al., "Compilers", 2006, section 9.6).
 
     s = 2.0 if v > hi else -1.0     both ways of the question are at `STORE_FAST s`, with other values on the stack:

@@ -65,7 +65,7 @@ class Fork:
 
 @record(frozen=False, eq=False)
 class Side:
-    """What the way "yes" has made by the place where it joins the other one."""
+    """State of a step that the way "yes" has made by the place where it joins the other one."""
 
     fork: Fork
     variables: Mapping[str, Any]
@@ -95,7 +95,7 @@ class CannotJoin(Exception):
 
 
 class Joins:
-    """What the questions of a loop have in common whose ways join."""
+    """The part of a loop by which ways of its steps join."""
 
     loop: Any
     tracer: Any
@@ -199,7 +199,7 @@ class Joins:
                 self.keep_apart(n)
 
     def keep_apart(self, n: int) -> None:
-        """Has the ways of a question stay apart: the runs begin anew."""
+        """Keeps the ways of a question apart: the runs begin anew."""
         self.separate.add(self.forks[n].site)
         self.vain = -1
 
