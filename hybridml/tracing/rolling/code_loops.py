@@ -162,6 +162,7 @@ class Flow:
             self.at.setdefault(i.offset, len(self.found))  # two at one offset: the first
             if i.opname not in ("EXTENDED_ARG", "CACHE"):
                 self.found.append(i)
+        self.offsets = {k: offset for offset, k in reversed(self.at.items())}
         self.following: list[list[int]] = []
         for k, i in enumerate(self.found):
             ends = i.opname.startswith(("RETURN_", "RAISE_", "RERAISE"))
@@ -178,7 +179,7 @@ class Flow:
 
     def offset(self, k: int) -> int | None:
         """The offset of an instruction; None where it is the second one there."""
-        return next((offset for offset, n in self.at.items() if n == k), None)
+        return self.offsets.get(k)
 
     def position(self, k: int) -> Position:
         """The place in the source of a question: of its jump, which others may share, and of what it loads last."""
@@ -193,7 +194,7 @@ class Flow:
     def running(self, offset: int) -> int:
         """The number of the instruction that runs: it may be at a cache of a call, which Python 3.11 does with what
         prepares it."""
-        at = self.at[max(k for k in self.at if k <= offset)]
+        at = self.at[offset if offset in self.at else max(k for k in self.at if k <= offset)]
         return at + 1 if self.found[at].opname == "PRECALL" else at
 
     def question(self, offset: int) -> int | None:

@@ -37,6 +37,8 @@ class JoinPoints:
                        and flow.found[h].opname == "FOR_ITER"]  # fmt: skip
         self.depth = self._depths(head)
         self.later = self._postdominators()
+        self.between = [k for k in self.inside if self._is_between(k)]
+        self.known: dict[int, int | None] = {}
 
     def _following(self, k: int) -> list[int]:
         return [n for n in self.flow.following[k] if n in self.nodes] if k not in self.ends else []
@@ -80,10 +82,13 @@ class JoinPoints:
 
     def after(self, offset: int) -> int | None:
         """The offset of the place where ways join that part at an instruction; None where they do not in a step."""
-        at = self.flow.running(offset)
-        bits = self.later.get(at, 0)
-        found = [k for k in self.inside if bits >> k & 1 and k != at and self._is_between(k)]
-        return self.flow.offset(max(found, key=lambda k: self.later[k].bit_count())) if found else None
+        if offset not in self.known:
+            at = self.flow.running(offset)
+            bits = self.later.get(at, 0)
+            found = [k for k in self.between if bits >> k & 1 and k != at]
+            nearest = max(found, key=lambda k: self.later[k].bit_count(), default=None)
+            self.known[offset] = None if nearest is None else self.flow.offset(nearest)
+        return self.known[offset]
 
 
 @lru_cache(maxsize=256)
