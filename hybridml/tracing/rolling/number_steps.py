@@ -7,13 +7,13 @@ step; after the last one they are what the loop's own arithmetic makes of them, 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from hybridml_compiler.aval import CPU
 
 from ..capture.tracer import Tracer, current_tracer, top_tracer
-from .code_loops import flow_of
 from .number_loops import ASKED, DataLoop, NumberLoop, number_loops
 from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
@@ -29,7 +29,8 @@ class NumberLoops:
         # Offset -> loops that end or begin a step there.
         self.at: dict[CodeType, dict[int, list[NumberLoop | DataLoop]]] = {}
 
-    def watched(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def watched(self) -> Iterator[None]:
         """A context in which functions run whose loops are captured."""
         pending = [code for code in self.tracer.codes if type(code) is CodeType]  # type: ignore[attr-defined]
         while pending:
@@ -44,14 +45,15 @@ class NumberLoops:
                     continue
                 for offset in (*ends, loop.begin):
                     self.at[code].setdefault(offset, []).append(loop)
-        return watched([code for code in self.at if flow_of(code).loops], self.told)
+        with watched([code for code, loops in self.at.items() if loops], self.told) as self.watch:
+            yield
 
     def told(self, frame: FrameType, offset: int) -> None:
         """Ends and begins steps at an instruction that is about to run."""
         now = next((loop for loop in reversed(self.tracer.loops) if loop.frame is frame), None)
         if now is not None and top_tracer() is self.tracer:
             now.arrives(offset)
-        loops = self.at[frame.f_code].get(offset)
+        loops = self.at.get(frame.f_code, {}).get(offset)
         if loops is None:
             return
         if top_tracer() is not self.tracer:
