@@ -35,6 +35,7 @@ from ...capture.loops.one_memory import root_of
 from ...capture.loops.taken import scalar
 from ...capture.loops.ways import joined
 from ...capture.memory import is_element
+from ...capture.numbers.perhaps import may_be_number
 from ...capture.program_arrays import is_program, waits
 from ...capture.subgraphs import fresh
 from ..carries import are_one, computed_int, kind_of_number
@@ -336,6 +337,8 @@ class Joins:
                 if is_program(x) and not x._memory.is_traced:
                     raise CannotJoin
                 t = root_of(x._memory.tensor if is_program(x) else x)
+            if any(may_be_number(self.tracer, node) for node in (t._array, yes.written.get(key, (t, t._array))[1])):
+                raise CannotJoin
             after_yes = yes.written[key][1] if key in yes.written else before[id(t)]
             found.append((t, after_yes, t._array))
         return found
