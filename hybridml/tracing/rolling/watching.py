@@ -72,12 +72,14 @@ def _traced(codes: Iterable[CodeType], told: Told) -> Iterator[Watch]:
             told(frame, frame.f_lasti)
         return called
 
+    shown: Any = called
+
     def watch(frame: FrameType) -> None:
         if sys.gettrace() is None:
             sys.settrace(called)
         if sys.gettrace() is called and frame.f_trace is not called:
             known.add(frame.f_code)
-            frame.f_trace_opcodes, frame.f_trace_lines, frame.f_trace = True, False, called
+            frame.f_trace_opcodes, frame.f_trace_lines, frame.f_trace = True, False, shown
 
     if known and sys.gettrace() is None:
         sys.settrace(called)
