@@ -65,7 +65,9 @@ def user_place() -> tuple[CodeType, int] | None:
 def user_location() -> str:
     """`file.py:12: y = x @ w` of the user's innermost line; empty when there is none."""
     frame = user_frame()
-    return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
+    if frame is None or (line := frame.f_lineno) is None:  # Python's own jumps are of no line
+        return ""
+    return describe_line(frame.f_code.co_filename, line)
 
 
 def line_number(code: CodeType, instruction: int) -> int:

@@ -211,7 +211,8 @@ def many(x: Any) -> Any:
     out = hm.zeros(len(x))
     for i in range(len(x)):
         for limit in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
-            if x[i] > limit:
+            kind = "above" if x[i] > limit else "below"
+            if kind == "above":
                 out[i] += limit
     return out
 

@@ -55,7 +55,7 @@ class NumberProxy(Proxy):
     """A number: what only Python can do with one asks for its value, and the program is specialized on that."""
 
     __slots__ = ()
-    is_late: ClassVar[bool] = False  # computed when the call ends (see late.py)
+    is_late: ClassVar[bool] = False  # it knows what is computed with it and others (see late.py)
     # (ufunc, operands without tensors) -> what NumPy makes of them, as a number of the trace; None where it asks for
     # their values. Set by tracing/capture/numpy_rules.py.
     by_numpy: ClassVar[Callable[[Any, tuple[Any, ...]], Any]] = staticmethod(lambda *_: None)

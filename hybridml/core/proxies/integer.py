@@ -120,11 +120,11 @@ class IntProxy(NumberProxy):
 
     def takes_step(self, step: Size | None) -> bool:
         """Whether it has no value, so that what is computed with numbers of steps, or this one, is of the graph."""
-        return self._value is None and (step is None or _bound_of_step(step) is not None)
+        return self._value is None and (step is None or bound_of_step(step) is not None)
 
     def _of_step(self, step: Size) -> IntProxy | None:
         """The number of a step of a loop, for which one step stands, as an int of the graph."""
-        bound = _bound_of_step(step)
+        bound = bound_of_step(step)
         return None if bound is None else IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, bound)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
@@ -211,7 +211,7 @@ _WAYS: dict[Callable[..., Any], str] = {
 }
 
 
-def _bound_of_step(step: Size) -> int | None:
+def bound_of_step(step: Size) -> int | None:
     """The bound of the absolute value of the number of a step; None of other sizes."""
     low, high = bounds(step), bounds(-step)
     return None if not is_step(step) or low is None or high is None else max(abs(low), abs(high))

@@ -196,10 +196,14 @@ def element(tracer: Tracer, t: Tensor) -> Tensor:
     return found
 
 
+def is_element(t: Tensor) -> bool:
+    return type(t).is_element  # type: ignore[attr-defined]
+
+
 @lru_cache(maxsize=1)  # of the trace that runs
 def _scalars(cls: type[Traced]) -> type[Traced]:
     """The class of the tensors of a trace that are no memory: their operators in place make new ones."""
-    return type("Tensor", (cls,), {"__slots__": (), "__module__": "hybridml", **_NEW})
+    return type("Tensor", (cls,), {"__slots__": (), "__module__": "hybridml", "is_element": True, **_NEW})
 
 
 def literal(tracer: Tracer, array: np.ndarray) -> Tensor:

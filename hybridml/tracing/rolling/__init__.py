@@ -13,6 +13,7 @@ emission.py     the loop of the program that it becomes
 aliases.py      variables that may be in one memory, in a step and after the loop
 histories.py    whether a loop is differentiated, and what its steps write to NumPy's arrays
 questions.py    what a step asks: questions that leave the loop, branches
+ways/           branches that join where an `if` ends
 undecided.py    decisions by the number of a step that are other ones in other steps
 carries.py      kinds of what goes from step to step
 number_types.py  variables that are numbers before a loop and tensors after a step

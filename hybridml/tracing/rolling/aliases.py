@@ -56,7 +56,8 @@ def shared(loop: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
     of = {name: memory_of(t) for name, t in values.items()}
     ends = [variables, *(exit.objects for exit in loop.exits)]
     for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
-        loop.origins.setdefault(name, []).append(root_of(tracer.lift(t)))
+        root = root_of(tracer.lift(t))
+        loop.origins.setdefault(name, []).extend([root, *loop.shows.get(id(root), ())[1:]])
     own = {name: carry.given for name, carry in loop.carries.items()}
     loop.chosen = {name: [x for x in tracer.marked.may_be(t) if x is not own.get(name)] for name, t in values.items()}
     loop.twice = {name for name in of if [*of.values()].count(of[name]) > 1 or loop.chosen[name]}

@@ -26,6 +26,7 @@ from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 
 from ...core.context import clock
+from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import IntProxy
 from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
@@ -53,6 +54,7 @@ from .held import CONSTANTS, are_same, held
 from .lists import Grown
 from .number_types import compute_as_floats, computes_as_number
 from .questions import Exit, Questions
+from .ways.joins import APART
 
 _ROUNDS = 16  # of a step, until all that it carries on is known
 MOST_PARTS = 8  # of a loop, and steps that are by themselves
@@ -82,6 +84,8 @@ class Capture(Questions):
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
+        self.separate = set[int]()
+        self.sides = {}
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
@@ -95,7 +99,8 @@ class Capture(Questions):
         self.is_left = False  # before its last step, by a question about data
 
     def refuse(self, why: str) -> NoReturn:
-        raise StepByStep(self.place, why)
+        may_join = [loop for loop in (self.in_vain, self) if loop is not None and loop.sides and not loop.stays_apart()]
+        raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
 
     # -- a step
 
@@ -105,15 +110,19 @@ class Capture(Questions):
         if self.rounds >= _ROUNDS:
             self.refuse("each step updates other tensors")
         if not self.rounds:
+            around = tracer.loops[-1] if tracer.loops else None
+            if around is not None:
+                self.in_vain = around if around.vain is not None else around.in_vain
+            tracer.rolling.numbers.watch(self.frame)
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
             self.carries = self.first_carries()
             self.held = held(variables, self.loop.read)
             self.grown = self._lists(variables)
-        self.asked = list[ir.Node]()
+        self.begin_run()
         self._forget()
-        if not self.branches:
+        if not self.branches and not self.answers:
             self.begin_round()
         tracer.loops.append(self)
         self.region = enter(tracer)
@@ -140,6 +149,7 @@ class Capture(Questions):
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
         self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
+        self.sides, self.made, self.runs = {}, set(), 1
         self.origins, self.sizes, self.since = {}, DataSizes.of(self.tracer, self.place), clock()
         self.given = [self.input(t, id(t)) for t in self.states]
         for name, carry in self.carries.items():
@@ -196,26 +206,51 @@ class Capture(Questions):
         self.next = [snapshot(tracer, t) for t in self.states]
         for grown in self.grown:
             grown.take_back()
+        self.made |= region.made
+        if self.vain is not None:
+            return self._end_in_vain()
         self.items = self._items(region)
         memory = shared(self, self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
-        if not are_same(self.grads, [*chain(*tracer.grads())]):
-            self.refuse("a step sets gradients")
-        now = held(self.frame.f_locals, self.loop.read)
-        if self.held is None or now is None or not are_same(self.held, now):
-            self.refuse("a step may change a container or an object")
+        self._check_unchanged()
         self.states += found
         check_memory(self, memory)
+        if (n := next((k for k in self.open if tuple(self.answers[:k]) in self.sides), None)) is not None:
+            self.keep_apart(n)  # its other way has joined, and this one does not come to that
+            return self._again(False)
         known = not found and self._learn() and self._branched(region, go)
         self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
             return True
+        return self._again(known)
+
+    def _again(self, known: bool) -> bool:
         if not known:
-            self.branches = []
+            self.branches, self.answers = [], []
         self.assign({name: self.before.get(name) for name in self.after})
         self._forget()
         return False
+
+    def _end_in_vain(self) -> bool:
+        """Ends a run of which only a side is kept, and what it tells of all that goes on."""
+        n, region = self.vain, self.region
+        found = self._leave(region)
+        self._check_unchanged()
+        self.states += found
+        if n is None or n < 0:
+            self.rounds -= 1
+            return self._again(False)
+        known = not found and self._learn() and self._ends_known(region)
+        self.answers = following(self.answers[: n + 1]) or []
+        return self._again(known)
+
+    def _check_unchanged(self) -> None:
+        if not are_same(self.grads, [*chain(*self.tracer.grads())]):
+            self.refuse("a step sets gradients")
+        now = held(self.frame.f_locals, self.loop.read)
+        if self.held is None or now is None or not are_same(self.held, now):
+            self.refuse("a step may change a container or an object")
 
     def _forget(self) -> None:
         """Drops what a step has made: a view that somebody holds is made anew with each update of what it shows."""
@@ -226,15 +261,11 @@ class Capture(Questions):
     def _branched(self, region: Frame, go: ir.Node | None) -> bool:
         """Notes what this step has made of all that goes on, for the answers that it was given; False where that is not
         known, after all."""
-        if self.exits and not self.is_left:
-            self.is_left = True
-            return False
-        if not self.masks and self.exits and [*region.checks.keys()][self.exits[0].checks :]:
-            self.masks = True  # what comes after a way out is checked in steps that come to it
+        if not self._ends_known(region):
             return False
         if not self.branches:
             self.outs = dict[int, Exit]()
-            self.made, self.checks, self.histories = set(), list(region.checks), []
+            self.checks, self.histories = list(region.checks), []
             self.last, self.also = self._last(), dict[ir.Node, None]()
             self.leaving = list[tuple[Branch[Tensor], bool]]()  # and whether the step has grown lists by then
             self.named = {name: self.after.get(name) for name in self._others()}
@@ -254,14 +285,13 @@ class Capture(Questions):
             return False
         if not compute_as_floats(region, self.of_floats):
             raise StepByStep(None, "what max() or min() gives may be a float", (WHICH,))
-        self.made |= region.made
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
         questions, answers, last = list[ir.Node](), list[bool](), 0
         for exit in self.exits:
-            questions += self.asked[last : len(exit.answers)]
-            answers += exit.answers[last:]
-            last = len(exit.answers)
+            since, last = [k for k in self.open if last <= k < len(exit.answers)], len(exit.answers)
+            questions += [self.asked[k] for k in since]
+            answers += [self.answers[k] for k in since]
             at = self._values(exit.variables, exit.states)
             self.outs.setdefault(exit.way, exit)
             keeps = [*exit.grown] == [len(grown.items) for grown in self.grown]
@@ -287,10 +317,24 @@ class Capture(Questions):
             answers.append(False)
         if self.is_left:
             values += self._flags(ir.constant(True) if go is None else go, self.home)
-        questions, answers = [*questions, *self.asked[last:]], [*answers, *self.answers[last:]]
+        since = [k for k in self.open if k >= last]
+        questions, answers = (
+            [*questions, *(self.asked[k] for k in since)],
+            [*answers, *(self.answers[k] for k in since)],
+        )
         self.branches.append(Branch(tuple(questions), tuple(answers), [*values, *self.items]))
         if self.varies and any(g.items for g in self.grown) and not (self.is_left and type(self.length) in _KNOWN):
             self.refuse("a list grows, and how many steps it takes comes with the call")
+        return True
+
+    def _ends_known(self, region: Frame) -> bool:
+        """Whether it was known that a step may leave the loop, and that some of its checks are for some ways."""
+        if self.exits and not self.is_left:
+            self.is_left = True
+            return False
+        if not self.masks and self.exits and [*region.checks.keys()][self.exits[0].checks :]:
+            self.masks = True  # what comes after a way out is checked in steps that come to it
+            return False
         return True
 
     def _flags(self, node: ir.Node, way: int) -> list[Tensor]:
@@ -351,6 +395,7 @@ class Capture(Questions):
             if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
                 continue
             number = "count" if type(end) is IntProxy else kind_of_number(end)
+            number = None if number == "flag" and name not in self.loop.flags else number
             if not (issubclass(type(end), Tensor) or number) or self.reads_arrays:
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
@@ -414,7 +459,7 @@ class Capture(Questions):
                 if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
                     continue
                 by_steps = self.in_steps and name not in self.counted and IntProxy not in (type(start), type(end))
-                carry, known = carry_of(self.tracer, start, end, by_steps, self.may_not_begin), False
+                carry, known = self._carry_of(name, start, end, by_steps), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
                     carry = single_of(self.tracer, start, end)
                 if carry is not None:
@@ -435,11 +480,18 @@ class Capture(Questions):
             if name in self.carries or name not in self.loop.after:
                 continue
             start = self.before.get(name)
-            carry, known = carry_of(self.tracer, start, value, False, self.may_not_begin), False
+            carry, known = self._carry_of(name, start, value, False), False
             if carry is None or carry.kind == "tensor":
                 self.refuse_to_join(f"{name} changes its type")
             self.carries[name] = carry
         return known
+
+    def _carry_of(self, name: str, start: Any, end: Any, by_steps: bool) -> Carry | None:
+        found = carry_of(self.tracer, start, end, by_steps, self.may_not_begin)
+        if found is not None and found.kind == "flag":
+            by_data = FlagProxy in (type(start), type(end)) or self.exits or any(k != self.vain for k in self.open)
+            return found if name in self.loop.flags and by_data else None
+        return found
 
     def grows(self, carry: Carry, end: Any) -> bool:
         """Whether an int goes on as the first step said."""

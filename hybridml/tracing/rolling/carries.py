@@ -15,6 +15,7 @@ from hybridml_compiler.sizes.dims import Size, bounds, is_dim, same
 from hybridml_compiler.sizes.steps import is_step
 
 from ...core.proxies.complex import ComplexProxy
+from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
@@ -27,10 +28,10 @@ _ROUNDED = 1e-12
 
 @record(frozen=False, eq=False)
 class Carry:
-    """A local variable that goes from step to step: a tensor, a Python float or complex number, an int that grows by
-    `by`, or a count: an int in a loop whose number of steps data decides."""
+    """A local variable that goes from step to step: a tensor, a Python float or complex number, a bool, an int that
+    grows by `by`, or a count: an int in a loop whose number of steps data decides."""
 
-    kind: Literal["tensor", "float", "complex", "int", "count"]
+    kind: Literal["tensor", "float", "complex", "flag", "int", "count"]
     start: Any
     by: int = 0
     given: Tensor | None = None  # its input of the region
@@ -67,10 +68,12 @@ def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
     return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), of_number=True, is_single=True)
 
 
-def kind_of_number(value: Any) -> Literal["float", "complex"] | None:
-    """The kind of a float or complex number of Python's or NumPy's; None of anything else."""
+def kind_of_number(value: Any) -> Literal["float", "complex", "flag"] | None:
+    """The kind of a float or complex number of Python's or NumPy's, or of a bool; None of anything else."""
     if type(value) in (float, ScalarProxy, np.float64):
         return "float"
+    if type(value) in (bool, FlagProxy):
+        return "flag"
     return "complex" if type(value) in (complex, ComplexProxy, np.complex128) else None
 
 
@@ -82,7 +85,7 @@ def is_double(value: Any) -> bool:
 
 def is_like(end: Any, carry: Carry) -> bool:
     """Whether a value is of the kind of a carry that has a value of the graph."""
-    if carry.kind in ("float", "complex"):
+    if carry.kind in ("float", "complex", "flag"):
         return kind_of_number(end) == carry.kind and is_double(end) is carry.is_double
     if carry.kind == "count" and type(end) is IntProxy:
         return end._bound <= LARGEST + _GROWS and end._gain <= 1 + _ROUNDED and end._kind is int
@@ -103,6 +106,8 @@ def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
         return t
     if carry.kind == "complex":
         return ComplexProxy(tracer.wrap(t._array, True, carry.is_double))
+    if carry.kind == "flag":
+        return FlagProxy(tracer.wrap(t._array, True))
     number = ScalarProxy(tracer.wrap(t._array, True, carry.is_double))
     return number if carry.kind == "float" else computed_int(tracer, number, {t._array: 1.0})
 
@@ -116,8 +121,10 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
     """The tensor of a variable that is no int of a range."""
     if type(value) is IntProxy:
         value = value._number
-    if type(value) in (ScalarProxy, ComplexProxy):
+    if type(value) in (ScalarProxy, ComplexProxy, FlagProxy):
         return value._tensor
+    if type(value) is bool:
+        return tracer.wrap(ir.constant(value), True)
     if type(value) in (complex, np.complex128):
         return tracer.wrap(ir.constant(np.asarray(value, complex128)), True, type(value) is np.complex128)
     if is_dim(value):
@@ -139,7 +146,7 @@ def are_one(a: Any, b: Any) -> bool:
         return a is b
     if issubclass(type(a), Tensor):
         return a._array is b._array
-    if type(a) in (ScalarProxy, ComplexProxy):
+    if type(a) in (ScalarProxy, ComplexProxy, FlagProxy):
         return a._tensor._array is b._tensor._array
     return same(a, b) if is_dim(a) else type(a) in CONSTANTS and repr(a) == repr(b)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -69,6 +69,9 @@ class CodeLoop:
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
     numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
     stored: frozenset[str]  # of these, variables that others read only to store them in elements: `y[i] = s`
+    flags: frozenset[str]  # variables that may be bools of the program: Python asks which they are, and nothing else
+    told: frozenset[str]  # of these, variables of which Python may need the bool after it: `done is True`
+    returned: frozenset[str]  # or only as it is returned
     nests: bool  # whether there is a loop in it, other than those of comprehensions
 
     def before_others(self) -> CodeLoop:
@@ -121,6 +124,14 @@ def while_loop_at(code: CodeType, offset: int) -> tuple[CodeLoop, Position] | No
     return None
 
 
+@lru_cache(maxsize=1024)
+def questions_at(code: CodeType, head: int, position: Position) -> frozenset[int]:
+    """The offsets of the questions at a place in the source, in a loop."""
+    flow = flow_of(code)
+    asked = [k for k in flow.loops[flow.at[head]] if is_question(flow.found[k]) and flow.position(k) == position]
+    return frozenset(flow.found[k].offset for k in asked)
+
+
 def loop_around(loops: Mapping[Any, str], other: str) -> str:
     """The words about the innermost of some loops, by their places, whose step runs now; `other`, if none does."""
     frame: FrameType | None = sys._getframe(1)
@@ -151,6 +162,7 @@ class Flow:
             self.at.setdefault(i.offset, len(self.found))  # two at one offset: the first
             if i.opname not in ("EXTENDED_ARG", "CACHE"):
                 self.found.append(i)
+        self.offsets = {k: offset for offset, k in reversed(self.at.items())}
         self.following: list[list[int]] = []
         for k, i in enumerate(self.found):
             ends = i.opname.startswith(("RETURN_", "RAISE_", "RERAISE"))
@@ -161,9 +173,13 @@ class Flow:
         self.loops = self._loops()
         self.live = self._live()
 
+    def live_at(self, offset: int) -> frozenset[str]:
+        """The local variables that are read before they are assigned, from an instruction on."""
+        return self.live[self.at[offset]]
+
     def offset(self, k: int) -> int | None:
         """The offset of an instruction; None where it is the second one there."""
-        return next((offset for offset, n in self.at.items() if n == k), None)
+        return self.offsets.get(k)
 
     def position(self, k: int) -> Position:
         """The place in the source of a question: of its jump, which others may share, and of what it loads last."""
@@ -178,7 +194,7 @@ class Flow:
     def running(self, offset: int) -> int:
         """The number of the instruction that runs: it may be at a cache of a call, which Python 3.11 does with what
         prepares it."""
-        at = self.at[max(k for k in self.at if k <= offset)]
+        at = self.at[offset if offset in self.at else max(k for k in self.at if k <= offset)]
         return at + 1 if self.found[at].opname == "PRECALL" else at
 
     def question(self, offset: int) -> int | None:
@@ -237,7 +253,7 @@ class Flow:
             if len(stays) != 1:
                 return None
             begin = stays[0]
-        own = [found[k] for k in sorted(inside)]
+        own, outside = [found[k] for k in sorted(inside)], {*range(len(found))} - inside
         assigned = frozenset(i.argval for i in own if stores(i)) | stored
         targets = frozenset[str]() if first is None else self._targets(first)
         live = [self.live[self._arrives(end)] for end in ends]
@@ -249,7 +265,9 @@ class Flow:
             (self.code, found[head].offset), assigned, frozenset(i.argval for i in own if _loads(i)), targets,
             tuple(sorted(carried)), tuple(sorted(after)), live[0], exits, ways, tails,
             self._grown(inside),
-            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside), nests,
+            self._numbers(inside), self._numbers(inside) - self._read_otherwise(inside),
+            flags := self._flags(inside, assigned), told := flags & self._told(outside, may_return=True),
+            flags & self._told(outside) - told, nests,
         )  # fmt: skip
 
     def _tail(self, at: int, end: int) -> list[dis.Instruction] | None:
@@ -289,6 +307,35 @@ class Flow:
         """The variables that anything but a store in an element reads outside of the loop."""
         loads = [k for k, i in enumerate(self.found) if k not in inside and _loads(i)]
         return frozenset(self.found[k].argval for k in loads if not self._is_operand(k, _STORES))
+
+    def _flags(self, inside: frozenset[int], assigned: frozenset[str]) -> frozenset[str]:
+        flags, others = assigned, frozenset[str]()
+        while flags != others:  # a copy is one if it may be
+            flags, others = flags - self._told(inside, copies=flags), flags
+        return flags
+
+    def _told(
+        self, nodes: Iterable[int], copies: Collection[str] = (), may_return: bool = False
+    ) -> frozenset[str]:  # fmt: skip
+        """The variables with which these instructions do anything but to ask, compute, copy, store in elements or
+        return."""
+
+        def is_copied(k: int) -> bool:
+            return stores(self.found[k + 1]) and self.found[k + 1].argval in copies
+
+        return frozenset(
+            self.found[k].argval for k in nodes if _loads(self.found[k]) and not (
+                self._is_asked(k, may_return) or is_copied(k) or self._is_operand(k) or self._is_operand(k, _STORES)
+            )
+        )  # fmt: skip
+
+    def _is_asked(self, load: int, may_return: bool) -> bool:
+        at = load + 1 + (self.found[load + 1].opname == "TO_BOOL")
+        if is_question(self.found[at]) or self.found[at].opname == "UNARY_NOT":
+            return True
+        while may_return and self.found[at].opname in (*_PUSHES, "BUILD_TUPLE"):
+            at += 1
+        return may_return and self.found[at].opname == "RETURN_VALUE"
 
     def _is_operand(self, load: int, takes: Mapping[str, int] = _ARITHMETIC) -> bool:
         """Whether arithmetic, or what else `takes` so many, takes from the stack what is loaded there, and nothing else

@@ -66,7 +66,7 @@ class RolledLoop(Capture):
                 state._node = value._node
             stamp(state)
         last = {
-            name: as_variable(tracer, c, t) if may_change(self, k, c) else self.before[name]
+            name: self._after(name, c, t) if may_change(self, k, c) else self.before[name]
             for k, ((name, c), t) in enumerate(zip(carried.items(), results, strict=False))
         }
         last |= self.ints_after(found.steps)
@@ -86,6 +86,20 @@ class RolledLoop(Capture):
         self._forget()
         tracer.rolled = True
         self.out = way_out(self, found.way)
+
+    def _after(self, name: str, carry: Carry, t: Tensor) -> Any:
+        """The value of a variable: a bool is one of Python's where it may need that."""
+        value, loop = as_variable(self.tracer, carry, t), self.loop
+        if carry.kind != "flag" or name not in loop.told | (loop.returned if self._is_called() else frozenset()):
+            return value
+        return bool(value)
+
+    def _is_called(self) -> bool:
+        """Whether what the code of the loop returns goes to other traced code."""
+        frames, frame = list[Any](), self.frame.f_back
+        while frame is not None:
+            frames, frame = [*frames, frame.f_code], frame.f_back
+        return self.place[0] is not self.tracer.root or self.tracer.root in frames
 
     def begin_out(self) -> None:
         """Begins the step by which Python leaves the loop."""

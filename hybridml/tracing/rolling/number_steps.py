@@ -7,7 +7,8 @@ step; after the last one they are what the loop's own arithmetic makes of them, 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from hybridml_compiler.aval import CPU
@@ -28,7 +29,8 @@ class NumberLoops:
         # Offset -> loops that end or begin a step there.
         self.at: dict[CodeType, dict[int, list[NumberLoop | DataLoop]]] = {}
 
-    def watched(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def watched(self) -> Iterator[None]:
         """A context in which functions run whose loops are captured."""
         pending = [code for code in self.tracer.codes if type(code) is CodeType]  # type: ignore[attr-defined]
         while pending:
@@ -43,11 +45,15 @@ class NumberLoops:
                     continue
                 for offset in (*ends, loop.begin):
                     self.at[code].setdefault(offset, []).append(loop)
-        return watched([code for code, loops in self.at.items() if loops], self.told)
+        with watched([code for code, loops in self.at.items() if loops], self.told) as self.watch:
+            yield
 
     def told(self, frame: FrameType, offset: int) -> None:
         """Ends and begins steps at an instruction that is about to run."""
-        loops = self.at[frame.f_code].get(offset)
+        now = next((loop for loop in reversed(self.tracer.loops) if loop.frame is frame), None)
+        if now is not None and top_tracer() is self.tracer:
+            now.arrives(offset)
+        loops = self.at.get(frame.f_code, {}).get(offset)
         if loops is None:
             return
         if top_tracer() is not self.tracer:
@@ -120,6 +126,9 @@ class _While(Counted):
     ) -> None:
         super().__init__(tracer, loop.loop, frame, part, is_last)
         self.of = loop
+
+    def ends_of_step(self) -> frozenset[int]:
+        return self.of.ends
 
     def begin_step(self) -> None:
         if self.now != "captured" and self.firsts:

@@ -29,6 +29,7 @@ from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import Undecided, is_step
 
+from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, like
@@ -40,6 +41,7 @@ from ..specialize.errors import StepByStep
 from .code_loops import CodeLoop, Position, question_at
 from .lists import Grown
 from .undecided import loop_of
+from .ways.joins import MOST_RUNS, Joins
 
 WHAT = "the way out of a loop"
 LENGTH = "how long a list has become"
@@ -47,7 +49,7 @@ WAYS = "ways"  # of a loop: no way out is as its own end with other numbers
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
 _not, _and, _equal = OPS["logical_not"], OPS["logical_and"], OPS["equal"]
 
-_NUMBERS = (int, float, IntProxy, ScalarProxy)
+_NUMBERS = (int, float, bool, IntProxy, ScalarProxy, FlagProxy)
 
 
 @record
@@ -82,7 +84,8 @@ def after_tail(instructions: Sequence[dis.Instruction], variables: Mapping[str, 
             found[i.argval] = stack.pop()
         else:
             b, a = stack.pop(), stack.pop()
-            stack.append(_OPERATORS[i.argrepr.rstrip("=")](a, b) if i.argrepr.rstrip("=") in _OPERATORS else None)
+            op = None if FlagProxy in (type(a), type(b)) else _OPERATORS.get(i.argrepr.rstrip("="))
+            stack.append(None if op is None else op(a, b))
         if not all(type(x) in _NUMBERS or is_dim(x) for x in stack):
             return None
     return found
@@ -132,13 +135,13 @@ _FEW_WAYS, _MOST_NODES = 8, 8000  # and of a large one
 _TOO_MANY = f"data decides more than {_WAYS} ways that a step may go, 2**n for n times `if`, `and`, `max`"
 
 
-class Questions:
+class Questions(Joins):
     """Questions of the present step of a loop, with the answers that it was given."""
 
     tracer: Tracer
     loop: CodeLoop
     frame: types.FrameType
-    masks = False  # whether branches have indices of their own, which are checked where they are taken
+    masks: bool = False  # whether branches have indices of their own, which are checked where they are taken
     states: list[Tensor]  # tensors from outside that the loop updates
     asked: list[ir.Node]
     answers: list[bool]  # of this step; there are `branches` for others
@@ -151,10 +154,6 @@ class Questions:
     out: Exit | None = None  # by which Python leaves the loop, once it is in the program
 
     def refuse(self, why: str) -> NoReturn:
-        raise NotImplementedError
-
-    def _assigned(self) -> dict[str, Any]:
-        """The variables that the loop assigns, with the values that they have now."""
         raise NotImplementedError
 
     def question(self, node: ir.Node, what: str) -> np.ndarray:
@@ -171,13 +170,19 @@ class Questions:
             if leaves:
                 self.finish()
             return np.asarray(stays is not leaves)
-        if node in self.asked:
-            return np.asarray(self.answers[self.asked.index(node)])
-        done = sum(0.5**k for k, answer in enumerate(self.answers, 1) if not answer)  # of all ways, if they ask as many
+        known = next((k for k in self.open if self.asked[k] is node), None)
+        in_vain = self.vain is not None or self.in_vain is not None
+        if known is None and in_vain:
+            self.ask_in_vain()
+        if known is not None or in_vain:
+            return np.asarray(known is None or self.answers[known])
+        taken = [answer for k, answer in enumerate(self.answers) if k not in self.joined]
+        done = sum(0.5**k for k, answer in enumerate(taken, 1) if not answer)  # of all ways, if they ask as many
         ways = len(self.branches)
-        if ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES):
+        if self.runs > MOST_RUNS or (ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES)):
             self.refuse(_TOO_MANY)
         self.asked.append(node)
+        self.fork()
         if len(self.asked) > len(self.answers):
             self.answers.append(True)
         return np.asarray(self.answers[len(self.asked) - 1])
@@ -186,6 +191,8 @@ class Questions:
         """Whether Python leaves the loop where this may be so. It does once the loop is in the program; before that it
         is a way out."""
         answers = self.answers[: len(self.asked)]
+        if self.vain is not None:
+            return False
         if self.out is not None:
             return self.out.position == position and self.out.answers == answers
         states = [snapshot(self.tracer, t) for t in self.states]
@@ -215,7 +222,8 @@ class Questions:
 
     def conditions(self) -> Iterator[ir.Node]:
         """Conditions under which a step comes to what it does now."""
-        yield from (q if a else ir.apply(_not, [q]) for q, a in zip(self.asked, self.answers, strict=False))
+        answers = [(self.asked[k], self.answers[k]) for k in self.open]
+        yield from (q if a else ir.apply(_not, [q]) for q, a in answers)
         yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
 
     def asked_of_steps(self, error: Undecided) -> bool | None:

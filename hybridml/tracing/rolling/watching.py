@@ -16,63 +16,75 @@ Told = Callable[[FrameType, int], None]  # frame, offset of the instruction that
 _TOOLS = (4, 3)  # numbers that no kind of tool has for its own
 
 
-@contextmanager
-def watched(codes: Iterable[CodeType], told: Told) -> Iterator[None]:
-    """A context in which `told` is called before each instruction of these code objects."""
-    codes = frozenset(codes)
-    if not codes:
-        yield
-    elif sys.version_info >= (3, 12):
-        with _monitored(codes, told):
-            yield
-    else:
-        with _traced(codes, told):
-            yield
+Watch = Callable[[FrameType], None]  # has instructions of the code of a running frame told, too
 
 
 @contextmanager
-def _monitored(codes: Iterable[CodeType], told: Told) -> Iterator[None]:
+def watched(codes: Iterable[CodeType], told: Told) -> Iterator[Watch]:
+    """A context in which `told` is called before each instruction of these code objects, and of those that it is given
+    then."""
+    with (_monitored if sys.version_info >= (3, 12) else _traced)(codes, told) as watch:
+        yield watch
+
+
+@contextmanager
+def _monitored(codes: Iterable[CodeType], told: Told) -> Iterator[Watch]:
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-    tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
-    if tool is None:
-        yield
-        return
+    used, known = list[int](), set[CodeType]()
 
     def called(code: CodeType, offset: int) -> None:
         frame = sys._getframe(1)
         if frame.f_code is code:
             told(frame, offset)
 
-    monitoring.use_tool_id(tool, "hybridml")
+    def watch(code: CodeType) -> None:
+        if not used:
+            used.extend([tool for tool in _TOOLS if monitoring.get_tool(tool) is None][:1])
+            for tool in used:
+                monitoring.use_tool_id(tool, "hybridml")
+                monitoring.register_callback(tool, monitoring.events.INSTRUCTION, called)
+        if used and code not in known:
+            known.add(code)
+            monitoring.set_local_events(used[0], code, monitoring.events.INSTRUCTION)
+
+    for code in codes:
+        watch(code)
     try:
-        monitoring.register_callback(tool, monitoring.events.INSTRUCTION, called)
-        for code in codes:
-            monitoring.set_local_events(tool, code, monitoring.events.INSTRUCTION)
-        yield
+        yield lambda frame: watch(frame.f_code)
     finally:
-        for code in codes:
-            monitoring.set_local_events(tool, code, 0)
-        monitoring.register_callback(tool, monitoring.events.INSTRUCTION, None)
-        monitoring.free_tool_id(tool)
+        for tool in used:
+            for code in known:
+                monitoring.set_local_events(tool, code, 0)
+            monitoring.register_callback(tool, monitoring.events.INSTRUCTION, None)
+            monitoring.free_tool_id(tool)
 
 
 @contextmanager
-def _traced(codes: Iterable[CodeType], told: Told) -> Iterator[None]:
-    if sys.gettrace() is not None:
-        yield
-        return
+def _traced(codes: Iterable[CodeType], told: Told) -> Iterator[Watch]:
+    known = {*codes}
 
     def called(frame: FrameType, event: str, arg: Any) -> Any:
         if event == "call":
-            if frame.f_code not in codes:
+            if frame.f_code not in known:
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
         elif event == "opcode":
             told(frame, frame.f_lasti)
         return called
 
-    sys.settrace(called)
+    shown: Any = called
+
+    def watch(frame: FrameType) -> None:
+        if sys.gettrace() is None:
+            sys.settrace(called)
+        if sys.gettrace() is called and frame.f_trace is not called:
+            known.add(frame.f_code)
+            frame.f_trace_opcodes, frame.f_trace_lines, frame.f_trace = True, False, shown
+
+    if known and sys.gettrace() is None:
+        sys.settrace(called)
     try:
-        yield
+        yield watch
     finally:
-        sys.settrace(None)
+        if sys.gettrace() is called:
+            sys.settrace(None)

@@ -28,7 +28,7 @@ from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, as_tensor, carry_of
-from .code_loops import CodeLoop, Position, stores, while_loop_at
+from .code_loops import CodeLoop, Position, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
 from .questions import after_tail
@@ -93,8 +93,13 @@ class While(RolledLoop):
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
         starts = {name: self.before.get(name) for name in self.loop.carried}
         numbers = {name: x for name, x in starts.items() if type(x) in (int, float) or is_step(x)}
+        flags = {name for name in self.loop.flags if type(starts.get(name)) is bool}
+        numbers |= {name: starts[name] for name in flags}
         found = {name: carry_of(self.tracer, x, x, False, lambda: False) for name, x in numbers.items()}
         return {name: carry for name, carry in found.items() if carry is not None}
+
+    def ends_of_step(self) -> frozenset[int]:
+        return questions_at(*self.place, self.position)
 
     def has_steps(self) -> bool:
         return self.begins
@@ -134,6 +139,8 @@ class While(RolledLoop):
         return np.asarray(self.stays)
 
     def begin_later(self, name: str) -> NoReturn:
+        if self.begins:
+            self.refuse(self.changes(name))
         raise StepByStep(self.place, self.changes(name), ("first",))
 
     def first_go(self) -> ir.Node:

@@ -32,7 +32,7 @@ _OF_LOOPS = {
     "looked up by its number": "put what is looked up into an array before the loop, `values[i]`",
     "condition on its number": "end the loop where the condition changes, and begin another one",
     "changes its type": 'give it that type before the loop, `hm.tensor(0.0, dtype="float64")` for a float64 tensor',
-    "a step sets": "count in place of setting a flag, `changed += 1`",
+    "a step sets": "ask for a flag with `if flag:` alone, or count in its place, `changed += 1`",
     "container or an object": "keep what a step changes in variables and in arrays",
     "prints or logs": "print after the loop",
     "a list": "fill an array, `out[n] = x`",

@@ -20,15 +20,16 @@ class Marked:
     """The tensors that loops leave, and that `max` and `min` choose."""
 
     def __init__(self) -> None:
-        self.groups: list[tuple[list[_Weak], Any]] = []  # results of loops and what they may be, and places of these
+        # Results of loops and of `if`s in them with what they may be, places of loops, and what is to become of these.
+        self.groups: list[tuple[list[_Weak], Any, Sequence[Any]]] = []
         self.chosen: list[tuple[_Weak, list[_Weak]]] = []  # each with what it may be
 
     def clear(self) -> None:
         self.groups, self.chosen = [], []
 
-    def mark(self, tensors: Iterable[Tensor], place: Any) -> None:
-        """Notes that tensors may be in one memory after the loop at this place."""
-        self.groups.append(([*map(ref, tensors)], place))
+    def mark(self, tensors: Iterable[Tensor], place: Any, apart: Sequence[Any] = ()) -> None:
+        """Notes that tensors may be in one memory after the loop at this place, or in it."""
+        self.groups.append(([*map(ref, tensors)], place, apart))
 
     def choose(self, t: Tensor, of: Iterable[Tensor]) -> None:
         """Notes that a tensor is one of others, or of their memory."""
@@ -42,11 +43,11 @@ class Marked:
     def check(self, t: Tensor) -> None:
         """Raises StepByStep where an update of a tensor may be that of another one. What a choice is made from may be
         updated: it has been read by then."""
-        for group, place in self.groups:
+        for group, place, apart in self.groups:
             alive = [x for r in group if (x := r()) is not None]
             shown = [memory_of(x) == memory_of(t) for x in alive]
             if any(shown) and not all(shown):
-                raise StepByStep(place, "a variable is updated after it that may be in the memory of another one")
+                raise StepByStep(place, "a variable is updated that may be in the memory of another one", apart)
         self.chosen = [one for one in self.chosen if one[0]() is not None]
         if self.may_be(t):
             raise StepByStep(None, "what max() or min() gives is updated, which is one of their arguments", (WHICH,))

@@ -1,0 +1,6 @@
+"""Ways that a step of a loop may go, as data says, which join where an `if` ends.
+
+joins.py        runs of a step, what a way has made, and one way of two
+join_points.py  where they join, by the instructions
+choices.py      values of which data chooses one
+"""
