@@ -109,7 +109,7 @@ class Capture(Questions):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
             self.carries = self.first_carries()
-            self.held = held(variables, self.loop.read)
+            self.held = self._held()
             self.grown = self._lists(variables)
         self.asked = list[ir.Node]()
         self._forget()
@@ -128,6 +128,10 @@ class Capture(Questions):
     def first_carries(self) -> dict[str, Carry]:
         """The variables that are values of the graph from the first round on."""
         return {}
+
+    def _held(self) -> list[Any] | None:
+        """What there is before a step, and must be as it was after it."""
+        return held(self.frame.f_locals, self.loop.held, self.loop.cells, self.loop.seen)
 
     def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
         """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""
@@ -202,7 +206,7 @@ class Capture(Questions):
         found = self._leave(region)
         if not are_same(self.grads, [*chain(*tracer.grads())]):
             self.refuse("a step sets gradients")
-        now = held(self.frame.f_locals, self.loop.read)
+        now = self._held()
         if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
         self.states += found
