@@ -130,6 +130,24 @@ def variable_of_a_function(x: Any) -> Any:
     return s
 
 
+def assigned_after_a_function_reads_it(x: Any) -> Any:
+    s, t = 0.0, x[0]
+    f = lambda: t  # noqa: E731
+    for i in range(N):
+        s = s + f()
+        t = x[i]
+    return s
+
+
+def of_a_container_that_is_read_later(x: Any) -> Any:
+    s, t = 0.0, x[0]
+    fs = {"f": lambda: t}
+    for i in range(N):
+        s = s + fs["f"]()
+        t = x[i]
+    return s
+
+
 def in_a_container(x: Any) -> Any:
     s, t, fs = 0.0, 1.0, {"f": lambda: t}
     for i in range(N):
@@ -214,7 +232,8 @@ def iterated(x: Any) -> Any:
 @pytest.mark.parametrize(
     "program",
     [
-        variable_of_a_function, in_a_container, kept, kept_in_a_dictionary, of_the_step_before, assigned_by_a_function,
+        variable_of_a_function, assigned_after_a_function_reads_it, of_a_container_that_is_read_later, in_a_container,
+        kept, kept_in_a_dictionary, of_the_step_before, assigned_by_a_function,
         counted_by_a_function, container_of_an_object, iterated,
     ],
 )  # fmt: skip

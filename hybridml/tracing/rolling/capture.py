@@ -130,8 +130,8 @@ class Capture(Questions):
         return {}
 
     def _held(self) -> list[Any] | None:
-        """What there is before a step, and must be as it was after it."""
-        return held(self.frame.f_locals, self.loop.held, self.loop.cells, self.loop.seen)
+        """Lists the objects that a step may see, with their contents: they must be the same after it."""
+        return held(self.frame.f_locals, self.loop.held, self.loop.cells)
 
     def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
         """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""

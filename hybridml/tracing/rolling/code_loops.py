@@ -74,7 +74,7 @@ class CodeLoop:
 
     @property
     def held(self) -> frozenset[str]:
-        """What a step reads of what there is before it: what it has made itself nobody sees after it."""
+        """Variables whose values before a step it may read; nobody sees afterwards what it makes itself."""
         return self.read - (self.assigned - {*self.carried})
 
     @property
@@ -82,11 +82,6 @@ class CodeLoop:
         """Variables that other functions may assign."""
         code = self.place[0]
         return self.read.intersection((*code.co_cellvars, *code.co_freevars)) - self.assigned
-
-    @property
-    def seen(self) -> frozenset[str]:
-        """Variables that it assigns, and that other functions may read: those alone which a step makes."""
-        return self.assigned.intersection(self.place[0].co_cellvars)
 
     def before_others(self) -> CodeLoop:
         """The loop where steps follow that are not of it, which read what it carries on."""

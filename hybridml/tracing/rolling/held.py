@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,10 @@ _FIXED = frozenset((
 ))  # fmt: skip
 
 
-def held(
-    variables: Mapping[str, Any], names: Iterable[str], cells: Iterable[str] = (), seen: Set[str] = frozenset()
-) -> list[Any] | None:
+def held(variables: Mapping[str, Any], names: Iterable[str], cells: Iterable[str] = ()) -> list[Any] | None:
     """The containers, objects and arrays in variables, each with its contents; None where there is something, an
     iterator say, that changes in a way which is not seen. What is held lives on, so that nothing new has its address.
-    `cells`: variables that functions may assign; `seen`: those that a step assigns, which no function of them may read.
+    `cells`: variables that functions may assign.
     """
     found: list[Any] = [variables[name] for name in sorted(cells) if name in variables]
     pending = [*found, *(variables[name] for name in sorted(names) if name in variables)]
@@ -43,7 +41,7 @@ def held(
             found += [item, item.tobytes()]
             continue
         parts = _parts(item, kind)
-        if parts is None or (kind is types.FunctionType and not seen.isdisjoint(item.__code__.co_freevars)):
+        if parts is None:
             return None
         found += [item, len(parts), *parts]
         pending += parts
