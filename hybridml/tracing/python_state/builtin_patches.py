@@ -43,7 +43,7 @@ from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `rou
 from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
-from ..capture.tracer import Tracer, current_tracer
+from ..capture.tracer import Tracer, current_tracer, top_tracer
 from . import clocks, guards
 from .guard_types import ItemGuard
 from .reads import ABSENT
@@ -120,7 +120,7 @@ class _Int(_Type):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tracer = current_tracer()
-        if tracer is None or not tracer.loops or tracer.stages is not None or kwargs or len(args) != 1:
+        if tracer is None or kwargs or len(args) != 1 or not _keeps_ints(tracer):
             return int(*args, **kwargs)
         x: Any = args[0]
         x = x._value() if is_program(x) and x._memory.is_traced else x
@@ -129,6 +129,16 @@ class _Int(_Type):
         if type(x) is ScalarProxy and (found := NumberProxy.whole(x, "trunc")) is not None:
             return found
         return x if (is_dim(x) and steps_of(x)) or (type(x) is IntProxy and x._kind is int) else int(*args)
+
+
+def _keeps_ints(tracer: Tracer) -> bool:
+    """Whether an int of data stays one of the program; outside of loops it may, unless something else needs it."""
+    if tracer.stages is not None or tracer.loops:
+        return tracer.stages is None
+    if tracer is not top_tracer() or tracer.rolling is None or tracer.frames or "asked" in tracer.ints:
+        return False
+    tracer.ints.add("kept")
+    return True
 
 
 class _Complex(_Type):
