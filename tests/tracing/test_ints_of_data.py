@@ -45,7 +45,17 @@ def decided(x: Any) -> Any:
 def used_by_python(x: Any) -> Any:
     k = int(x.sum())
     of = {k: 1}
-    return of.get(k), [1, 2] * k, f"{k}", "ab"[k % 2], isinstance(k, int), type(k) is int, k.bit_length(), k**2, len({k, 1})
+    return (
+        of.get(k),
+        [1, 2] * k,
+        f"{k}",
+        "ab"[k % 2],
+        isinstance(k, int),
+        type(k) is int,
+        k.bit_length(),
+        k**2,
+        len({k, 1}),
+    )
 
 
 def shapes(x: Any) -> Any:

@@ -33,6 +33,7 @@ from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
 from ..capture.loops.one_memory import WHICH
 from ..capture.numbers.perhaps import may_be_number
+from ..capture.program_arrays import ProgramArray, has_tensor
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -45,6 +46,7 @@ from .carries import (
     begins_to_record,
     carry_of,
     is_like,
+    is_new_array,
     kind_of_number,
     single_of,
 )
@@ -201,6 +203,7 @@ class Capture(Questions):
         for grown in self.grown:
             grown.take_back()
         self.items = self._items(region)
+        self._check_arrays()
         memory = shared(self, self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
@@ -220,6 +223,24 @@ class Capture(Questions):
         self.assign({name: self.before.get(name) for name in self.after})
         self._forget()
         return False
+
+    def _check_arrays(self) -> None:
+        """Refuses arrays of NumPy's that go on where a step writes to one that it was given, or two are in one memory:
+        what else is in that is not known."""
+        arrays = {n: c for n, c in self.carries.items() if c.kind == "array" and type(c.start) is ProgramArray}
+        ends = {name: self.after.get(name) for name in arrays}
+        others = [x for n, x in self.after.items() if n in {*self.loop.carried, *self.loop.after} and n not in arrays]
+        begins = [carry.shown for carry in arrays.values()]
+        memories = [x._memory for x in (*ends.values(), *others, *begins) if type(x) is ProgramArray]
+        for name, carry in arrays.items():
+            end: Any = ends[name]
+            given = carry.shown._memory.tensor
+            if given is None or carry.given is None or given._array is not carry.given._array:
+                self.refuse(f"a step updates {name}, an array of NumPy's, in place, and assigns it")
+            if type(end) is ProgramArray and not is_new_array(end, self.tracer):
+                self.refuse(f"{name} is a view of another array, or the same one")
+            if not self.has_steps() or [id(m) for m in memories].count(id(end._memory)) > 1:
+                self.refuse(f"{name} may be another array as well")
 
     def _forget(self) -> None:
         """Drops what a step has made: a view that somebody holds is made anew with each update of what it shows."""
@@ -421,6 +442,8 @@ class Capture(Questions):
                 carry, known = carry_of(self.tracer, start, end, by_steps, self.may_not_begin), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
                     carry = single_of(self.tracer, start, end)
+                if carry is not None and carry.kind == "array" and not (has_tensor(end) or self._meets_data()):
+                    carry = None  # NumPy computes all of it now
                 if carry is not None:
                     self.carries[name] = carry
             elif carry.kind == "int":
@@ -431,6 +454,10 @@ class Capture(Questions):
                 self.begin_later(name)
                 return False
         return self._learn_numbers() and known
+
+    def _meets_data(self) -> bool:
+        """Whether data has been seen to have a part in what a step does."""
+        return bool(self.asked or self.exits or self.states or any(c.kind == "tensor" for c in self.carries.values()))
 
     def _learn_numbers(self) -> bool:
         """The same for numbers that are assigned on ways out."""

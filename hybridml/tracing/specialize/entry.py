@@ -92,7 +92,9 @@ class Entry:
         self.root: ValueBranch | CompiledPath | None = None
         self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
         self.apart: dict[Any, list[Any]] = {}  # of those that are, where they are parted (see errors.py)
-        self.ints = set[str]()  # "kept": traces keep ints of data outside of loops; "asked": they ask for them after all
+        self.ints = set[
+            str
+        ]()  # "kept": traces keep ints of data outside of loops; "asked": they ask for them after all
         self.rolled = self.keeps_loops = False  # it has loops of the program; it is for any size only with loops
         self.staged = False  # functions of transforms, with loops in them, are captured first
         self.silent = False  # of a library function, which runs compiled in every stance

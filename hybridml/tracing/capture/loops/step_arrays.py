@@ -142,7 +142,7 @@ def _set_in_step(self: ProgramArray, key: Any, value: Any) -> None:
 def _of_steps(array: ProgramArray) -> Tensor:
     """The array as a tensor, which steps of a loop read and update."""
     memory = array._memory
-    if not memory.is_traced:
+    if not memory.becomes_traced():
         raise Undecided(f"an array of {array.dtype.name}, which is NumPy's,")
     memory.tracer.loops[-1].reads_arrays = True
     return array._value()
