@@ -54,6 +54,9 @@ _OPERATORS = frozenset(("multiply", "divide", "power", "square"))
 _EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
 
 
+_OF_MATRICES = {**dict.fromkeys(("inv", "det", "cholesky"), OPS["numpy_matrix"]), "solve": OPS["numpy_solve"]}
+
+
 def _named(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
@@ -238,6 +241,9 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         known = name in OF_STEPS and kwargs.get("out") is None
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs, _model(args))) if known else None
         return _settled(tracer, func, args, kwargs) if found is None else found
+    if func.__module__ == "numpy.linalg" and any(x._memory.is_traced for x in given):
+        found = _attempt(lambda: _of_matrices(tracer, func, args, kwargs))
+        return _settled(tracer, func, args, kwargs) if found is None else found
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
@@ -288,6 +294,20 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, li
     if like is None and tuple(map(int, result.shape)) != model.shape:
         return None
     return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
+
+
+def _of_matrices(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a function of NumPy's `linalg`, by the row that calls it; None where there is none."""
+    row = _OF_MATRICES.get(func.__name__)
+    if row is None or kwargs or len(args) != len(row.inputs) or not all(map(is_array, args)):
+        return None
+    dtype = np.result_type(*(x.dtype for x in args))
+    if dtype == np.float16:
+        return None
+    dtype = dtype if dtype in (np.float32, np.float64, np.complex64, np.complex128) else np.dtype(np.float64)
+    operands = [_cast_operand(tracer, x, dtype) for x in args]
+    tracer.may_be_slower |= bool(tracer.loops)
+    return value_of(tracer, row.fn(*operands, name=func.__name__), scalar=True)
 
 
 def _model(args: Any) -> Any:
