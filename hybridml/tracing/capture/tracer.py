@@ -39,7 +39,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
-from ..rolling.code_loops import loop_around
+from ..rolling.code_loops import loop_around, unrolled
 from ..specialize.errors import TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
@@ -282,7 +282,7 @@ class Tracer:
         if self.operations <= MOST_STEP_BY_STEP and (self.ends is None or time_limit.clock() <= self.ends):
             return
         loop = loop_around({**self.step_by_step, **self.unlike}, next(iter(self.step_by_step.values()), ""))
-        which = f"as {loop} is unrolled" if loop else "as it captures loops"
+        which = unrolled(loop, self.step_by_step) if loop else "as it captures loops"
         if self.operations <= MOST_STEP_BY_STEP:
             raise TakesLong(f"{self.takes_long}, {which}")
         raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, {which}")

@@ -144,6 +144,14 @@ def loop_around(loops: Mapping[Any, str], other: str) -> str:
     return other
 
 
+def unrolled(loop: str, loops: Mapping[Any, str]) -> str:
+    """The words for a loop that is unrolled, and for the others that are."""
+    rest = [said for said in dict.fromkeys(loops.values()) if said != loop]
+    return f"as {loop} is unrolled" + (
+        f", and so {'is' if len(rest) == 1 else 'are'} {', '.join(rest)}" if rest else ""
+    )
+
+
 @lru_cache(maxsize=1024)
 def question_at(code: CodeType, offset: int) -> Position | None:
     """The place in the source of what a conditional jump asks at this offset."""

@@ -39,7 +39,7 @@ from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
-from ..rolling.code_loops import loop_around
+from ..rolling.code_loops import loop_around, unrolled
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
 from .errors import CheckFailed, RunEagerly, TakesLong, of_loop
@@ -299,7 +299,7 @@ class Path:
     def _last(self) -> str:
         """The words for where the last value is asked for."""
         loop = loop_around(self.tracer.step_by_step, "")
-        return f"the last at {user_location()}{f', as {loop} is unrolled' if loop else ''}"
+        return f"the last at {user_location()}{f', {unrolled(loop, self.tracer.step_by_step)}' if loop else ''}"
 
     def _segment(self, node: ir.Node) -> Segment:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
