@@ -274,19 +274,22 @@ python_complex = Op(
 )  # fmt: skip
 
 
+_ROW_OF_MATRICES = {1: "numpy_matrix", 2: "numpy_solve"}  # by the number of operands
+
+
 def _numpy_matrix(*xs: np.ndarray, name: str) -> np.ndarray:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(getattr(np.linalg, name)(*xs))
     except np.linalg.LinAlgError as error:
-        raise LinAlgError(f"np.linalg.{name}: {error}") from None
+        raise LinAlgError(f"{_ROW_OF_MATRICES[len(xs)]}: np.linalg.{name}: {error}") from None
 
 
 def _numpy_matrix_infer(x: Aval, *more: Aval, name: str) -> Aval:
     if len(x.shape) < 2 or x.shape[-1] != x.shape[-2]:
-        raise ShapeError(f"np.linalg.{name}: needs square matrices, got {x}")
+        raise ShapeError(f"{_ROW_OF_MATRICES[1 + len(more)]}: {name} needs square matrices, got {x}")
     if any(len(y.shape) not in (1, 2) or y.shape[0] != x.shape[-1] or len(x.shape) > 2 for y in more):
-        raise ShapeError(f"np.linalg.{name}: {x} and {more[0]} do not fit")
+        raise ShapeError(f"numpy_solve: {x} and {more[0]} do not fit")
     return Aval(more[0].shape if more else x.shape[:-2] if name == "det" else x.shape, x.dtype)
 
 
