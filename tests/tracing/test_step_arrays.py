@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
 
 import hybridml as hm
+from hybridml.tracing.specialize.errors import TraceWarning
+from tests.support import random_steps
+from tests.support.examples import examples
 from tests.support.loops import both, data, is_loop
 
 N = 30
@@ -171,3 +177,19 @@ def with_other_uses(x: Any) -> Any:
 def test_int_is_a_dtype_and_a_function() -> None:
     assert is_loop(both(with_dtypes, data(N)))
     both(with_other_uses, data(N))
+
+
+@examples(10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 1 << 20))
+def test_random_programs(seed: int) -> None:
+    source, program = random_steps.program_of(seed)
+    traced = hm.trace(program)
+    for k in range(2):
+        r = np.random.default_rng(seed + k)
+        given = hm.asarray(r.random(random_steps.N)), hm.asarray(r.integers(0, random_steps.N, random_steps.N))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TraceWarning)
+            results = [(np.asarray(e), np.asarray(f)) for e, f in zip(program(*given), traced(*given), strict=True)]
+        for expected, found in results:
+            assert expected.dtype == found.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12, err_msg=source)

@@ -174,7 +174,7 @@ class Tracer:
         self.rolling: Any = None  # what gives loops their steps, where one stands for all (rolling/hooks.py)
         self.stages: Any = None  # what captures functions of transforms first (staging/transforms.py)
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
-        self.ints = set[str]()  # what becomes of ints of data (see Entry)
+        self.keeps_ints = False  # of data, outside of loops, where Python has not asked for them
         self.operations, self.seconds = 0, 0.0  # what loops step by step, and questions, have until then
         self.ends: float | None = None  # when these are given up
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)

@@ -41,6 +41,7 @@ from ..capture.loops.one_memory import WHICH, root_of
 from ..capture.numbers import complex_numbers
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.numbers.perhaps import may_be_number
+from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer, top_tracer
@@ -135,9 +136,9 @@ def _keeps_ints(tracer: Tracer) -> bool:
     """Whether an int of data stays one of the program; outside of loops it may, unless something else needs it."""
     if tracer.stages is not None or tracer.loops:
         return tracer.stages is None
-    if tracer is not top_tracer() or tracer.rolling is None or tracer.frames or "asked" in tracer.ints:
+    if tracer is not top_tracer() or tracer.rolling is None or tracer.frames or INTS in tracer.alone.get(None, ()):
         return False
-    tracer.ints.add("kept")
+    tracer.keeps_ints = True
     return True
 
 

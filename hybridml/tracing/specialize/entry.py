@@ -92,9 +92,6 @@ class Entry:
         self.root: ValueBranch | CompiledPath | None = None
         self.step_by_step: dict[Any, str] = {}  # places of loops that are not captured by one step for all: line, why
         self.apart: dict[Any, list[Any]] = {}  # of those that are, where they are parted (see errors.py)
-        self.ints = set[
-            str
-        ]()  # "kept": traces keep ints of data outside of loops; "asked": they ask for them after all
         self.rolled = self.keeps_loops = False  # it has loops of the program; it is for any size only with loops
         self.staged = False  # functions of transforms, with loops in them, are captured first
         self.silent = False  # of a library function, which runs compiled in every stance
@@ -181,9 +178,6 @@ class Entry:
                 self.recorded += found.containers
             except StepByStep as loop:
                 put_back()
-                if loop.place is None and self.ints == {"kept"}:
-                    self.ints.add("asked")
-                    continue
                 self.staged = self.staged or loop.stages
                 apart = self.apart.setdefault(loop.place, [])
                 if not (loop.apart or loop.stages) or len(apart) >= MOST_PARTS:
@@ -230,7 +224,7 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.alone, tracer.step_by_step, tracer.ends = self.apart, self.step_by_step, ends
-        tracer.seconds, tracer.ints = self.patience.seconds, self.ints
+        tracer.seconds = self.patience.seconds
         if observer is None and not self.silent and self.backend.takes_sizes and None not in self.step_by_step:
             tracer.rolling = Rolling(tracer, self.staged)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
