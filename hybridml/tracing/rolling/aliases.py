@@ -8,7 +8,8 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ..capture.loops.one_memory import memory_of, root_of
-from .lists import Grown
+from ..capture.program_arrays import ProgramArray
+from .lists import Grown, leaves_of
 
 
 def mark(loop: Any, variables: Mapping[str, Any]) -> None:
@@ -42,6 +43,9 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
 def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
     """The same for the items that the last step may have appended to a list."""
     items = grown.target[len(grown.target) - len(grown.items) :]
+    if any(type(x) is ProgramArray for x in grown.leaves) and any(type(x) is ProgramArray for x in variables.values()):
+        loop.refuse("a list gets an array that may be a variable's")
+    items = [leaf for item in items for leaf in leaves_of(item)]
     found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]
     if len(found) > 1:
         loop.tracer.marked.mark(found, loop.place)

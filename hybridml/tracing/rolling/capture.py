@@ -237,7 +237,7 @@ class Capture(Questions):
             given = carry.shown._memory.tensor
             if given is None or carry.given is None or given._array is not carry.given._array:
                 self.refuse(f"a step updates {name}, an array of NumPy's, in place, and assigns it")
-            if type(end) is ProgramArray and not is_new_array(end, self.tracer):
+            if type(end) is ProgramArray and not is_new_array(end):
                 self.refuse(f"{name} is a view of another array, or the same one")
             if not self.has_steps() or [id(m) for m in memories].count(id(end._memory)) > 1:
                 self.refuse(f"{name} may be another array as well")
@@ -337,9 +337,11 @@ class Capture(Questions):
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
         found = []
+        arrays = [id(c.shown._memory) for c in self.carries.values() if type(c.shown) is ProgramArray]
         for grown in self.grown:
             values = grown.values(region)
-            if values is None:
+            arrays += [id(x._memory) for x in grown.leaves if type(x) is ProgramArray]
+            if values is None or len({*arrays}) < len(arrays):
                 self.refuse("a list gets an item that may be changed later")
             if any(may_be_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")

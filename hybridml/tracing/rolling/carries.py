@@ -69,10 +69,10 @@ def _are_arrays(a: Any, b: Any) -> bool:
     return alike and all(x._array.flags.c_contiguous for x in (a, b))
 
 
-def is_new_array(value: Any, tracer: Tracer) -> bool:
+def is_new_array(value: Any) -> bool:
     """Whether an array is the whole of memory that the present step has made."""
     memory = value._memory
-    return memory.depth == len(tracer.frames) and value._array.shape == memory.base.shape == memory.owner.shape
+    return memory.depth == len(memory.tracer.frames) and value._array.shape == memory.base.shape == memory.owner.shape
 
 
 def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
