@@ -179,6 +179,64 @@ def perhaps_no_step(x: Any) -> Any:
     return x, p, q, n
 
 
+def left_before(x: Any) -> Any:
+    u = np.zeros(3)
+    keep = u
+    for k in range(N):
+        c = np.zeros(3)
+        c[1] = x[k]
+        if x[k] < 0.6:
+            break
+        u = u + c
+    u[0] = 4
+    return u, keep
+
+
+def left_after(x: Any) -> Any:
+    u = np.zeros(3)
+    keep = u
+    for k in range(N):
+        c = np.zeros(3)
+        c[1] = x[k]
+        u = u + c
+        if x[k] < 0.6:
+            break
+    u[0] = 4
+    return u, keep
+
+
+def seen_by_another(x: Any) -> Any:
+    u = np.zeros(3)
+    keep = u
+    for k in range(N):
+        keep[0] = x[k]
+        u = u + 1
+    return u, keep
+
+
+def view_of_what_is_updated(x: Any) -> Any:
+    w = np.zeros((2, 3))
+    u = w[0]
+    for k in range(N):
+        w[0] = x[k]
+        u = u + 1
+    return u, w
+
+
+def one_where_it_is_left(x: Any) -> Any:
+    a, b = np.zeros(3), np.zeros(3)
+    for k in range(N):
+        c = np.zeros(3)
+        c[1] = x[k]
+        a = b = c
+        if x[k] < 0.3:
+            break
+        a = b + 1.0
+        b = a * 2.0
+    a[0] = 4
+    return a, b
+
+
 def without_data(x: Any) -> Any:
     w = np.arange(5.0)
     for _ in range(N):
@@ -188,7 +246,22 @@ def without_data(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "program",
-    [in_place, old, perhaps_the_first, one_and_the_same, views, in_lists, turned, perhaps_no_step, without_data],
+    [
+        in_place,
+        old,
+        perhaps_the_first,
+        one_and_the_same,
+        views,
+        in_lists,
+        turned,
+        perhaps_no_step,
+        left_before,
+        left_after,
+        seen_by_another,
+        view_of_what_is_updated,
+        one_where_it_is_left,
+        without_data,
+    ],
 )
 def test_arrays_that_may_be_in_one_memory_are_as_in_eager_code(program: Callable[[Any], Any]) -> None:
     both(program, data(N))

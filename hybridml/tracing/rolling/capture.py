@@ -31,7 +31,7 @@ from ...core.tensor import Tensor, aval_of, like
 from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
-from ..capture.loops.one_memory import WHICH
+from ..capture.loops.one_memory import WHICH, memory_of
 from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray, has_tensor
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
@@ -225,22 +225,21 @@ class Capture(Questions):
         return False
 
     def _check_arrays(self) -> None:
-        """Refuses arrays of NumPy's that go on where a step writes to one that it was given, or two are in one memory:
-        what else is in that is not known."""
+        """Refuses NumPy arrays that go on where one may be in the memory of another, or of what was there before."""
         arrays = {n: c for n, c in self.carries.items() if c.kind == "array" and type(c.start) is ProgramArray}
-        ends = {name: self.after.get(name) for name in arrays}
-        others = [x for n, x in self.after.items() if n in {*self.loop.carried, *self.loop.after} and n not in arrays]
-        begins = [carry.shown for carry in arrays.values()]
-        memories = [x._memory for x in (*ends.values(), *others, *begins) if type(x) is ProgramArray]
+        updated = {memory_of(t) for t in self.states}
         for name, carry in arrays.items():
-            end: Any = ends[name]
-            given = carry.shown._memory.tensor
+            given, start = carry.shown._memory.tensor, carry.start._memory.tensor
             if given is None or carry.given is None or given._array is not carry.given._array:
                 self.refuse(f"a step updates {name}, an array of NumPy's, in place, and assigns it")
-            if type(end) is ProgramArray and not is_new_array(end):
-                self.refuse(f"{name} is a view of another array, or the same one")
-            if not self.has_steps() or [id(m) for m in memories].count(id(end._memory)) > 1:
-                self.refuse(f"{name} may be another array as well")
+            if not self.has_steps() or start is None or memory_of(start) in updated:
+                self.refuse(f"{name} may be an array that something else is")
+        for objects in (self.after, *(exit.objects for exit in self.exits)) if arrays else ():
+            found = [objects.get(n) for n in {*self.loop.carried, *self.loop.after}]
+            memories = [id(x._memory) for x in (*found, *(c.shown for c in arrays.values())) if type(x) is ProgramArray]
+            ends = [objects.get(n) for n in arrays]
+            if len({*memories}) < len(memories) or not all(is_new_array(x) for x in ends if type(x) is ProgramArray):
+                self.refuse("arrays that go on may be views, or the same ones")
 
     def _forget(self) -> None:
         """Drops what a step has made: a view that somebody holds is made anew with each update of what it shows."""
