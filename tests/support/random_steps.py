@@ -6,11 +6,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from .loops import flat
+
 N, M = 20, 5
 _HEAD = """def program(x, p):
     g, b, z, o = np.zeros((N, M), dtype=int), np.zeros(N, bool), np.zeros((N, 2), complex), np.arange(N)
-    u, m, e, s = np.zeros(M), np.arange(M), np.eye(2), hm.zeros((), dtype="float64")
-    i = o[3]
+    u, m, s, found = np.zeros(M), np.arange(M), hm.zeros((), dtype="float64"), []
+    i, keep, old = o[3], u, m
     u[0], b[0], z[0, 0] = x[0], x[1] > 0.5, x[2]"""
 _STATEMENTS = """
 g[{k}] = g[{l}] + {n}
@@ -44,6 +46,11 @@ g[{k}].fill({n})
 g[{k}, 0] = g[{l}].argmax() + len(g[{k}])
 u[{c}] = x[{k}]
 m = m.copy(); m[{c}] = {n}
+keep[{c}] = x[{k}]
+old = m
+old[{c}] = {n}
+u = keep + x[{k}]
+m, old = old + 1, m * 2 % 31
 """.strip().splitlines()
 
 
@@ -60,6 +67,7 @@ def program_of(seed: int) -> tuple[str, Callable[..., Any]]:
             hi=pick(("N - 1", "k + 2", "N")),
         )  # fmt: skip
 
+    appended = pick(("(k, s)", "u", "(i, m)", "h", "(o[k], x[k])"))
     for _ in range(from_seed.randint(1, 2)):
         lines.append(f"    for k in range({pick(('1, N - 1', '2, N', 'N - 2, 0, -1'))}):")
         for _ in range(from_seed.randint(1, 4)):
@@ -68,8 +76,12 @@ def program_of(seed: int) -> tuple[str, Callable[..., Any]]:
                 lines += [f"            {statement()}" for _ in range(from_seed.randint(1, 2))]
             else:
                 lines.append(f"        {statement()}")
-    lines.append("    return g, b, z, o, u, m, i, s")
-    space: dict[str, Any] = {}
+        if from_seed.random() < 0.2:
+            lines.append(f"        if x[k] > {pick(('0.9', '0.95', 's'))}:\n            break")
+        elif from_seed.random() < 0.2:
+            lines.append(f"        h = u * 0.5 + x[k]\n        found.append({appended})")
+    lines.append("    u[1] = 7\n    m[2] = 3\n    return g, b, z, o, u, m, i, s, keep, old, *flat(found)")
+    space: dict[str, Any] = {"flat": flat}
     source = f"import numpy as np\nimport hybridml as hm\nN, M = {N}, {M}\n" + "\n".join(lines)
     exec(compile(source, f"<program {seed}>", "exec"), space)
     return source, space["program"]

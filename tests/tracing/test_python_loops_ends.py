@@ -152,7 +152,8 @@ def held_outside(x: hm.Tensor, tol: float) -> Any:
 
 
 ENDS = [
-    masked, converged, in_the_middle, not_yet, either, left, left_after_an_update, goes_on, nested, nested_break, chained,
+    masked, converged, in_the_middle, not_yet, either, left, left_after_an_update, goes_on, nested, nested_break,
+    chained,
     held_outside,
 ]  # fmt: skip
 
