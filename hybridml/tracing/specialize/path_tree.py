@@ -56,14 +56,15 @@ _KEY_BYTES = 64  # a longer value is told by its hash
 
 # What to write instead of asking for a value, by what asks.
 _NUMBERS = "use tensor operations instead of Python numbers"
-_ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
+_OF_NUMBERS = dict.fromkeys(("int()", "float()", "index", "the value of an int", "the value of a number"), _NUMBERS)
+_ADVICE = {**_OF_NUMBERS, "bool()": "use hm.where instead of `if`"}
 _ADVICE["x[mask]"] = "use hm.where(mask, x, 0)"
 _ADVICE["the gradient of a loop that data ends"] = (
     "use a `for` over a range with `break`, or max_steps of hm.while_loop"
 )
 _ADVICE["the way out of a loop"] = "assign a number before `break`, and return it after the loop"
 _ADVICE["how long a list has become"] = "fill an array that is as long as it may become"
-_IN_A_BODY = {"bool()": "use hm.cond or hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS}
+_IN_A_BODY = {**_OF_NUMBERS, "bool()": "use hm.cond or hm.where instead of `if`"}
 _READ_LATER = "return the tensor and read it after the call"
 
 
