@@ -160,7 +160,7 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        76630,
+        76640,
         "arrays, objects and ints of steps, with random programs (1,150); "
         "loops over single elements, counts (255); "
         "lifetimes of tensors, elements of several dtypes, copies and masks beside the Python ones (320); "
