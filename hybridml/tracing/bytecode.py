@@ -33,3 +33,31 @@ def running(found: Sequence[dis.Instruction], offset: int) -> int | None:
     """The index of the instruction that runs at an offset: Python 3.11 does some calls in what prepares them."""
     at = next((k for k, i in enumerate(found) if i.offset == offset), None)
     return at + 1 if at is not None and found[at].opname == "PRECALL" else at
+
+
+def called_with_dtype(found: Sequence[dis.Instruction], last: int) -> tuple[str | None, str] | None:
+    """The names of the method that is called with what is loaded here as its last argument, or as `dtype`, and of the
+    global variable that it is of, if it is; None where that is no such call."""
+    end = last + 1
+    while end < len(found) and (found[end].opname in ("KW_NAMES", "PRECALL") or _names_arguments(found, end)):
+        if found[end].argval and type(found[end].argval) is tuple and found[end].argval[-1] != "dtype":
+            return None
+        end += 1
+    if end == len(found) or found[end].opname not in ("CALL", "CALL_KW"):
+        return None
+    wanted, k = (found[end].arg or 0) - 1, last
+    while wanted > 0 and k > 0:  # the other arguments
+        k -= 1
+        i = found[k]
+        if i.opname.startswith(("POP_JUMP", "JUMP", "FOR_ITER", "STORE_", "SEND")):
+            return None
+        wanted -= dis.stack_effect(i.opcode, i.arg if i.opcode >= dis.HAVE_ARGUMENT else None)
+    k -= 2 if found[k - 1].opname == "PUSH_NULL" else 1
+    if wanted or k < 1 or found[k].opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+        return None
+    of = found[k - 1]
+    return of.argval if of.opname == "LOAD_GLOBAL" else None, found[k].argval
+
+
+def _names_arguments(found: Sequence[dis.Instruction], k: int) -> bool:
+    return found[k].opname == "LOAD_CONST" and k + 1 < len(found) and found[k + 1].opname == "CALL_KW"

@@ -122,7 +122,7 @@ def numbers_before(loop: Loop, optimized: Optimize) -> dict[Node, Node]:
     nodes = topological(roots)
     if not any(map(_is_called, nodes)):
         return {}
-    given = {own for _, own in loop.consts if not own.shape and own.dtype.kind in "fiub"}
+    given = {own for _, own in loop.consts if not own.shape and own.dtype.kind in "fiubc"}
     carries = [carry for carry in loop.carries if not carry[1].shape]
     while True:
         called = _decided(nodes, known=[*given, *(own for _, own, _ in carries)], step=loop.step)

@@ -176,3 +176,18 @@ def test_numbers_that_are_given_are_one_call_before_the_loop(until: bool) -> Non
     assert is_loop(traced)
     bodies = str(traced._shown().program.executable.ir).partition("graph program")[0]
     assert until or "python_math" not in bodies
+
+
+def test_complex_numbers_that_are_given_are_one_call_before_the_loop() -> None:
+    def program(psi: Any, omega: float, delta: float) -> Any:
+        for k in range(N):
+            drive = 0.5 * omega * np.exp(-1j * delta * (0.01 * k))
+            psi = psi + 0.01 * hm.stack([-1j * drive * psi[1], -1j * np.conj(drive) * psi[0]])
+        return psi
+
+    traced, psi = hm.trace(program), hm.asarray(np.array([1.0 + 0j, 0.5j]))
+    for delta in (0.3, 0.5, -1.0):
+        assert traced(psi, 1.5, delta).tolist() == program(psi, 1.5, delta).tolist()
+    assert is_loop(traced)
+    bodies = str(traced._shown().program.executable.ir).partition("graph program")[0]
+    assert "python_complex" not in bodies

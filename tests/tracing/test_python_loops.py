@@ -441,6 +441,26 @@ def test_a_long_loop_step_by_step_runs_eagerly(monkeypatch: pytest.MonkeyPatch) 
     assert_same(f(hm.ones(2)), found)
 
 
+def test_all_loops_that_are_unrolled_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "MOST_STEP_BY_STEP", 500)
+
+    def f(x: hm.Tensor) -> hm.Tensor:
+        d, found = {3: 1.0}, list[Any]()
+        for i in range(30):
+            x = x * d.get(i, 0.5)
+        for _ in range(300):
+            x = x * 0.5 + len(found)
+            found.append(d)
+        return x
+
+    named = (
+        r"range.300.` at .* \(a step may .*\) is unrolled, and so is the loop `for i in range.30.` at .* \(.*looked up"
+    )
+    with pytest.warns(TraceWarning, match=rf"{named}.* Instead, keep what"):
+        found = hm.trace(f)(hm.ones(2))
+    assert_same(f(hm.ones(2)), found)
+
+
 def test_the_interpreter_and_the_text_know_steps() -> None:
     traced, a = hm.trace(triangle), data(20, 20)
     x = a()

@@ -73,6 +73,18 @@ def left(x: hm.Tensor, tol: float) -> Any:
     return x, last, k, k + 1
 
 
+def masked(x: hm.Tensor, tol: float) -> Any:
+    x, times, active = x.copy(), np.zeros(x.shape, dtype=int), x > -1.0
+    for _ in range(40):
+        chosen = x[active]
+        x[active] = chosen - 0.5 * chosen
+        times[active] += 1
+        active = x > tol
+        if not active.any():
+            break
+    return x, times
+
+
 def left_after_an_update(u: hm.Tensor, tol: float) -> Any:
     for k in range(50):  # noqa: B007
         u[1:] = u[1:] * 0.5
@@ -140,7 +152,8 @@ def held_outside(x: hm.Tensor, tol: float) -> Any:
 
 
 ENDS = [
-    converged, in_the_middle, not_yet, either, left, left_after_an_update, goes_on, nested, nested_break, chained,
+    masked, converged, in_the_middle, not_yet, either, left, left_after_an_update, goes_on, nested, nested_break,
+    chained,
     held_outside,
 ]  # fmt: skip
 

@@ -120,7 +120,7 @@ def test_a_float_that_steers_is_a_guard(trace: Any) -> None:
     f, x = trace(program), hm.asarray(X)
     for p in (0.1, 0.7, 0.1, 0.7, 0.2):
         same(f(x, p), program(x, p))
-    assert (f.cache_info().compiles, f.cache_info().hits) == (3, 2)
+    assert (f.cache_info().compiles, f.cache_info().hits) == (2, 3)
 
 
 SCALE = 2
@@ -182,7 +182,7 @@ def test_strict_traces_do_not_look_at_values() -> None:
     x = hm.asarray(X)
     for program, what, advice in [
         (lambda t: t if t.sum() > 0 else -t, "bool", "use hm.where"),
-        (lambda t: t * int(t.sum()), "int", "tensor operations instead of Python numbers"),
+        (lambda t: [t] * int(t.sum()), "int", "tensor operations instead of Python numbers"),
         (lambda t: [t for _ in range(t.sum().astype(hm.int64))], "index", "instead of Python numbers"),
         (lambda t: t.numpy(), "numpy", "return the tensor and read it after the call"),
         (lambda t: math.fsum([t.sum()]), "float", "tensor operations instead of Python numbers"),

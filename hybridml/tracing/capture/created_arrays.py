@@ -11,6 +11,7 @@ import numpy as np
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
+from .loops import step_arrays as step_arrays  # and with parts of them
 from .memory import check_written, holds
 from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import Tracer, current_tracer

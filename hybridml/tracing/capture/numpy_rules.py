@@ -19,6 +19,7 @@ import numpy as np
 from hybridml_compiler.errors import HybridmlError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
+from hybridml_compiler.sizes.steps import Undecided
 
 from ...core.proxies.base import NumberProxy, concrete_value, is_array
 from ...core.proxies.complex import ComplexProxy
@@ -53,6 +54,9 @@ _OPERATORS = frozenset(("multiply", "divide", "power", "square"))
 _EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
 
 
+_OF_MATRICES = {**dict.fromkeys(("inv", "det", "cholesky"), OPS["numpy_matrix"]), "solve": OPS["numpy_solve"]}
+
+
 def _named(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
@@ -81,6 +85,8 @@ _ANSWERS = _named("all any argmax argmin argsort count_nonzero")
 # Those of a selection that need none of its elements; of none, an extreme is an error of NumPy's.
 _WAIT = _named("all any mean prod std sum var")
 _TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
+# Those of parts of arrays in steps of loops: they look at nothing but dtypes and axes.
+OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
 
 
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -202,6 +208,8 @@ def _attempt(compute: Callable[[], Any]) -> Any:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             return compute()
+    except Undecided:
+        raise
     except (HybridmlError, TypeError, ValueError, IndexError, OverflowError):
         return None
 
@@ -229,6 +237,13 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     if name == "copyto" and len(args) == 2 and not kwargs and all(type(x) is ProgramArray for x in args):
         args[0]._store(args[1])
         return None
+    if any(x.is_of_step for x in given):
+        known = name in OF_STEPS and kwargs.get("out") is None
+        found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs, _model(args))) if known else None
+        return _settled(tracer, func, args, kwargs) if found is None else found
+    if func.__module__ == "numpy.linalg" and any(x._memory.is_traced for x in given):
+        found = _attempt(lambda: _of_matrices(tracer, func, args, kwargs))
+        return _settled(tracer, func, args, kwargs) if found is None else found
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
@@ -256,9 +271,10 @@ def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -
     return given_back(tracer, result, given)
 
 
-def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """The result of a function, computed by that of tensors in the dtype that NumPy's has for such memory."""
-    model = func(*plain(args), **plain(kwargs))
+def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, like: Any = None) -> Any:
+    """The result of a function, computed by that of tensors in the dtype that NumPy's has for such memory, or for
+    arguments `like` these."""
+    model = func(*(plain(args) if like is None else like), **plain(kwargs))
     if not isinstance(model, np.ndarray | np.generic) or (name in _SUMS and model.dtype == np.float16):
         return None
     dtype = model.dtype
@@ -273,14 +289,37 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) ->
         return literal(tracer, x) if isinstance(x, np.ndarray) else x
 
     result = func(*(tensors(x, not k) for k, x in enumerate(args)), **{k: tensors(x) for k, x in kwargs.items()})
-    if not isinstance(result, Tensor) or tuple(map(int, result.shape)) != model.shape:
+    if not isinstance(result, Tensor) or result.ndim != model.ndim:
+        return None
+    if like is None and tuple(map(int, result.shape)) != model.shape:
         return None
     return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
 
 
+def _of_matrices(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a function of NumPy's `linalg`, by the row that calls it; None where there is none."""
+    row = _OF_MATRICES.get(func.__name__)
+    if row is None or kwargs or len(args) != len(row.inputs) or not all(map(is_array, args)):
+        return None
+    dtype = np.result_type(*(x.dtype for x in args))
+    if dtype == np.float16:
+        return None
+    dtype = dtype if dtype in (np.float32, np.float64, np.complex64, np.complex128) else np.dtype(np.float64)
+    operands = [_cast_operand(tracer, x, dtype) for x in args]
+    tracer.may_be_slower |= bool(tracer.loops)
+    return value_of(tracer, row.fn(*operands, name=func.__name__), scalar=True)
+
+
+def _model(args: Any) -> Any:
+    """Arrays of one element in the places of stand-ins."""
+    if type(args) in (tuple, list):
+        return type(args)(map(_model, args))
+    return np.ones((1,) * args.ndim, args.dtype)[()] if is_program(args) else args
+
+
 def _as_selections(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """The result of a function of selections that wait, in the dtype that NumPy's has for one element."""
-    model = func(*[np.ones((1,) * x.ndim, x.dtype) if is_program(x) else x for x in args], **kwargs)
+    model = func(*_model(args), **kwargs)
     dtype = model.dtype
     if dtype == np.float16 or any(True for _ in found_in(kwargs)):
         return None

@@ -20,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
-from hybridml_compiler.sizes.steps import Undecided, is_step
+from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import layout
 from ...core.proxies.array import ArrayProxy
@@ -30,7 +30,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
-from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, element, holds, literal, with_indices
+from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, literal, with_indices
 from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
 from .tracer import Tracer, iterator_of
@@ -47,6 +47,8 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
     __slots__ = ("__weakref__", "_array", "_memory")
     _array: np.ndarray
     _memory: Memory
+
+    is_of_step = False  # a part of an array at a place that a step decides
 
     if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_function__`
 
@@ -130,6 +132,13 @@ class ProgramArray(ProgramValue):
     __hash__ = None  # type: ignore[assignment]
     _kind = _ndarray
 
+    if TYPE_CHECKING:  # set by loops/step_arrays.py
+
+        def _in_step(self, is_element: bool, key: Any) -> Any: ...
+        def _set_in_step(self, key: Any, value: Any) -> None: ...
+        @staticmethod
+        def _of_step(tracer: Tracer, t: Tensor) -> Any: ...
+
     @property
     def _tensor(self) -> Any:
         return self._value()
@@ -200,32 +209,6 @@ class ProgramArray(ProgramValue):
             whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
             if getattr(whole, "_view", None) is None and whole is not memory.tensor:
                 memory.write(self._array, whole)
-
-    def _in_step(self, is_element: bool, key: Any) -> Any:
-        """An element or a slice whose place a step of a loop decides: which memory of NumPy's that would be is not
-        known. It is a tensor where these compute as arrays do: of floats, a copy if it is one element. Of other dtypes
-        it is a scalar, and there are no slices, in which writes would be seen."""
-        if self.dtype.kind == "f":
-            found = self._of_steps()[key]
-            return element(self._memory.tracer, found) if is_element else found
-        if not is_element:
-            raise Undecided(f"a slice of an array of {self.dtype.name}")
-        return value_of(self._memory.tracer, self._of_steps()[key], scalar=True)
-
-    def _set_in_step(self, key: Any, value: Any) -> None:
-        whole = self._of_steps()
-        if self.dtype.kind != "f" or is_dim(value):
-            if (stored := value_to_store(self._memory.tracer, value, self.dtype)) is None:
-                raise Undecided(f"what is written to an array of {self.dtype.name}")
-            value = cast(stored, self.dtype)
-        whole[key] = value.detach() if issubclass(type(value), Tensor) else value
-
-    def _of_steps(self) -> Tensor:
-        """The array as a tensor, which steps of a loop read and update."""
-        if not self._memory.is_traced:
-            raise Undecided(f"an array of {self.dtype.name}, which is NumPy's,")
-        self._memory.tracer.loops[-1].reads_arrays = True
-        return self._value()
 
     def _put(self, target: np.ndarray, value: Tensor) -> None:
         """Writes a tensor to a view, with NumPy's error where it does not fit."""
@@ -410,6 +393,8 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
     given: Any = t
     if waits(given) and (waiting := given._pending()) is not None:
         return SelectedArray(tracer, waiting)
+    if any(map(is_dim, t.shape)):
+        return ProgramArray._of_step(tracer, t)
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
     if found.ndim > 1:
         found = np.zeros_like(layout(t))  # as its elements lie in eager code

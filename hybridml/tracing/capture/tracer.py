@@ -39,7 +39,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
-from ..rolling.code_loops import loop_around
+from ..rolling.code_loops import loop_around, unrolled
 from ..specialize.errors import TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
@@ -174,6 +174,7 @@ class Tracer:
         self.rolling: Any = None  # what gives loops their steps, where one stands for all (rolling/hooks.py)
         self.stages: Any = None  # what captures functions of transforms first (staging/transforms.py)
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
+        self.keeps_ints = False  # of data, outside of loops, where Python has not asked for them
         self.operations, self.seconds = 0, 0.0  # what loops step by step, and questions, have until then
         self.ends: float | None = None  # when these are given up
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
@@ -281,7 +282,7 @@ class Tracer:
         if self.operations <= MOST_STEP_BY_STEP and (self.ends is None or time_limit.clock() <= self.ends):
             return
         loop = loop_around({**self.step_by_step, **self.unlike}, next(iter(self.step_by_step.values()), ""))
-        which = f"as {loop} is unrolled" if loop else "as it captures loops"
+        which = unrolled(loop, self.step_by_step) if loop else "as it captures loops"
         if self.operations <= MOST_STEP_BY_STEP:
             raise TakesLong(f"{self.takes_long}, {which}")
         raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, {which}")

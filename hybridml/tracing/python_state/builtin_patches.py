@@ -35,14 +35,16 @@ from hybridml_compiler.sizes.dims import is_dim, steps_of
 from ...core.proxies.base import NumberProxy, Proxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
+from ..bytecode import called_with_dtype
 from ..capture import created_arrays, python_math
 from ..capture.loops.one_memory import WHICH, root_of
 from ..capture.numbers import complex_numbers
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.numbers.perhaps import may_be_number
+from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
-from ..capture.tracer import Tracer, current_tracer
+from ..capture.tracer import Tracer, current_tracer, top_tracer
 from . import clocks, guards
 from .guard_types import ItemGuard
 from .reads import ABSENT
@@ -97,8 +99,10 @@ class _Type:
 
 
 class _Float(_Type):
-    """`float`, for `float(x)`: a number that a trace computes stays one. It is there only where code calls `float` and
-    does nothing else with it, so that `x is float` needs no care."""
+    """`float`, for `float(x)`: a number that a trace computes stays one. It is there only where code calls `float`, or
+    makes arrays of that dtype, and does nothing else with it, so that `x is float` needs no care."""
+
+    dtype = np.dtype(float)  # NumPy asks for that
 
     def __call__(self, *args: Any) -> Any:
         x: Any = args[0] if len(args) == 1 else None
@@ -113,9 +117,11 @@ class _Float(_Type):
 class _Int(_Type):
     """`int`, for `int(x)`, in the same places: an int that a step of a loop makes of a number stays one."""
 
+    dtype = np.dtype(int)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tracer = current_tracer()
-        if tracer is None or not tracer.loops or tracer.stages is not None or kwargs or len(args) != 1:
+        if tracer is None or kwargs or len(args) != 1 or not _keeps_ints(tracer):
             return int(*args, **kwargs)
         x: Any = args[0]
         x = x._value() if is_program(x) and x._memory.is_traced else x
@@ -126,8 +132,20 @@ class _Int(_Type):
         return x if (is_dim(x) and steps_of(x)) or (type(x) is IntProxy and x._kind is int) else int(*args)
 
 
+def _keeps_ints(tracer: Tracer) -> bool:
+    """Whether an int of data stays one of the program; outside of loops it may, unless something else needs it."""
+    if tracer.stages is not None or tracer.loops:
+        return tracer.stages is None
+    if tracer is not top_tracer() or tracer.rolling is None or tracer.frames or INTS in tracer.alone.get(None, ()):
+        return False
+    tracer.keeps_ints = True
+    return True
+
+
 class _Complex(_Type):
     """`complex`, for `complex(x, y)`, in the same places: of numbers that steps decide it is one of the program."""
+
+    dtype = np.dtype(complex)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = None if kwargs else complex_numbers.complex_of(args)
@@ -269,6 +287,8 @@ _ORIGINALS: dict[int, Any] = {id(patch): getattr(builtins, name) for name, patch
     id(patches[name]): function for found, patches in _OF_MODULES.values() for name, function in found.items()
 }
 _changes = Changes()
+_CREATES = frozenset(created_arrays.FUNCTIONS)
+_DTYPES = ("int", "float", "complex")
 
 
 def original(value: Any) -> Any:
@@ -295,17 +315,35 @@ def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Ab
 
 
 def _only_called(functions: Iterable[types.FunctionType], name: str) -> bool:
-    """Whether code does nothing with a global variable but call it."""
-    pending, called = [f.__code__ for f in functions], True
-    while pending and called:
-        code = pending.pop()
-        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-        if name in code.co_names:
-            named = [i for i in dis.get_instructions(code) if i.argval == name]
-            uses = [i for i in named if i.opname.endswith(("_GLOBAL", "_NAME", "_FAST", "_DEREF"))]
-            # An odd argument says that a call follows, of what is loaded.
-            called = all(i.opname == "LOAD_GLOBAL" and i.arg is not None and i.arg & 1 for i in uses)
-    return called
+    """Whether code does nothing with a global variable but call it, or make arrays of that dtype."""
+    pending = [(f.__code__, f.__globals__) for f in functions]
+    while pending:
+        code, space = pending.pop()
+        pending += [(const, space) for const in code.co_consts if isinstance(const, types.CodeType)]
+        if name in code.co_names and not _uses_are_known(code, space, name):
+            return False
+    return True
+
+
+def _uses_are_known(code: types.CodeType, space: dict[str, Any], name: str) -> bool:
+    found = list(dis.get_instructions(code))
+    for k, i in enumerate(found):
+        if i.argval != name or not i.opname.endswith(("_GLOBAL", "_NAME", "_FAST", "_DEREF")):
+            continue
+        if i.opname != "LOAD_GLOBAL":
+            return False
+        if i.arg is not None and i.arg & 1:  # says that a call follows, of what is loaded
+            continue
+        called = called_with_dtype(found, k) if name in _DTYPES else None
+        if called is None or not (called[1] == "astype" or (called[1] in _CREATES and _has_arrays(space, called[0]))):
+            return False
+    return True
+
+
+def _has_arrays(space: dict[str, Any], name: str | None) -> bool:
+    """Whether a global variable is NumPy, or the framework."""
+    found = space.get(name or "")
+    return type(found) is types.ModuleType and found.__name__ in ("numpy", "hybridml")
 
 
 def _replace(module: types.ModuleType, name: str, space: dict[str, Any]) -> Callable[[], object] | None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ..capture.loops.one_memory import memory_of, root_of
-from .lists import Grown
+from ..capture.program_arrays import ProgramArray
+from .carries import is_new_array
+from .lists import Grown, leaves_of
 
 
 def mark(loop: Any, variables: Mapping[str, Any]) -> None:
@@ -42,6 +44,9 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
 def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
     """The same for the items that the last step may have appended to a list."""
     items = grown.target[len(grown.target) - len(grown.items) :]
+    if any(type(x) is ProgramArray for x in grown.leaves) and any(type(x) is ProgramArray for x in variables.values()):
+        loop.refuse("a list gets an array that may be a variable's")
+    items = [leaf for item in items for leaf in leaves_of(item)]
     found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]
     if len(found) > 1:
         loop.tracer.marked.mark(found, loop.place)
@@ -89,3 +94,21 @@ def _joined(
         else:
             apart.append(group)
     return [*apart, (names, before)]
+
+
+def check_new_arrays(loop: Any) -> None:
+    """Refuses NumPy arrays that go on where one may be in the memory of another, or of what was there before."""
+    arrays = {n: c for n, c in loop.carries.items() if c.kind == "array" and type(c.start) is ProgramArray}
+    updated = {memory_of(t) for t in loop.states}
+    for name, carry in arrays.items():
+        given, start = carry.shown._memory.tensor, carry.start._memory.tensor
+        if given is None or carry.given is None or given._array is not carry.given._array:
+            loop.refuse(f"a step updates {name}, an array of NumPy's, in place, and assigns it")
+        if not loop.has_steps() or start is None or memory_of(start) in updated:
+            loop.refuse(f"{name} may be an array that something else is")
+    for objects in (loop.after, *(exit.objects for exit in loop.exits)) if arrays else ():
+        found = [objects.get(n) for n in {*loop.loop.carried, *loop.loop.after}]
+        memories = [id(x._memory) for x in (*found, *(c.shown for c in arrays.values())) if type(x) is ProgramArray]
+        ends = [objects.get(n) for n in arrays]
+        if len({*memories}) < len(memories) or not all(is_new_array(x) for x in ends if type(x) is ProgramArray):
+            loop.refuse("arrays that go on may be views, or the same ones")

@@ -34,10 +34,11 @@ from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
 from ..capture.loops.one_memory import WHICH
 from ..capture.numbers.perhaps import may_be_number
+from ..capture.program_arrays import ProgramArray, has_tensor
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
-from .aliases import check_memory, shared
+from .aliases import check_memory, check_new_arrays, shared
 from .carries import (
     Carry,
     are_one,
@@ -118,7 +119,7 @@ class Capture(Questions):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
             self.carries = self.first_carries()
-            self.held = held(variables, self.loop.read)
+            self.held = self._held()
             self.grown = self._lists(variables)
         self.begin_run()
         self._forget()
@@ -137,6 +138,10 @@ class Capture(Questions):
     def first_carries(self) -> dict[str, Carry]:
         """The variables that are values of the graph from the first round on."""
         return {}
+
+    def _held(self) -> list[Any] | None:
+        """Lists the objects that a step may see, with their contents: they must be the same after it."""
+        return held(self.frame.f_locals, self.loop.held, self.loop.cells)
 
     def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
         """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""
@@ -210,6 +215,7 @@ class Capture(Questions):
         if self.vain is not None:
             return self._end_in_vain()
         self.items = self._items(region)
+        check_new_arrays(self)
         memory = shared(self, self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
@@ -248,7 +254,7 @@ class Capture(Questions):
     def _check_unchanged(self) -> None:
         if not are_same(self.grads, [*chain(*self.tracer.grads())]):
             self.refuse("a step sets gradients")
-        now = held(self.frame.f_locals, self.loop.read)
+        now = self._held()
         if self.held is None or now is None or not are_same(self.held, now):
             self.refuse("a step may change a container or an object")
 
@@ -356,9 +362,11 @@ class Capture(Questions):
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
         found = []
+        arrays = [id(c.shown._memory) for c in self.carries.values() if type(c.shown) is ProgramArray]
         for grown in self.grown:
             values = grown.values(region)
-            if values is None:
+            arrays += [id(x._memory) for x in grown.leaves if type(x) is ProgramArray]
+            if values is None or len({*arrays}) < len(arrays):
                 self.refuse("a list gets an item that may be changed later")
             if any(may_be_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")
@@ -462,6 +470,8 @@ class Capture(Questions):
                 carry, known = self._carry_of(name, start, end, by_steps), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
                     carry = single_of(self.tracer, start, end)
+                if carry is not None and carry.kind == "array" and not (has_tensor(end) or self._meets_data()):
+                    carry = None  # NumPy computes all of it now
                 if carry is not None:
                     self.carries[name] = carry
             elif carry.kind == "int":
@@ -472,6 +482,10 @@ class Capture(Questions):
                 self.begin_later(name)
                 return False
         return self._learn_numbers() and known
+
+    def _meets_data(self) -> bool:
+        """Whether data has been seen to have a part in what a step does."""
+        return bool(self.asked or self.exits or self.states or any(c.kind == "tensor" for c in self.carries.values()))
 
     def _learn_numbers(self) -> bool:
         """The same for numbers that are assigned on ways out."""

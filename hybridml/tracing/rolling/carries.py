@@ -19,6 +19,7 @@ from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
+from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
 from ..capture.tracer import Tracer
 from .held import CONSTANTS
 
@@ -29,15 +30,16 @@ _ROUNDED = 1e-12
 @record(frozen=False, eq=False)
 class Carry:
     """A local variable that goes from step to step: a tensor, a Python float or complex number, a bool, an int that
-    grows by `by`, or a count: an int in a loop whose number of steps data decides."""
+    grows by `by`, a count: an int in a loop whose number of steps data decides, or an array or scalar of NumPy's."""
 
-    kind: Literal["tensor", "float", "complex", "flag", "int", "count"]
+    kind: Literal["tensor", "float", "complex", "flag", "int", "count", "array"]
     start: Any
     by: int = 0
     given: Tensor | None = None  # its input of the region
     of_number: bool = False  # a tensor that is a number of Python's before the first step
     is_single: bool = False  # that is a float32, which does not compute as such a number does
     is_double: bool = False  # a float or complex number that is NumPy's
+    shown: Any = None  # an array of NumPy's, as the step has it that runs
 
 
 def carry_of(
@@ -57,7 +59,21 @@ def carry_of(
     if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
         lifted = tracer.lift(start)
         return Carry("tensor", lifted) if aval_of(lifted) == aval_of(end) else None
-    return None
+    return Carry("array", start) if _are_arrays(start, end) else None
+
+
+def _are_arrays(a: Any, b: Any) -> bool:
+    """Whether two values are arrays of one type that lie in memory in the order of their axes, or scalars."""
+    if type(a) is not type(b) or type(a) not in (ProgramArray, ProgramScalar):
+        return False
+    alike = a.shape == b.shape and a.dtype == b.dtype
+    return alike and all(x._array.flags.c_contiguous for x in (a, b))
+
+
+def is_new_array(value: Any) -> bool:
+    """Whether an array is the whole of memory that the present step has made."""
+    memory = value._memory
+    return memory.depth == len(memory.tracer.frames) and value._array.shape == memory.base.shape == memory.owner.shape
 
 
 def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
@@ -91,6 +107,8 @@ def is_like(end: Any, carry: Carry) -> bool:
         return end._bound <= LARGEST + _GROWS and end._gain <= 1 + _ROUNDED and end._kind is int
     if carry.kind == "count":
         return type(end) is int or is_dim(end)
+    if carry.kind == "array":
+        return _are_arrays(carry.start, end)
     return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
 
 
@@ -104,6 +122,9 @@ def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
     """The variable whose value a tensor of the graph is."""
     if carry.kind == "tensor":
         return t
+    if carry.kind == "array":
+        carry.shown = value_of(tracer, t, scalar=type(carry.start) is ProgramScalar)
+        return carry.shown
     if carry.kind == "complex":
         return ComplexProxy(tracer.wrap(t._array, True, carry.is_double))
     if carry.kind == "flag":
@@ -129,6 +150,8 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
         return tracer.wrap(ir.constant(np.asarray(value, complex128)), True, type(value) is np.complex128)
     if is_dim(value):
         return tracer.wrap(tracer.size(value)._array, True)
+    if is_program(value):
+        return tracer.wrap(value._value()._array)
     if type(value) in (int, float, np.float64):
         return tracer.wrap(ir.constant(float(value), weak=True), True, type(value) is np.float64)
     return tracer.lift(value)

@@ -25,8 +25,9 @@ from hybridml_compiler.record import record, replace
 
 from ..bytecode import instructions
 
-_LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF",
-           "DELETE_", "GET_AWAITABLE", "GET_AITER")  # fmt: skip
+_LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_GLOBAL", "STORE_NAME", "DELETE_",
+           "GET_AWAITABLE", "GET_AITER")  # fmt: skip
+_CLEARS = "LOAD_FAST_AND_CLEAR"  # of a comprehension in the code around it
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
 _NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
 _COMPUTES = ("LOAD_FAST", "LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "UNARY_NEGATIVE", "STORE_FAST")
@@ -73,6 +74,17 @@ class CodeLoop:
     told: frozenset[str]  # of these, variables of which Python may need the bool after it: `done is True`
     returned: frozenset[str]  # or only as it is returned
     nests: bool  # whether there is a loop in it, other than those of comprehensions
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Variables whose values before a step it may read; nobody sees afterwards what it makes itself."""
+        return self.read - (self.assigned - {*self.carried})
+
+    @property
+    def cells(self) -> frozenset[str]:
+        """Variables that other functions may assign."""
+        code = self.place[0]
+        return self.read.intersection((*code.co_cellvars, *code.co_freevars)) - self.assigned
 
     def before_others(self) -> CodeLoop:
         """The loop where steps follow that are not of it, which read what it carries on."""
@@ -143,6 +155,14 @@ def loop_around(loops: Mapping[Any, str], other: str) -> str:
     return other
 
 
+def unrolled(loop: str, loops: Mapping[Any, str]) -> str:
+    """The words for a loop that is unrolled, and for the others that are."""
+    rest = [said for said in dict.fromkeys(loops.values()) if said != loop]
+    return f"as {loop} is unrolled" + (
+        f", and so {'is' if len(rest) == 1 else 'are'} {', '.join(rest)}" if rest else ""
+    )
+
+
 @lru_cache(maxsize=1024)
 def question_at(code: CodeType, offset: int) -> Position | None:
     """The place in the source of what a conditional jump asks at this offset."""
@@ -156,6 +176,7 @@ class Flow:
 
     def __init__(self, code: CodeType) -> None:
         self.code, self.known = code, dict[tuple[int, int], CodeLoop | None]()
+        self.own = {*code.co_cellvars} - _assigned_inside(code)  # variables of cells that no other function assigns
         self.found: list[dis.Instruction] = []
         self.at: dict[int, int] = {}
         for i in instructions(code):
@@ -171,6 +192,7 @@ class Flow:
             self.following.append([*goes_on, *([self.at[i.argval]] if _is_jump(i) else [])])
         self.targets = {self.at[i.argval] for i in self.found if _is_jump(i)}
         self.loops = self._loops()
+        self.unread = self._unread()
         self.live = self._live()
 
     def live_at(self, offset: int) -> frozenset[str]:
@@ -218,7 +240,7 @@ class Flow:
 
     def _loop(self, head: int, begin: int, first: int | None) -> CodeLoop | None:
         inside, found = self.loops.get(head), self.found
-        if inside is None or any(found[k].opname.startswith(_LEAVES) for k in inside):
+        if inside is None or any(self._leaves(found[k]) for k in inside):
             return None
         inner = [nodes for other, nodes in self.loops.items() if other in inside and other != head]
         if any(found[k].opname in _COLLECTS and not any(k in nodes for nodes in inner) for k in inside):
@@ -256,7 +278,8 @@ class Flow:
         own, outside = [found[k] for k in sorted(inside)], {*range(len(found))} - inside
         assigned = frozenset(i.argval for i in own if stores(i)) | stored
         targets = frozenset[str]() if first is None else self._targets(first)
-        live = [self.live[self._arrives(end)] for end in ends]
+        seen = {found[k].argval for k in range(len(found)) if k not in inside and self._gives_cell(k)}
+        live = [self.live[self._arrives(end)] | seen for end in ends]
         after = frozenset[str]().union(*live) & assigned
         carried = (self.live[begin] & assigned) - targets | (stored & after)
         if first is None:  # it may have no steps
@@ -269,6 +292,15 @@ class Flow:
             flags := self._flags(inside, assigned), told := flags & self._told(outside, may_return=True),
             flags & self._told(outside) - told, nests,
         )  # fmt: skip
+
+    def _leaves(self, i: dis.Instruction) -> bool:
+        """Whether an instruction does something that no step of a loop may do."""
+        return i.opname.startswith(_LEAVES) or (i.opname == "STORE_DEREF" and i.argval not in self.own)
+
+    def _gives_cell(self, k: int) -> bool:
+        """Whether an instruction gives a function that is made there a variable."""
+        i = self.found[k]
+        return _loads(i) and i.opname != "LOAD_DEREF" and i.argval in self.code.co_cellvars
 
     def _tail(self, at: int, end: int) -> list[dis.Instruction] | None:
         """The instructions of a way out that only assign numbers, on its way to another one."""
@@ -287,7 +319,7 @@ class Flow:
     def _targets(self, first: int) -> frozenset[str]:
         """The variables that are given an item: `for i, (a, b) in ...` takes it apart."""
         names, wanted = set[str](), 1
-        while wanted and (i := self.found[first]).opname.startswith(("UNPACK_SEQUENCE", "STORE_FAST")):
+        while wanted and (stores(i := self.found[first]) or i.opname.startswith("UNPACK_SEQUENCE")):
             wanted += -1 if stores(i) else (i.arg or 0) - 1
             names |= {i.argval} if stores(i) else set()
             first += 1
@@ -387,6 +419,17 @@ class Flow:
                     loops[head] = loops.get(head, frozenset()) | nodes
         return loops
 
+    def _unread(self) -> set[int]:
+        """The instructions that put away variables which nothing but comprehensions reads (Python 3.12)."""
+        clears = [k for k, i in enumerate(self.found) if i.opname == _CLEARS]
+        inside = dict[str, set[int]]()
+        for k in clears:
+            head = next((n for n in range(k, len(self.found)) if self.found[n].opname == "FOR_ITER"), k)
+            inside.setdefault(self.found[k].argval, {*clears}).update(self.loops.get(head, ()))
+        loads = [(k, i.argval) for k, i in enumerate(self.found) if _loads(i)]
+        read = {name for k, name in loads if k not in inside.get(name, ())}
+        return {k for k in clears if self.found[k].argval not in read}
+
     def _live(self) -> list[frozenset[str]]:
         """The local variables that are read before they are assigned, from each instruction on (Aho et al., section
         9.2.5)."""
@@ -399,11 +442,20 @@ class Flow:
                 now = frozenset[str]().union(*(live[n] for n in self.following[k]))
                 if stores(i):
                     now -= {i.argval}
-                elif _loads(i):
+                elif _loads(i) and k not in self.unread:
                     now |= {i.argval}
                 if now != live[k]:
                     live[k], changed = now, True
         return live
+
+
+def _assigned_inside(code: CodeType) -> set[str]:
+    """The variables around the functions of a code object that these assign."""
+    found = set[str]()
+    for inner in (const for const in code.co_consts if type(const) is CodeType):
+        names = {i.argval for i in instructions(inner) if i.opname in ("STORE_DEREF", "DELETE_DEREF")}
+        found |= (names | _assigned_inside(inner)).intersection(inner.co_freevars)
+    return found
 
 
 flow_of = lru_cache(maxsize=4096)(Flow)
@@ -426,7 +478,7 @@ def is_question(i: dis.Instruction) -> bool:
 
 
 def stores(i: dis.Instruction) -> bool:
-    return i.opname.startswith("STORE_FAST")
+    return i.opname.startswith(("STORE_FAST", "STORE_DEREF"))
 
 
 def _loads(i: dis.Instruction) -> bool:

@@ -23,12 +23,13 @@ _FIXED = frozenset((
 ))  # fmt: skip
 
 
-def held(variables: Mapping[str, Any], names: Iterable[str]) -> list[Any] | None:
+def held(variables: Mapping[str, Any], names: Iterable[str], cells: Iterable[str] = ()) -> list[Any] | None:
     """The containers, objects and arrays in variables, each with its contents; None where there is something, an
     iterator say, that changes in a way which is not seen. What is held lives on, so that nothing new has its address.
+    `cells`: variables that functions may assign.
     """
-    found: list[Any] = []
-    pending = [variables[name] for name in sorted(names) if name in variables]
+    found: list[Any] = [variables[name] for name in sorted(cells) if name in variables]
+    pending = [*found, *(variables[name] for name in sorted(names) if name in variables)]
     seen: set[int] = set()
     while pending and len(found) < _MOST:
         item = pending.pop()

@@ -13,9 +13,12 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
 from ..capture.loops.one_memory import root_of
+from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
 from ..capture.tracer import Frame, Tracer
-from .carries import are_one, computed_int
+from .carries import are_one, computed_int, is_new_array
 from .held import CONSTANTS
+
+_NUMBERS = (ScalarProxy, ComplexProxy, IntProxy)
 
 
 class Grown:
@@ -34,17 +37,24 @@ class Grown:
         or the same functions of its number."""
         return len(items) == len(self.items) and all(map(_are_like, items, self.items))
 
+    @property
+    def leaves(self) -> list[Any]:
+        """The items of the last step, those of tuples one by one."""
+        return [leaf for item in self.items for leaf in leaves_of(item)]
+
     def values(self, region: Frame) -> list[Tensor] | None:
         """The tensors that a step appends; None where an item may be changed later, or is of no kind that we know."""
         found = []
-        for item in self.items:
-            if type(item) in (ScalarProxy, ComplexProxy, IntProxy):
+        for item in self.leaves:
+            if type(item) in _NUMBERS:
                 found.append(_tensor(item))
+            elif type(item) is ProgramScalar or (type(item) is ProgramArray and is_new_array(item)):
+                found.append(item._memory.tracer.wrap(item._value()._array))
             elif issubclass(type(item), Tensor):
                 if not _is_new(item, region):
                     return None
                 found.append(item)
-            elif not (is_dim(item) or type(item) in CONSTANTS):
+            elif not _is_known(item):
                 return None
         return found
 
@@ -53,25 +63,53 @@ class Grown:
         its own."""
         if not self.items:
             return
-        whole = [None if is_dim(item) or type(item) in CONSTANTS else next(stacked) for item in self.items]
+        whole = [None if _is_known(leaf) else next(stacked) for leaf in self.leaves]
+
+        def made(item: Any, k: int, of: Iterator[Tensor | None]) -> Any:
+            if type(item) is tuple:
+                return tuple([made(part, k, of) for part in item])
+            values = next(of)
+            if values is None:
+                return replaced(item, name, LEAST + k) if is_dim(item) and name else item
+            value: Any = values[k]
+            if is_program(item):
+                return value_of(tracer, value, scalar=type(item) is ProgramScalar)
+            if type(item) in _NUMBERS:
+                kind = ComplexProxy if type(item) is ComplexProxy else ScalarProxy
+                value = kind(tracer.wrap(value._array, True, _tensor(item).is_double))
+            return computed_int(tracer, value) if type(item) is IntProxy else value
+
         for k in range(int(steps)):
-            for item, values in zip(self.items, whole, strict=True):
-                if values is not None:
-                    value: Any = values[k]
-                    if type(item) in (ScalarProxy, ComplexProxy, IntProxy):
-                        kind = ComplexProxy if type(item) is ComplexProxy else ScalarProxy
-                        value = kind(tracer.wrap(value._array, True, _tensor(item).is_double))
-                    value = computed_int(tracer, value) if type(item) is IntProxy else value
-                    self.target.append(value)
-                else:
-                    self.target.append(replaced(item, name, LEAST + k) if is_dim(item) and name else item)
+            of = iter(whole)
+            self.target += [made(item, k, of) for item in self.items]
 
     def share(self, variables: Mapping[int, Any]) -> None:
         """Puts variables in the places of those last items that are what variables are. `variables`: by the ids of
         their values after the step."""
-        for k, item in enumerate(self.items):
-            if id(item) in variables:
-                self.target[k - len(self.items)] = variables[id(item)]
+        for k, item in enumerate(self.items, len(self.target) - len(self.items)):
+            self.target[k] = _shared(item, self.target[k], variables)
+
+
+def leaves_of(item: Any) -> Iterator[Any]:
+    """Yields what is in nested tuples, or anything else itself."""
+    if type(item) is tuple:
+        for part in item:
+            yield from leaves_of(part)
+    else:
+        yield item
+
+
+def _shared(item: Any, made: Any, variables: Mapping[int, Any]) -> Any:
+    if id(item) in variables:
+        return variables[id(item)]
+    if type(item) is not tuple:
+        return made
+    return tuple([_shared(part, own, variables) for part, own in zip(item, made, strict=True)])
+
+
+def _is_known(item: Any) -> bool:
+    """Whether an item is no value of the graph."""
+    return is_dim(item) or type(item) in CONSTANTS
 
 
 def _tensor(item: ScalarProxy | IntProxy) -> Tensor:
@@ -79,6 +117,10 @@ def _tensor(item: ScalarProxy | IntProxy) -> Tensor:
 
 
 def _are_like(a: Any, b: Any) -> bool:
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_are_like, a, b))
+    if is_program(a) and type(a) is type(b):
+        return bool(a.shape == b.shape and a.dtype == b.dtype)
     if type(a) is type(b) and type(a) in (ScalarProxy, IntProxy):
         return _tensor(a).is_double == _tensor(b).is_double
     if issubclass(type(a), Tensor) and issubclass(type(b), Tensor):

@@ -203,7 +203,8 @@ class Questions(Joins):
                 self.refuse_to_join("a step keeps what it has found")
             numbers = assigned
         way = 0 if self.is_joined(position) else self.loop.ways[position]
-        now = {k: like(x, x._array, x._node) if issubclass(type(x), Tensor) else x for k, x in variables.items()}
+        known = [(k, x) for k, x in variables.items() if k in {*self.loop.carried, *self.loop.after}]
+        now = {k: like(x, x._array, x._node) if issubclass(type(x), Tensor) else x for k, x in known}
         grown = [len(g.target) - g.length for g in self.grown]
         exit = Exit(scalar(leaves), position, answers, now | numbers, states, grown, checks, variables, way, numbers)
         self.exits.append(exit)

@@ -28,6 +28,7 @@ from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
+from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import Placed, is_program
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
@@ -206,7 +207,8 @@ class CompiledPath(PathEnd):
             of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)
             if of is not None or id(base) in shared:
                 if any(getattr(op, "of_data", False) for op, _ in steps):
-                    raise StepByStep(None, "a view is returned, of a place that data decides")
+                    notes = (INTS,) if tracer.keeps_ints else ()
+                    raise StepByStep(None, "a view is returned, of a place that data decides", notes)
                 if of is None and id(base) not in seen:
                     seen[id(base)] = len(outputs)
                     outputs.append(base)

@@ -160,7 +160,7 @@ def costs(message: str) -> str:
     """The message about calls that run eagerly, with what this costs and what to do instead."""
     instead = next((text for verb, text in _INSTEAD.items() if message.startswith(f"{verb} ")), None)
     if "the loop `" in message or "captures loops" in message:
-        instead = f"Instead, {of_loop(message)}"
+        instead = f"Instead, {of_loop(message.partition('is unrolled, and so')[0])}"
     return f"{message}, in the time that they take without hm.trace{f'. {instead}' if instead else ''}"
 
 

@@ -39,7 +39,7 @@ from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
-from ..rolling.code_loops import loop_around
+from ..rolling.code_loops import loop_around, unrolled
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
 from .errors import CheckFailed, RunEagerly, TakesLong, of_loop
@@ -56,14 +56,15 @@ _KEY_BYTES = 64  # a longer value is told by its hash
 
 # What to write instead of asking for a value, by what asks.
 _NUMBERS = "use tensor operations instead of Python numbers"
-_ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
+_OF_NUMBERS = dict.fromkeys(("int()", "float()", "index", "the value of an int", "the value of a number"), _NUMBERS)
+_ADVICE = {**_OF_NUMBERS, "bool()": "use hm.where instead of `if`"}
 _ADVICE["x[mask]"] = "use hm.where(mask, x, 0)"
 _ADVICE["the gradient of a loop that data ends"] = (
     "use a `for` over a range with `break`, or max_steps of hm.while_loop"
 )
 _ADVICE["the way out of a loop"] = "assign a number before `break`, and return it after the loop"
 _ADVICE["how long a list has become"] = "fill an array that is as long as it may become"
-_IN_A_BODY = {"bool()": "use hm.cond or hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS}
+_IN_A_BODY = {**_OF_NUMBERS, "bool()": "use hm.cond or hm.where instead of `if`"}
 _READ_LATER = "return the tensor and read it after the call"
 
 
@@ -299,7 +300,7 @@ class Path:
     def _last(self) -> str:
         """The words for where the last value is asked for."""
         loop = loop_around(self.tracer.step_by_step, "")
-        return f"the last at {user_location()}{f', as {loop} is unrolled' if loop else ''}"
+        return f"the last at {user_location()}{f', {unrolled(loop, self.tracer.step_by_step)}' if loop else ''}"
 
     def _segment(self, node: ir.Node) -> Segment:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]

@@ -16,6 +16,8 @@ from ....core.proxies.integer import IntProxy
 from ....core.tensor import Tensor
 from ..loops.taken import or_other
 
+INTS = "ints"  # of a trace: Python asks for those outside of loops
+
 
 def is_of_data(value: Any) -> bool:
     """Whether a value is an int that has no value in the trace."""

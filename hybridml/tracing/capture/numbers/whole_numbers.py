@@ -29,7 +29,7 @@ _FAR = 8  # rows from a number to that of a step
 def whole(x: ScalarProxy, how: str) -> Any:
     """The int that `trunc`, `floor`, `ceil` or `round` makes of a float in a step; None where Python has to know it."""
     tracer = top_tracer()
-    if tracer is None or not tracer.loops:
+    if tracer is None or (not tracer.loops and how != "trunc"):
         return None
     t = tracer.wrap(tracer.lift(x._tensor)._array)  # a float64, and no number that takes the dtype of a row
     ratio = _ratio(t._array)
