@@ -79,7 +79,7 @@ class RolledLoop(Capture):
         of_lists = iter(found.stacked)
         for grown in self.grown:
             grown.extend(tracer, of_lists, found.grown, self.name)
-            if len(self.branches) > 1 or self.leaving:  # who knows which variable is an item
+            if len(self.branches) > 1 or self.leaving or self.shows:  # who knows which variable is an item
                 mark_items(self, grown, last)
             else:
                 grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
