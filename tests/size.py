@@ -24,7 +24,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        70420,
+        69930,
         "parts of arrays of any dtype, arrays that go on, objects of steps, ints outside of loops, linalg (395); "
         "branches of steps that join, flags that data decides (780); "
         "numbers that become tensors, NumPy's scalars from step to step, checks of Python's divisions (490); "

@@ -267,8 +267,7 @@ class Tracer:
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
         if raises_in_vain(op) and any(loop.masks for loop in self.loops):
             tensors = where_taken(self, op, tensors, params)
-        looks = self.perhaps_numbers and self.loops and not self.is_alike
-        known = check_alike(self, op, tensors) if looks else None
+        known = check_alike(self, op, tensors) if self.perhaps_numbers and self.loops and not self.is_alike else None
         self.begun = True
         node = ir.apply(op, [t._array for t in tensors], params, user_location(), place_var.get() or CPU)
         self.may_fail = self.may_fail or may_fail(node)

@@ -44,7 +44,6 @@ from .carries import (
     are_one,
     as_tensor,
     as_variable,
-    begins_to_record,
     carry_of,
     is_double,
     is_element,
@@ -56,7 +55,8 @@ from .carries import (
 )
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
-from .lists import Grown
+from .histories import histories_known
+from .lists import Grown, lists_of
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
 from .ways.joins import APART
@@ -128,7 +128,7 @@ class Capture(Questions):
             self.own = own_numbers(self, variables)
             self.carries = self.first_carries()
             self.held = self._held()
-            self.grown = self._lists(variables)
+            self.grown = lists_of(self, variables)
         self.begin_run()
         self._forget()
         if not self.branches and not self.answers:
@@ -150,13 +150,6 @@ class Capture(Questions):
     def _held(self) -> list[Any] | None:
         """Lists the objects that a step may see, with their contents: they must be the same after it."""
         return held(self.frame.f_locals, self.loop.held, self.loop.cells)
-
-    def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
-        """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""
-        others = [variables.get(name) for name in self.loop.read - self.loop.grown]
-        lists = {id(x): x for name in sorted(self.loop.grown) if type(x := variables.get(name)) is list}
-        held = [*map(id, others), *map(id, self.held or ())]  # each list itself, and what else has it
-        return [Grown(x) for x in lists.values() if held.count(id(x)) <= 1]
 
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
@@ -287,7 +280,7 @@ class Capture(Questions):
             self.refuse("a variable that is read after it has another value in each branch")
         if not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
             self.refuse("a list gets other items in each branch")
-        if not self._histories_known():
+        if not histories_known(self):
             return False
         if not compute_as_floats(region, self.of_floats):
             raise StepByStep(None, "what max() or min() gives may be a float", (WHICH,))
@@ -423,16 +416,6 @@ class Capture(Questions):
             if kind == "tensor":
                 begin_flag(self, name, carry)
         return found
-
-    def _histories_known(self) -> bool:
-        """Whether what goes on has a history before each step if it has one after some; notes what has."""
-        found = set()
-        for after, states in ((self.after, self.next), *((exit.variables, exit.states) for exit in self.exits)):
-            ends: list[Any] = [*zip(map(id, self.states), self.given, states, strict=True)]
-            ends += [(name, carry.given, after.get(name)) for name, carry in self.carries.items()]
-            found |= {key for key, given, end in ends if given is not None and begins_to_record(given, end)}
-        self.recorded |= found
-        return not found
 
     def has_steps(self) -> bool:
         """Whether there is a step in any case."""

@@ -76,7 +76,7 @@ def carry_of(
     return Carry("array", start) if _are_arrays(start, end) else None
 
 
-def _may_be_numbers(tracer: Tracer, *values: Any) -> bool:
+def _may_be_numbers(tracer: Tracer | None, *values: Any) -> bool:
     """Whether one of NumPy's scalars may be a number of Python's."""
     return any(may_be_number(tracer, t._array) for value in values if (t := tensor_in(value)) is not None)
 
