@@ -87,6 +87,8 @@ def operands(
     if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
         given = [concrete_value(v) for v in given]
     avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
+    if any(isinstance(v, Tensor) and type(v).is_element for v in given):
+        avals = [_beside(v, a, avals) for v, a in zip(given, avals, strict=True)]
     if op is _astype and isinstance(given[0], Tensor):
         return [given[0]], [avals[0]]
     weak = arithmetic and all(a.weak for a in avals) and any(dtypes.is_float(a.dtype) for a in avals)
@@ -107,6 +109,13 @@ def operands(
             result.append(_astype.fn(value, dtype))
         avals[k] = aval_of(result[k])
     return result, avals
+
+
+def _beside(value: Any, aval: Aval, avals: Sequence[Aval]) -> Aval:
+    """The type of an operand: a scalar of NumPy's is weak beside tensors of other dtypes, as `x * np.float64(2)`."""
+    others = any(a.dtype is not aval.dtype and a.dtype.kind != "b" and not a.weak for a in avals)
+    is_element = isinstance(value, Tensor) and type(value).is_element and aval.dtype.kind != "b"
+    return Aval((), aval.dtype, weak=True) if is_element and others else aval
 
 
 # -- the slow path

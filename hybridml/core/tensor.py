@@ -150,6 +150,7 @@ class Tensor(TensorMethods):
     __hash__ = object.__hash__
     home: ClassVar[Interpreter[Any] | None] = None  # the interpreter of a device that is not the CPU
     is_number = False  # true of what stands for a Python number inside a trace
+    is_element = False  # true of what stands for a scalar of NumPy's there, in a step of a loop
     is_double = False  # true of those that are NumPy's float64, of which `asarray` makes a float64
 
     if TYPE_CHECKING:

@@ -30,6 +30,7 @@ product_cases.py       matrix products with operands in memory, and runs of what
 random_branches.py     programs of loops whose steps branch as data says, with flags and ways out
 random_loops.py        programs of loops that read and write slices of arrays
 random_steps.py        programs of loops over NumPy's arrays of several dtypes
+random_numbers.py      random programs whose variables are numbers, and become tensors
 random_graphs.py       random graphs, data for them, equality of bits
 random_plans.py        random graphs with donations, and runs of their compiled programs
 rows.py                samples of the operation table that one kernel computes

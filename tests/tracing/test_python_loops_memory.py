@@ -11,7 +11,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.tracing.specialize.errors import TraceWarning
-from tests.support.loops import both, is_loop
+from tests.support.loops import both, data, is_loop
 
 
 def x() -> hm.Tensor:
@@ -250,3 +250,71 @@ def test_lists_beside_a_loop_change_in_each_call() -> None:
         assert [float(traced(x())) for _ in range(3)] == [120, 240, 360] and calls == [3]
         calls[0], traced = 0, hm.trace(two_lists)
         assert [float(traced(x())) for _ in range(3)] == [1, 2, 3] and calls == [3] and marks[15] == 2
+
+
+# -- what `max` and `min` give is one of their arguments
+
+
+def written_before_it_is_read(x: hm.Tensor) -> Any:
+    m = max(x[0], x[1])
+    x[1] = 5.0
+    return m * 2, x
+
+
+def all_are_written(x: hm.Tensor) -> Any:
+    m = min(x[0], x[1], x[2])
+    x[:3] = 7.0
+    return [m], x
+
+
+def written_in_a_step(x: hm.Tensor) -> Any:
+    a = x * 0
+    for i in range(20):
+        m = max(x[i], x[i + 1])
+        x[i + 1] = 5.0
+        a[i] = m
+    return a, x
+
+
+def written_a_step_later(x: hm.Tensor) -> Any:
+    m = x[0] * 1
+    for i in range(1, 20):
+        x[i - 1] = 0.0
+        m = max(m, x[i])
+    return m, x
+
+
+def written_after_it_goes_on(x: hm.Tensor) -> Any:
+    m = x[0] * 1
+    for i in range(1, 20):
+        m = max(m, x[i])
+        x[i] = m * 0.5
+    return m, x
+
+
+def written_after_the_loop(x: hm.Tensor) -> Any:
+    m = x[0] * 1
+    for i in range(1, 20):
+        m = max(m, x[i])
+    x[:] = 0.0
+    return m
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [written_before_it_is_read, all_are_written, written_in_a_step, written_a_step_later, written_after_it_goes_on,
+     written_after_the_loop],
+    ids=lambda fn: fn.__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_max_and_min_give_shows_what_is_written_there(fn: Callable[..., Any], turned: bool) -> None:
+    both(fn, lambda: hm.asarray(data(24)().numpy()[:: -1 if turned else 1].copy()))
+
+
+def test_what_is_written_at_once_is_no_other_memory() -> None:
+    def fn(x: hm.Tensor) -> hm.Tensor:
+        for i in range(1, 20):
+            x[i] = max(x[i], x[i - 1] * 0.9, x[i + 1])
+        return x
+
+    assert is_loop(both(fn, data(24)))

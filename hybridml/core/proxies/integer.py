@@ -136,7 +136,12 @@ class IntProxy(NumberProxy):
         return op(other, one) if swapped else op(one, other)
 
     def _reduced(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
-        """The remainder or quotient by a number of Python's, where it asks."""
+        """The remainder or quotient by a number of Python's, where it asks, or of two that have no values."""
+        kind = type(other)
+        if self._value is None and ((kind is int and abs(other) <= LARGEST) or kind is IntProxy):
+            a, b = (other, self) if swapped else (self, other)
+            if type(b) is IntProxy and max(self._bound, abs(other) if kind is int else other._bound) <= EXACT:
+                return self._of_two(a, b, op)
         if not self._asks or swapped or type(other) is not int or not 0 < other <= LARGEST:
             return self._applied(other, op, swapped)
         number: Any = self._number
@@ -145,6 +150,16 @@ class IntProxy(NumberProxy):
             bound = math.ceil(self._gain / other * LARGEST) + self._rest // other + 2  # downwards
         value = _value(op, self._value, other)
         return IntProxy(self._tracer, op(number, float(other)), value, bound, self._kind, True, shares)
+
+    def _of_two(self, a: Any, b: IntProxy, op: Callable[[Any, Any], Any]) -> Any:
+        """The remainder or quotient of an int by one that data decides, which is below it in size."""
+        if b._is_zero():
+            return op(concrete_value(a), b._concrete())
+        real: Any = a._number if type(a) is IntProxy else float(a)
+        of = a if op is not operator.mod else b
+        bound, gain = (of._bound, of._gain) if type(of) is IntProxy else (abs(of), 0.0)
+        number = op(real, b._number) + 0.0  # no -0.0
+        return IntProxy(self._tracer, number, None, bound + 1, self._kind, True, {object(): gain})
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
@@ -170,7 +185,9 @@ class IntProxy(NumberProxy):
         return other // self, other % self
 
     def _is_zero(self) -> bool:
-        return self._value == 0 if self._value is not None else bool(self._compared(0, operator.eq, False))
+        if self._value is None:
+            return not self._tracer.read(self._number._tensor, "nonzero", "a division")
+        return self._value == 0
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)

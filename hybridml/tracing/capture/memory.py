@@ -197,7 +197,7 @@ def element(tracer: Tracer, t: Tensor) -> Tensor:
 
 
 def is_element(t: Tensor) -> bool:
-    return type(t).is_element  # type: ignore[attr-defined]
+    return type(t).is_element
 
 
 @lru_cache(maxsize=1)  # of the trace that runs

@@ -12,14 +12,14 @@ import numpy as np
 
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import bounds, is_dim, number, steps_of, symbol, symbols_of
+from hybridml_compiler.sizes.dims import bounds, is_dim, number, symbol, symbols_of
 from hybridml_compiler.sizes.steps import replaced
-from hybridml_compiler.walk import reachable
 
 from ...core.tensor import Tensor
+from .loops.taken import fails_where
 
 Bounds = tuple[float, float]
-_not_equal = OPS["not_equal"]
+_equal, _not_equal = OPS["equal"], OPS["not_equal"]
 
 
 def of_steps(size: Any) -> Any:
@@ -30,24 +30,19 @@ def of_steps(size: Any) -> Any:
 
 
 def is_divisor(tracer: Any, t: Tensor, ends: Sequence[ir.Node], what: str) -> bool:
-    """Whether a number that is computed from these inputs may be divided by. Of an input that is a guard, of anything
-    else a question."""
+    """Whether a number that is computed from these inputs may be divided by. Of an input that is a guard, of what steps
+    of loops decide a check in each step, of anything else a question."""
     node = t._array
-    in_steps = bool(tracer.loops) and is_of_steps(node)
-    inputs = all(map(tracer.has_input, ends))
-    if (in_steps and may_be_zero(node)) or (tracer.loops and not inputs):
-        tracer.loops[-1].refuse("a number of Python's divides, which may be zero in some step")
-    if in_steps or tracer.ask is None or tracer.strict or not ends or not inputs:
+    if tracer.loops and not (node.is_input and tracer.has_input(node)):
+        if may_be_zero(node):
+            fails_where(tracer, _equal.fn(tracer.wrap(node), 0))
+        return True
+    if tracer.ask is None or tracer.strict or not ends or not all(map(tracer.has_input, ends)):
         return True  # sizes are positive; in the body of a control operation there are no Python numbers
     if not node.is_input:
         return bool(tracer._value(_not_equal.fn(t, 0)._array, what))
     tracer.not_zero.add(node)
     return bool(tracer.input_of(node).real != 0)
-
-
-def is_of_steps(node: ir.Node) -> bool:
-    """Whether a number is computed from the number of a step."""
-    return any(steps_of(n.params["value"]) for n in reachable([node], lambda n: n.inputs) if is_full(n))
 
 
 def may_be_zero(node: ir.Node) -> bool:
@@ -84,6 +79,11 @@ _SOME = frozenset(("max", "min", "reshape", "slice", "permute_dims", "broadcast_
 def is_full(node: ir.Node) -> bool:
     """Whether a node is a literal, or the number of a step."""
     return node.op is not None and node.op.name == "full"
+
+
+def is_literal(node: ir.Node) -> bool:
+    """Whether a node is a number of Python's beside tensors: a literal, the number of a step, or one of a loop."""
+    return not node.shape and (node.value is not None or node.aval.weak or is_full(node))
 
 
 def _bounds(node: ir.Node, known: dict[ir.Node, Bounds | None], depth: int = 0) -> Bounds | None:

@@ -31,6 +31,7 @@ from ...core.tensor import Tensor
 from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
 from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, literal, with_indices
+from .numbers.perhaps import element_at
 from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
 from .tracer import Tracer, iterator_of
@@ -185,8 +186,9 @@ class ProgramArray(ProgramValue):
             return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
         if not (memory.is_traced or has_tensor(key)):
             return given_back(memory.tracer, self._array[plain(key)], (self,))
-        found = self._value()[_traced_key(memory.tracer, key, self._array)]
-        return value_of(memory.tracer, found, scalar=_is_element(key, self.ndim))
+        key, is_element = _traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
+        found = element_at(memory.tracer, self._value(), key) if is_element else self._value()[key]
+        return value_of(memory.tracer, found, scalar=is_element)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, memory = with_indices(key), self._memory

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
+from hybridml_compiler.dtypes import float64
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import bounds, is_dim, number, steps_of
 
 from ...core.proxies.integer import EXACT, IntProxy
 from ...core.proxies.scalar import CHECKS, ScalarProxy
+from .loops.taken import fails_where
+from .number_bounds import bounds_of
 from .program_arrays import ProgramScalar
+from .traced_tensor import Traced
 from .tracer import current_tracer
 
 _NAMES = (
@@ -26,8 +31,10 @@ _NAMES = (
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in (*_NAMES.split(), "pow", *CHECKS)}
 
 
-def _number(x: Any) -> Any:
-    """The number of the graph behind a proxy; anything else as it is."""
+def _number(x: Any, in_step: bool) -> Any:
+    """The number of the graph behind a proxy, or that a tensor is in the step of a loop; anything else as it is."""
+    if in_step and issubclass(type(x), Traced) and not x.ndim and x.dtype.kind in "fiu":
+        return (x if x.dtype.kind == "f" else x.astype(float64)).item()
     if type(x) is ProgramScalar and x.dtype.kind == "f":
         return x.item()
     if is_dim(x) and steps_of(x):
@@ -40,7 +47,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(*args: Any) -> Any:
         tracer = current_tracer()
-        numbers = list(map(_number, args))
+        numbers = list(map(_number, args, repeat(tracer is not None and bool(tracer.loops))))
         if tracer is None or (tracer.frames and not tracer.loops) or not any(type(x) is ScalarProxy for x in numbers):
             return function(*args)
         if name == "pow" and len(args) == 2 and all(type(x) in (ScalarProxy, float, int) for x in numbers):
@@ -51,6 +58,11 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
         if name in CHECKS:
             return numbers[0].check(name)
+        if name == "sqrt" and tracer.loops:  # the row has its bits
+            t = OPS["astype"].fn(tracer.lift(numbers[0]._tensor), float64)
+            if (within := bounds_of(t._array)) is None or within[0] < 0:
+                fails_where(tracer, OPS["less"].fn(t, 0))
+            return ScalarProxy(tracer.wrap(OPS["sqrt"].fn(t)._array, True))
         tracer.may_be_slower |= bool(tracer.loops)
         (found,) = tracer.apply(OPS["python_math"], [tracer.lift(numbers[0]._tensor)], {"name": name})
         return ScalarProxy(tracer.wrap(found._array, True))

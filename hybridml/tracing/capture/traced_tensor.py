@@ -9,7 +9,7 @@ class Traced(StandIn):
     """A tensor inside a trace: `_array` is a graph node. Each trace has its own subclass, so that a leak is noticed."""
 
     __slots__ = ()
-    is_element = False  # of a NumPy array: a scalar, and no memory
+    was_number = False  # true of a Python number in a dtype
 
 
 class Weak(Traced):

@@ -22,7 +22,7 @@ from hybridml_compiler import dtypes, time_limit
 from hybridml_compiler.aval import CPU, Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.checks import INDEXED, fails
+from hybridml_compiler.graph.checks import fails
 from hybridml_compiler.graph.facts import may_fail
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.locks import rlock
@@ -44,9 +44,11 @@ from ..specialize.errors import TakesLong, Untraceable, refused
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .loops.one_memory import Marked
-from .loops.taken import where_taken
+from .loops.taken import raises_in_vain, where_taken
 from .memory_order import Order, memory_order
 from .number_bounds import answer_of, is_divisor, of_steps
+from .numbers.perhaps import check_alike
+from .numbers.results import class_of
 from .returned import is_returned
 from .selection import Selection, selected
 from .traced_tensor import Traced, Weak, is_number
@@ -159,6 +161,8 @@ class Tracer:
         self.number: type[Weak] = type("Tensor", (Weak, self.cls), dict(space))
         self.inputs: list[Input] = []
         self.selection: type[Selection] = type("Tensor", (Selection, self.cls), dict(space))
+        self.strong: type[Traced] = type("Tensor", (self.cls,), space | {"was_number": True})
+        self.strong_double: type[Traced] = type("Tensor", (self.strong,), space | {"was_double": True})
         self.double: type[Weak] = type("Tensor", (self.number,), space | {"is_double": True})
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
@@ -170,7 +174,7 @@ class Tracer:
         self.met: list[tuple[np.ndarray, np.ndarray]] = []  # others, with their elements where it computes with them
         self.arrays: list[ReferenceType[Any]] = []  # stand-ins of NumPy's arrays that it makes (see program_arrays.py)
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
-        self.strict = False  # nothing is to be asked
+        self.strict = self.begun = False  # nothing is to be asked; there is an operation
         self.rolling: Any = None  # what gives loops their steps, where one stands for all (rolling/hooks.py)
         self.stages: Any = None  # what captures functions of transforms first (staging/transforms.py)
         self.step_by_step: dict[Any, str] = {}  # place of a loop -> its line, and why
@@ -180,7 +184,8 @@ class Tracer:
         self.alone: dict[Any, list[Any]] = {}  # place of a loop -> where it is parted (see specialize/errors.py)
         self.taken: dict[Any, list[str]] = {}  # (frame, place of a loop) -> steps of a `while` that were by themselves
         self.marked = Marked()
-        self.perhaps_numbers: set[ir.Node] = set()  # tensors that are numbers of Python's where a loop takes no step
+        self.perhaps_numbers: dict[ir.Node, Any] = {}  # what may be numbers (see numbers/perhaps.py)
+        self.is_alike = False  # whether what is done now does the same with numbers of Python's
         self.in_order: dict[Any, str] = {}  # place of a loop over `prange` that is no loop of the graph -> why
         self.loops: list[Any] = []  # that are captured now
         self.rolled, self.unlike = False, dict[Any, str]()  # loops whose first step was by itself, and why
@@ -190,7 +195,6 @@ class Tracer:
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
         self.only_kept: Callable[[CodeType, str], bool] | None = None  # tells where these may go (see text_flow.py)
         self.clocks: list[Any] | None = None  # readings of clocks, in their order (see clocks.py)
-        self.begun = False  # there is an operation
         self.environment: dict[str, Any] = {}  # environment variables that were read
         self.ask: ReadValue | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
@@ -219,8 +223,8 @@ class Tracer:
 
     # -- values
 
-    def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
-        t = self.double() if number and double else self.number() if number else self.cls()
+    def wrap(self, node: ir.Node, number: bool = False, double: bool = False, kind: Any = None) -> Any:
+        t: Any = (kind or (self.double if number and double else self.number if number else self.cls))()
         t._array, t._node, t._version = node, None, 0
         self.note(t)
         return t
@@ -261,11 +265,9 @@ class Tracer:
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
-        if op.kind in INDEXED and any(loop.masks for loop in self.loops):
-            tensors = where_taken(self, op, tensors)
-        # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
-        arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
-        number = arithmetic and bool(tensors) and all(map(is_number, tensors))
+        if raises_in_vain(op) and any(loop.masks for loop in self.loops):
+            tensors = where_taken(self, op, tensors, params)
+        known = check_alike(self, op, tensors) if self.perhaps_numbers and self.loops and not self.is_alike else None
         self.begun = True
         node = ir.apply(op, [t._array for t in tensors], params, user_location(), place_var.get() or CPU)
         self.may_fail = self.may_fail or may_fail(node)
@@ -273,7 +275,8 @@ class Tracer:
             (self.frames[-1] if self.frames else self).checks[node] = None
         if self.frames:
             self.frames[-1].made.add(node)
-        out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))
+        self.perhaps_numbers |= {} if known is None else {node: known}
+        out = self.wrap(node, kind=class_of(self, op, tensors))
         self.layouts.made(out, tensors)
         return out
 
@@ -326,6 +329,7 @@ class Tracer:
         given: Any = value  # its type says what it is: a mock's class may say anything
         kind = type(given)
         if issubclass(kind, self.cls):
+            self.marked.read(given)
             traced: Tensor = given
             return traced
         if issubclass(kind, Traced):

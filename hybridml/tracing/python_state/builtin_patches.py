@@ -38,9 +38,8 @@ from ...core.proxies.scalar import ScalarProxy
 from ..bytecode import called_with_dtype
 from ..capture import created_arrays, python_math
 from ..capture.loops.one_memory import WHICH, root_of
-from ..capture.numbers import complex_numbers
+from ..capture.numbers import complex_numbers, perhaps
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
-from ..capture.numbers.perhaps import may_be_number
 from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
@@ -231,9 +230,15 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
     rolling/number_types.py)."""
     of_python: Any = getattr(builtins, name)
 
-    def chosen(a: Any, b: Any) -> Any:
-        is_known = type(a) in (int, float) and type(b) in (int, float)
-        return of_python(a, b) if is_known else OPS["where"].fn(better(b, a), b, a)
+    def chosen(tracer: Any, a: Any, b: Any) -> Any:
+        if type(a) in (int, float) and type(b) in (int, float):
+            return of_python(a, b)
+        question = better(b, a)
+        if not issubclass(type(question), Traced):  # of numbers of steps
+            return b if question else a
+        found = OPS["where"].fn(question, b, a)
+        perhaps.note(tracer, found, perhaps.chosen(question, perhaps.type_of(tracer, b), perhaps.type_of(tracer, a)))
+        return found
 
     def patch(*args: Any, **kwargs: Any) -> Any:
         tracer = current_tracer()
@@ -249,11 +254,13 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         )
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
-        found = reduce(chosen, numbers)
-        if len(given) < len(args) or any(may_be_number(tracer, number._array) for _, number in given):
-            tracer.perhaps_numbers.add(found._array)
-            if floats:
-                loop.of_floats.add(found._array)
+        tracer.is_alike = True
+        try:
+            found = reduce(partial(chosen, tracer), numbers)
+        finally:
+            tracer.is_alike = False
+        if floats:
+            loop.of_floats.add(found._array)
         if any(scalars):
             return value_of(tracer, found, scalar=True)
         tracer.marked.choose(found, [root_of(number) for _, number in given])

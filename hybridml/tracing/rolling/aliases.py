@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.tensor import Tensor
-from ..capture.loops.one_memory import memory_of, root_of
+from ..capture.loops.one_memory import WHICH, memory_of, root_of
+from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray
+from ..specialize.errors import StepByStep
 from .carries import is_new_array
 from .lists import Grown, leaves_of
 
@@ -59,19 +61,45 @@ def shared(loop: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: t for name, t in values.items() if t is not loop.before.get(name)}
     values = {name: tracer.lift(t) for name, t in values.items()}
     of = {name: memory_of(t) for name, t in values.items()}
+    own = {name: loop.before[name] for name in loop.own} | {name: c.given for name, c in loop.carries.items()}
     ends = [variables, *(exit.objects for exit in loop.exits)]
     for name, t in [(n, t) for end in ends for n, t in end.items() if n in names and issubclass(type(t), Tensor)]:
         root = root_of(tracer.lift(t))
         loop.origins.setdefault(name, []).extend([root, *loop.shows.get(id(root), ())[1:]])
-    own = {name: carry.given for name, carry in loop.carries.items()}
-    loop.chosen = {name: [x for x in tracer.marked.may_be(t) if x is not own.get(name)] for name, t in values.items()}
+        if id(root) in loop.shows or (root is not own.get(name) and (root is not t or not loop.region.has_made(t))):
+            loop.views.add(name)
+    for name, t in values.items():
+        loop.chosen.setdefault(name, []).extend(x for x in tracer.marked.may_be(t) if x is not own.get(name))
     loop.twice = {name for name in of if [*of.values()].count(of[name]) > 1 or loop.chosen[name]}
     return of
+
+
+def own_numbers(loop: Any, variables: Mapping[str, Any]) -> set[str]:
+    """The variables that are Python's numbers before the loop, or may be in a step of one around it: those of which no
+    other name is the tensor that they are otherwise."""
+    tracer = loop.tracer
+    around: Any = tracer.loops[-1] if tracer.loops and tracer.loops[-1].frame is loop.frame else None
+    found = {name for name, value in loop.before.items() if type(value) in (int, float)}
+    tensors = [memory_of(t) for t in variables.values() if issubclass(type(t), Tensor)] if around is not None else []
+    for name, t in loop.before.items() if around is not None else ():
+        if issubclass(type(t), Tensor) and tensors.count(memory_of(t)) == 1 and name not in around.views:
+            found |= {name} if may_be_number(tracer, t._array) else set()
+    return found
+
+
+def sums_of(loop: Any) -> set[int]:
+    """The ids of tensors of variables that are Python's numbers before the loop, or may be, and that no other variable
+    can be: what a step does to such a tensor in place nobody else sees."""
+    of = {name: loop.before[name] for name in loop.own} | {name: c.given for name, c in loop.carries.items()}
+    names = loop.own & loop.loop.numbers - loop.twice - loop.views
+    return {id(of[name]) for name in names if issubclass(type(of[name]), Tensor)}
 
 
 def check_memory(loop: Any, shared: Mapping[str, Any]) -> None:
     """Refuses variables that show what a step updates: each of them would be an array of its own."""
     states = {memory_of(t) for t in loop.states}
+    if any(memory_of(x) in states for others in loop.chosen.values() for x in others):
+        raise StepByStep(None, "what max() or min() gives goes on, and a step updates their arguments", (WHICH,))
     starts = [(n, loop.before.get(n)) for n, carry in loop.carries.items() if carry.kind == "tensor"]
     begins = {n: memory_of(loop.tracer.lift(t)) for n, t in starts if t is not None and issubclass(type(t), Tensor)}
     for name, memory in (*shared.items(), *begins.items()):

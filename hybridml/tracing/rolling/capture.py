@@ -22,7 +22,6 @@ from typing import Any, NoReturn
 
 from hybridml_compiler.dtypes import int64
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.sizes.dims import Size, bounds, is_dim
 
 from ...core.context import clock
@@ -33,27 +32,32 @@ from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
 from ..capture.loops.one_memory import WHICH
+from ..capture.loops.taken import raises_in_vain
 from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray, has_tensor
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
-from .aliases import check_memory, check_new_arrays, shared
+from .aliases import check_memory, check_new_arrays, own_numbers, shared, sums_of
 from .carries import (
     Carry,
     are_one,
     as_tensor,
     as_variable,
-    begins_to_record,
     carry_of,
+    is_double,
+    is_element,
     is_like,
     kind_of_number,
     single_of,
+    tensor_in,
+    value_of_end,
 )
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
-from .lists import Grown
-from .number_types import compute_as_floats, computes_as_number
+from .histories import histories_known
+from .lists import Grown, lists_of
+from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
 from .ways.joins import APART
 
@@ -90,11 +94,14 @@ class Capture(Questions):
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
+        self.views = set[str]()  # variables that may be in memory of others, or were others, after some step
         self.chosen: dict[str, list[Tensor]] = {}  # the same of those that `max` or `min` gives
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.recorded: set[Any] = set()  # names and ids of what has a history after a step, and none before the loop
+        self.flagged: dict[str, Any] = {}  # variables that may be numbers after a step, and of what type if they are
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
+        self.reads_inside = False  # loops in it do
         self.grown: list[Grown] = []
         self.nests: dict[Any, int] = {}  # places of short loops in a step -> operations on few elements before them
         self.is_left = False  # before its last step, by a question about data
@@ -118,9 +125,10 @@ class Capture(Questions):
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
+            self.own = own_numbers(self, variables)
             self.carries = self.first_carries()
             self.held = self._held()
-            self.grown = self._lists(variables)
+            self.grown = lists_of(self, variables)
         self.begin_run()
         self._forget()
         if not self.branches and not self.answers:
@@ -143,25 +151,20 @@ class Capture(Questions):
         """Lists the objects that a step may see, with their contents: they must be the same after it."""
         return held(self.frame.f_locals, self.loop.held, self.loop.cells)
 
-    def _lists(self, variables: Mapping[str, Any]) -> list[Grown]:
-        """The lists that the loop appends to, and reaches in no way by which it might do anything else with them."""
-        others = [variables.get(name) for name in self.loop.read - self.loop.grown]
-        lists = {id(x): x for name in sorted(self.loop.grown) if type(x := variables.get(name)) is list}
-        held = [*map(id, others), *map(id, self.held or ())]  # each list itself, and what else has it
-        return [Grown(x) for x in lists.values() if held.count(id(x)) <= 1]
-
     def begin_round(self) -> None:
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
         self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
         self.sides, self.made, self.runs = {}, set(), 1
-        self.origins, self.sizes, self.since = {}, DataSizes.of(self.tracer, self.place), clock()
+        self.origins, self.chosen = {}, {}
+        self.sizes, self.since = DataSizes.of(self.tracer, self.place), clock()
         self.given = [self.input(t, id(t)) for t in self.states]
+        self.types: dict[str, Carry] = {}
         for name, carry in self.carries.items():
             if carry.kind != "int":
                 carry.given = self.input(self.start_of(name, carry), name)
-                if carry.kind == "tensor" and (carry.of_number or may_be_number(self.tracer, carry.start._array)):
-                    self.tracer.perhaps_numbers.add(carry.given._array)
+                if carry.kind == "tensor":
+                    begin_flag(self, name, carry)
 
     def variable(self, carry: Carry) -> Any:
         """The value that a variable begins a step with."""
@@ -188,20 +191,8 @@ class Capture(Questions):
 
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
-        sums = self._sums()
+        sums = sums_of(self)
         return {name: like(t, t._array, t._node) if id(t) in sums else t for name, t in variables.items()}
-
-    def _sums(self) -> set[int]:
-        """The ids of inputs for variables that are Python numbers before the loop, and that no other variable can be:
-        what a step does to such a tensor in place nobody else sees."""
-        return {
-            id(carry.given)
-            for name, carry in self.carries.items()
-            if carry.given is not None
-            and name in self.loop.numbers
-            and name not in self.twice
-            and type(self.before[name]) in (int, float)
-        }
 
     def end(self, go: ir.Node | None = None) -> bool:
         """Ends a step; whether all that goes from one to the next was known before it. `go`: whether there is a
@@ -216,6 +207,7 @@ class Capture(Questions):
             return self._end_in_vain()
         self.items = self._items(region)
         check_new_arrays(self)
+        views = len(self.views)
         memory = shared(self, self.after)
         self.after = self._as_now(self.after)
         found = self._leave(region)
@@ -225,7 +217,7 @@ class Capture(Questions):
         if (n := next((k for k in self.open if tuple(self.answers[:k]) in self.sides), None)) is not None:
             self.keep_apart(n)  # its other way has joined, and this one does not come to that
             return self._again(False)
-        known = not found and self._learn() and self._branched(region, go)
+        known = not found and self._learn() and self._branched(region, go) and len(self.views) == views
         self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
             return True
@@ -277,7 +269,8 @@ class Capture(Questions):
             self.named = {name: self.after.get(name) for name in self._others()}
             self.appended = [grown.items for grown in self.grown]
         elif self.checks != list(region.checks):
-            if any(node.kind not in (*INDEXED, "control") for node in {*self.checks} ^ {*region.checks}):
+            differ = {*self.checks} ^ {*region.checks}
+            if any(node.kind != "control" and (node.op is None or not raises_in_vain(node.op)) for node in differ):
                 self.refuse("a branch checks a value")
             if not self.masks:
                 self.masks = True
@@ -287,10 +280,12 @@ class Capture(Questions):
             self.refuse("a variable that is read after it has another value in each branch")
         if not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
             self.refuse("a list gets other items in each branch")
-        if not self._histories_known():
+        if not histories_known(self):
             return False
         if not compute_as_floats(region, self.of_floats):
             raise StepByStep(None, "what max() or min() gives may be a float", (WHICH,))
+        if finds_flags(self):
+            return False
         values = self._values(self.after, self.next)
         before = [c.given for c in self._carried().values()] + self.given
         questions, answers, last = list[ir.Node](), list[bool](), 0
@@ -375,7 +370,7 @@ class Capture(Questions):
 
     def _carried(self) -> dict[str, Carry]:
         """The variables for which the loop has a value of the graph."""
-        return {name: carry for name, carry in self.carries.items() if carry.kind != "int"} | self.last
+        return {name: carry for name, carry in self.carries.items() if carry.kind != "int"} | self.last | self.types
 
     def _others(self) -> list[str]:
         return [name for name in self.loop.after if name not in self._carried()]
@@ -384,10 +379,13 @@ class Capture(Questions):
         """The values of all that a loop carries, as they are now: a later step writes to the same tensors."""
         found = []
         for name, carry in self._carried().items():
+            if carry.kind == "type":
+                found.append(end_flag(self, carry, variables.get(carry.of)))
+                continue
             value = variables.get(name)
             if not is_like(value, carry):
                 self.refuse(self.changes(name))
-            found.append(as_tensor(self.tracer, value))
+            found.append(value_of_end(self.tracer, carry, value))
         self.histories += [t._node for t in (*found, *states, *self.items)]
         return [like(t, t._array, t._node) for t in (*found, *states)]
 
@@ -400,32 +398,24 @@ class Capture(Questions):
                 continue
             if type(end) is int or is_dim(end):
                 continue
-            if type(end) in CONSTANTS and name in self.before and end == self.before[name]:
+            if type(end) in CONSTANTS and name in self.before and are_one(end, self.before[name]):
                 continue
             number = "count" if type(end) is IntProxy else kind_of_number(end)
             number = None if number == "flag" and name not in self.loop.flags else number
-            if not (issubclass(type(end), Tensor) or number) or self.reads_arrays:
+            is_tensor = issubclass(type(end), Tensor) and (is_element(end) or not self.reads_arrays)
+            if not number and not is_tensor:
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")
-            if issubclass(type(end), Tensor) and may_be_number(self.tracer, end._array):
-                self.refuse(f"{name} is read after it, and may be a number")
             t = as_tensor(self.tracer, end)
             start = zeros(t)
             kind: Any = number or "tensor"
             self.recorded.add(name)
-            found[name] = Carry(kind, start, given=self.input(start, name))
+            found[name] = carry = Carry(kind, start, given=self.input(start, name), is_double=is_double(end))
+            carry.is_element = kind == "tensor" and is_element(end)
+            if kind == "tensor":
+                begin_flag(self, name, carry)
         return found
-
-    def _histories_known(self) -> bool:
-        """Whether what goes on has a history before each step if it has one after some; notes what has."""
-        found = set()
-        for after, states in ((self.after, self.next), *((exit.variables, exit.states) for exit in self.exits)):
-            ends: list[Any] = [*zip(map(id, self.states), self.given, states, strict=True)]
-            ends += [(name, carry.given, after.get(name)) for name, carry in self.carries.items()]
-            found |= {key for key, given, end in ends if given is not None and begins_to_record(given, end)}
-        self.recorded |= found
-        return not found
 
     def has_steps(self) -> bool:
         """Whether there is a step in any case."""
@@ -444,8 +434,10 @@ class Capture(Questions):
         written = written_around(tracer, region)
         for t, array, node in reversed([*self.outside, *written]):
             t._array, t._node = array, node
-        sums = self._sums()
+        sums = sums_of(self)
         written = [w for w in written if id(w[0]) not in sums]
+        if any(may_be_number(tracer, array) for _, array, _ in written):
+            self.refuse("a number that changes its type is updated in place")
         carried = {id(carry.given) for carry in self.carries.values()}
         if any(id(t) in carried for t, *_ in written):
             self.refuse("a step updates a variable in place, and assigns it")
@@ -464,7 +456,7 @@ class Capture(Questions):
                 self.refuse(f"{name} may have no value before it")
             start, end, carry = self.before[name], self.after.get(name), self.carries.get(name)
             if carry is None:
-                if end is start or (type(end) is type(start) and type(start) in CONSTANTS and end == start):
+                if end is start or (type(start) in CONSTANTS and are_one(end, start)):
                     continue
                 by_steps = self.in_steps and name not in self.counted and IntProxy not in (type(start), type(end))
                 carry, known = self._carry_of(name, start, end, by_steps), False
@@ -477,7 +469,10 @@ class Capture(Questions):
             elif carry.kind == "int":
                 known = (self.grows(carry, end) or self._count([name])) and known
             elif not is_like(end, carry) or (carry.is_single and not computes_as_number(self.region, carry)):
-                carry = None
+                other = None if carry.kind == "tensor" else self._carry_of(name, start, end, False)
+                carry, known = other, False
+                if carry is not None:
+                    self.carries[name] = carry
             if carry is None:  # it may have another type in all steps but the first
                 self.begin_later(name)
                 return False
@@ -501,7 +496,7 @@ class Capture(Questions):
         return known
 
     def _carry_of(self, name: str, start: Any, end: Any, by_steps: bool) -> Carry | None:
-        found = carry_of(self.tracer, start, end, by_steps, self.may_not_begin)
+        found = carry_of(self.tracer, start, end, by_steps, self.may_be_either)
         if found is not None and found.kind == "flag":
             by_data = FlagProxy in (type(start), type(end)) or self.exits or any(k != self.vain for k in self.open)
             return found if name in self.loop.flags and by_data else None
@@ -533,6 +528,11 @@ class Capture(Questions):
     def has_gradient(self) -> bool:
         """Whether a gradient of it knows how many steps to keep."""
         return not self.is_left or type(self.length) is int
+
+    def may_be_either(self, end: Any) -> bool:
+        """Whether a variable that is a number before it, and a tensor after this step, may be either after any."""
+        t = tensor_in(end)
+        return bool(self.asked) or (t is not None and may_be_number(self.tracer, t._array)) or self.may_not_begin()
 
     def may_not_begin(self) -> bool:
         """Whether a variable that a step makes a tensor of is one from the start, as there may be no step."""

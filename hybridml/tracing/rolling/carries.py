@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybridml_compiler.dtypes import complex128, float32, float64
+from hybridml_compiler.dtypes import complex128, float32, float64, int64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
@@ -19,8 +19,11 @@ from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
+from ..capture.memory import element
+from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
-from ..capture.tracer import Tracer
+from ..capture.traced_tensor import Traced
+from ..capture.tracer import Tracer, top_tracer
 from .held import CONSTANTS
 
 _GROWS = 1 << 20  # at most, of a count, in one step: the first 2**32 steps of any loop are exact
@@ -30,36 +33,52 @@ _ROUNDED = 1e-12
 @record(frozen=False, eq=False)
 class Carry:
     """A local variable that goes from step to step: a tensor, a Python float or complex number, a bool, an int that
-    grows by `by`, a count: an int in a loop whose number of steps data decides, or an array or scalar of NumPy's."""
+    grows by `by`, a count: an int in a loop whose number of steps data decides, or an array or scalar of NumPy's. A
+    type says what one is."""
 
-    kind: Literal["tensor", "float", "complex", "flag", "int", "count", "array"]
+    kind: Literal["tensor", "float", "complex", "flag", "int", "count", "array", "type"]
     start: Any
     by: int = 0
     given: Tensor | None = None  # its input of the region
-    of_number: bool = False  # a tensor that is a number of Python's before the first step
+    number: type | None = None  # of a tensor that is a number of Python's before the first step, or no NumPy scalar
+    of_end: type | None = None  # the same after the step in some way
     is_single: bool = False  # that is a float32, which does not compute as such a number does
     is_double: bool = False  # a float or complex number that is NumPy's
     shown: Any = None  # an array of NumPy's, as the step has it that runs
+    is_element: bool = False  # a tensor that stands for a scalar of NumPy's
+    of: str = ""  # of a flag: the variable that it is about
 
 
 def carry_of(
-    tracer: Tracer, start: Any, end: Any, in_steps: bool, may_not_begin: Callable[[], bool]
+    tracer: Tracer, start: Any, end: Any, in_steps: bool, may_be_either: Callable[[Any], bool]
 ) -> Carry | None:  # fmt: skip
-    """The way in which a variable goes on; None where it has another type after the step."""
+    """The way in which a variable goes on; None where it has another type after the step. `may_be_either`: whether a
+    number may be one after it, too."""
     if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
         return Carry("int", start, end - start) if type(end - start) is int else Carry("count", start)
     ints = (type(start) in (int, IntProxy) or is_step(start)) and (type(end) in (int, IntProxy) or is_dim(end))
     if ints and not in_steps:
         return Carry("count", start) if type(start) is IntProxy or _is_small(start) else None
     kind = kind_of_number(start)
-    if kind is not None and kind_of_number(end) == kind:
-        return Carry(kind, start, is_double=is_double(end)) if is_double(start) is is_double(end) else None
-    if type(start) in (int, float) and _is_double(end) and may_not_begin():
-        return Carry("tensor", tracer.wrap(ir.constant(float(start), float64)), of_number=True)
-    if issubclass(type(start), Tensor) and issubclass(type(end), Tensor):
+    if kind is not None and kind_of_number(end) == kind and is_double(start) is is_double(end):
+        return Carry(kind, start, is_double=is_double(end))
+    t, number = tensor_in(end), number_of(start)
+    if is_element(end) and issubclass(type(start), Tensor) and not is_element(start) and start.dtype is end.dtype:
+        number = Tensor if start.shape == () else None
+    if t is not None and number is not None and _computes_alike(t, number) and may_be_either(end):
+        return Carry("tensor", as_strong(tracer, start, t.dtype), number=number, is_element=is_element(end))
+    if issubclass(type(start), Tensor) and issubclass(type(end), Tensor) and is_element(start) is is_element(end):
         lifted = tracer.lift(start)
-        return Carry("tensor", lifted) if aval_of(lifted) == aval_of(end) else None
+        is_same = aval_of(lifted) == aval_of(end)
+        return Carry("tensor", lifted, is_element=is_element(end)) if is_same else None
+    if t is not None and tensor_in(start) is not None and _may_be_numbers(tracer, start, end):
+        return Carry("tensor", tensor_in(start), is_element=True) if _are_arrays(start, end) else None
     return Carry("array", start) if _are_arrays(start, end) else None
+
+
+def _may_be_numbers(tracer: Tracer | None, *values: Any) -> bool:
+    """Whether one of NumPy's scalars may be a number of Python's."""
+    return any(may_be_number(tracer, t._array) for value in values if (t := tensor_in(value)) is not None)
 
 
 def _are_arrays(a: Any, b: Any) -> bool:
@@ -81,7 +100,40 @@ def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:
     is_single = issubclass(type(end), Tensor) and end.shape == () and end.dtype is float32
     if not is_single or type(start) not in (int, float) or float(np.float32(start)) != start:
         return None
-    return Carry("tensor", tracer.wrap(ir.constant(np.asarray(start, float32))), of_number=True, is_single=True)
+    one = tracer.wrap(ir.constant(np.asarray(start, float32)))
+    return Carry("tensor", one, number=type(start), is_single=True)
+
+
+def number_of(value: Any) -> type | None:
+    """The type of a number of Python's, or of NumPy's that is no tensor of a step, which a float64 can have the value
+    of."""
+    if issubclass(type(value), Tensor):
+        return None
+    if type(value) is int or is_dim(value):
+        return int if _is_small(value) else None
+    if type(value) is IntProxy:
+        return int if value._value is None and value._bound <= LARGEST and value._kind is int else None
+    return (np.float64 if is_double(value) else float) if kind_of_number(value) == "float" else None
+
+
+def tensor_in(value: Any) -> Tensor | None:
+    """The tensor that a value is, or that is behind a scalar of NumPy's."""
+    if issubclass(type(value), Tensor):
+        return value
+    return value._value() if type(value) is ProgramScalar and is_element(value) else None
+
+
+def as_strong(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor:
+    """The float64 or int64 of a number, which gives others its dtype."""
+    if issubclass(type(value), Tensor):
+        return tracer.lift(value)
+    if dtype is int64:
+        if type(value) is IntProxy:
+            return value.as_index()
+        return tracer.wrap(ir.apply(OPS["full"], [], {"shape": (), "value": value, "dtype": int64}))
+    if type(value) in (int, float, np.float64):
+        return tracer.wrap(ir.constant(np.asarray(value, float64)))
+    return tracer.wrap(OPS["astype"].fn(as_tensor(tracer, value), float64)._array)
 
 
 def kind_of_number(value: Any) -> Literal["float", "complex", "flag"] | None:
@@ -90,13 +142,24 @@ def kind_of_number(value: Any) -> Literal["float", "complex", "flag"] | None:
         return "float"
     if type(value) in (bool, FlagProxy):
         return "flag"
+    if is_element(value) and value.dtype is float64:
+        t = tensor_in(value)
+        return None if t is None or may_be_number(top_tracer(), t._array) else "float"
     return "complex" if type(value) in (complex, ComplexProxy, np.complex128) else None
 
 
 def is_double(value: Any) -> bool:
     """Whether a number is NumPy's."""
     proxies = ScalarProxy, ComplexProxy
-    return type(value) in (np.float64, np.complex128) or (type(value) in proxies and value._tensor.is_double)
+    is_proxy = type(value) in proxies or (type(value) is ProgramScalar and is_element(value))
+    return type(value) in (np.float64, np.complex128) or (is_proxy and value._tensor.is_double) or is_element(value)
+
+
+def is_element(value: Any) -> bool:
+    """Whether a value is a scalar of NumPy's of the program: a tensor in a step, or what stands for one."""
+    if type(value) is ProgramScalar:
+        return value._memory.is_traced
+    return issubclass(type(value), Traced) and type(value).is_element
 
 
 def is_like(end: Any, carry: Carry) -> bool:
@@ -108,8 +171,20 @@ def is_like(end: Any, carry: Carry) -> bool:
     if carry.kind == "count":
         return type(end) is int or is_dim(end)
     if carry.kind == "array":
-        return _are_arrays(carry.start, end)
-    return issubclass(type(end), Tensor) and carry.given is not None and aval_of(end) == aval_of(carry.given)
+        return _are_arrays(carry.start, end) and not (type(end) is ProgramScalar and _may_be_numbers(top_tracer(), end))
+    if number_of(end) is not None and number_of(end) in (carry.number, carry.of_end) and not carry.is_single:
+        return True
+    may_be = is_element(end) is carry.is_element or (carry.number is Tensor and not is_element(end))
+    t = tensor_in(end) if may_be else None
+    return t is not None and carry.given is not None and aval_of(t) == aval_of(carry.given)
+
+
+def value_of_end(tracer: Tracer, carry: Carry, end: Any) -> Tensor:
+    """The value that a carry goes on with."""
+    if carry.kind != "tensor":
+        return as_tensor(tracer, end)
+    t = tensor_in(end)
+    return as_strong(tracer, end, carry.start.dtype) if t is None else tracer.lift(t)
 
 
 def begins_to_record(given: Tensor, end: Any) -> bool:
@@ -120,6 +195,10 @@ def begins_to_record(given: Tensor, end: Any) -> bool:
 
 def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
     """The variable whose value a tensor of the graph is."""
+    if carry.kind == "tensor" and carry.is_element and t.dtype.kind == "f":
+        return element(tracer, t) if tracer.loops else ScalarProxy(tracer.wrap(t._array, True, True))
+    if carry.kind == "tensor" and carry.is_element:
+        return value_of(tracer, t, scalar=True)
     if carry.kind == "tensor":
         return t
     if carry.kind == "array":
@@ -146,6 +225,9 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
         return value._tensor
     if type(value) is bool:
         return tracer.wrap(ir.constant(value), True)
+    if is_element(value):
+        t: Tensor = value._value() if type(value) is ProgramScalar else value
+        return tracer.wrap(t._array, True, True)
     if type(value) in (complex, np.complex128):
         return tracer.wrap(ir.constant(np.asarray(value, complex128)), True, type(value) is np.complex128)
     if is_dim(value):
@@ -183,6 +265,6 @@ def _is_small(size: Size) -> bool:
     return low is not None and high is not None and max(-low, -high) < LARGEST
 
 
-def _is_double(value: Any) -> bool:
-    """Whether a value is a tensor of one float64, which computes as Python's floats do."""
-    return issubclass(type(value), Tensor) and value.shape == () and value.dtype is float64
+def _computes_alike(t: Tensor, number: type) -> bool:
+    """Whether a tensor is one float64, which computes as Python's floats do, or one int64, as its ints do."""
+    return t.shape == () and (t.dtype is float64 or (t.dtype is int64 and number in (int, Tensor)))

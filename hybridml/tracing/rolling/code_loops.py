@@ -430,6 +430,19 @@ class Flow:
         read = {name for k, name in loads if k not in inside.get(name, ())}
         return {k for k in clears if self.found[k].argval not in read}
 
+    def _begins(self, k: int) -> bool:
+        """Whether a loop that begins at an instruction has a step in any case: it is one over `range(50)`."""
+        if [i.opname for i in self.found[k : k + 2]] != ["GET_ITER", "FOR_ITER"]:
+            return False
+        made = [i for i in self.found[max(0, k - 7) : k] if i.opname not in ("PRECALL", "PUSH_NULL", "COPY_FREE_VARS")]
+        of_call = made[-1] if made and made[-1].opname == "CALL" else None
+        if of_call is None or not of_call.arg or len(made) < of_call.arg + 2:
+            return False
+        called, *args = made[-of_call.arg - 2 : -1]
+        is_range = called.opname == "LOAD_GLOBAL" and called.argval == "range"
+        are_known = all(i.opname in ("LOAD_CONST", "LOAD_SMALL_INT") and type(i.argval) is int for i in args)
+        return is_range and are_known and len(args) < 3 and len(range(*(i.argval for i in args))) > 0
+
     def _live(self) -> list[frozenset[str]]:
         """The local variables that are read before they are assigned, from each instruction on (Aho et al., section
         9.2.5)."""
@@ -439,7 +452,8 @@ class Flow:
             changed = False
             for k in range(len(self.found) - 1, -1, -1):
                 i = self.found[k]
-                now = frozenset[str]().union(*(live[n] for n in self.following[k]))
+                then = [k + 2] if self._begins(k) else self.following[k]
+                now = frozenset[str]().union(*(live[n] for n in then))
                 if stores(i):
                     now -= {i.argval}
                 elif _loads(i) and k not in self.unread:

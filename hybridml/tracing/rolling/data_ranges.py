@@ -23,7 +23,7 @@ from hybridml_compiler.sizes.steps import Undecided, assumed, is_step, linear
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from ..capture.loops.taken import or_other
+from ..capture.loops.taken import fails_where, or_other
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .capture import MOST_PARTS
@@ -111,8 +111,7 @@ def _within(tracer: Tracer, loop: CodeLoop, low: Any, high: Any, learnt: Sequenc
 def _checked(tracer: Tracer, ends: tuple[Any, Any], bounds: tuple[Size, Size]) -> Tensor:
     """A 0 of the program, which raises where there is a step with a number that is not within the bounds."""
     low, high, least, most = (_tensor(tracer, end) for end in (*ends, *bounds))
-    outside = OPS["astype"].fn((low < high) & ((low < least) | (high > most)), int64)
-    return OPS["index"].fn(or_other(tracer, outside, 0), 1, 0)
+    return fails_where(tracer, (low < high) & ((low < least) | (high > most)))
 
 
 class _DataSteps(Steps):

@@ -24,7 +24,7 @@ from .aliases import mark, mark_items
 from .capture import Capture
 from .carries import Carry, as_variable
 from .histories import check_arrays, is_differentiated
-from .number_types import may_change, note_numbers
+from .number_types import may_change, with_types
 from .questions import LENGTH, until, way_out
 
 _MOST_BYTES = 16 << 20  # for a gradient of a loop that data may end: zeros for steps that are not taken cost 3 ms
@@ -56,6 +56,8 @@ class RolledLoop(Capture):
     def emit(self) -> None:
         """Adds the loop to the program, and gives variables and tensors the values that they have after it."""
         carried = self._carried()
+        for around in self.tracer.loops[-1:]:
+            around.reads_inside |= self.reads_arrays or self.reads_inside
         found = self._results(carried)
         n, tracer, results = len(carried), self.tracer, found.values
         ends = zip(*(b.values[n : n + len(self.states)] for b in self.branches), strict=True)
@@ -68,9 +70,9 @@ class RolledLoop(Capture):
         last = {
             name: self._after(name, c, t) if may_change(self, k, c) else self.before[name]
             for k, ((name, c), t) in enumerate(zip(carried.items(), results, strict=False))
+            if c.kind != "type"
         }
-        last |= self.ints_after(found.steps)
-        note_numbers(self, carried, results)
+        last |= self.ints_after(found.steps) | with_types(self, carried, results)
         # Views of arrays of the step must not live on in variables that nobody reads any more.
         unread = self.after.keys() - {*self.loop.after}
         self.ended = {name: self.before.get(name) for name in unread} | last

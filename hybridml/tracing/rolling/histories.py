@@ -10,6 +10,7 @@ from ...core.autodiff.tape import boundary, is_node, is_recorded
 from ...core.context import grad_is_off
 from ...core.tensor import Tensor
 from ..capture.subgraphs import leaf_of
+from .carries import begins_to_record
 
 
 def ends_of(
@@ -36,3 +37,14 @@ def check_arrays(capture: Any, inputs: Sequence[Tensor], start: Sequence[Tensor]
         capture.tracer.loops[-1].into_arrays += ends
     elif ends:
         capture.refuse("a NumPy array takes what may be differentiated")
+
+
+def histories_known(loop: Any) -> bool:
+    """Whether what goes on has a history before each step if it has one after some; notes what has."""
+    found = set()
+    for after, states in ((loop.after, loop.next), *((exit.variables, exit.states) for exit in loop.exits)):
+        ends: list[Any] = [*zip(map(id, loop.states), loop.given, states, strict=True)]
+        ends += [(name, carry.given, after.get(name)) for name, carry in loop.carries.items()]
+        found |= {key for key, given, end in ends if given is not None and begins_to_record(given, end)}
+    loop.recorded |= found
+    return not found

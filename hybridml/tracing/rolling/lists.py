@@ -132,3 +132,11 @@ def _is_new(t: Tensor, region: Frame) -> bool:
     """Whether a tensor has memory that a step has made, and that nothing has written to."""
     t = root_of(t)
     return region.has_made(t) and id(t) not in region.written
+
+
+def lists_of(loop: Any, variables: Mapping[str, Any]) -> list[Grown]:
+    """The lists that a loop appends to, and reaches in no way by which it might do anything else with them."""
+    others = [variables.get(name) for name in loop.loop.read - loop.loop.grown]
+    lists = {id(x): x for name in sorted(loop.loop.grown) if type(x := variables.get(name)) is list}
+    held = [*map(id, others), *map(id, loop.held or ())]  # each list itself, and what else has it
+    return [Grown(x) for x in lists.values() if held.count(id(x)) <= 1]

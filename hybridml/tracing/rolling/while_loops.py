@@ -13,7 +13,7 @@ loop begins with a step (number_steps.py): in that they are numbers of the graph
 from __future__ import annotations
 
 import types
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ...core.nested import NestedTensor
 from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
-from .carries import Carry, as_tensor, carry_of
+from .carries import Carry, as_tensor, carry_of, is_element
 from .code_loops import CodeLoop, Position, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
@@ -95,7 +95,7 @@ class While(RolledLoop):
         numbers = {name: x for name, x in starts.items() if type(x) in (int, float) or is_step(x)}
         flags = {name for name in self.loop.flags if type(starts.get(name)) is bool}
         numbers |= {name: starts[name] for name in flags}
-        found = {name: carry_of(self.tracer, x, x, False, lambda: False) for name, x in numbers.items()}
+        found = {name: carry_of(self.tracer, x, x, False, lambda _: False) for name, x in numbers.items()}
         return {name: carry for name, carry in found.items() if carry is not None}
 
     def ends_of_step(self) -> frozenset[int]:
@@ -103,6 +103,9 @@ class While(RolledLoop):
 
     def has_steps(self) -> bool:
         return self.begins
+
+    def may_be_either(self, end: Any) -> bool:
+        return (bool(self.tracer.loops) and is_element(end)) or super().may_be_either(end)
 
     def begin_first(self) -> None:
         """Begins with a step, before which nothing was asked."""

@@ -36,7 +36,7 @@ from ....core.tensor import Tensor
 from ...specialize.errors import StepByStep
 from ..numbers.stored_ints import is_of_data
 from ..traced_tensor import Traced
-from .taken import or_other
+from .taken import fails_where
 
 _MOST_SYMBOLS = 32  # of a step: each has a place in a table of sizes
 _MOST_TERMS = 40  # of the form of a number, which is there to know equal sizes
@@ -173,7 +173,7 @@ def _slice(tracer: Any, sizes: DataSizes, k: slice, size: Size) -> slice:
         start = sizes.start((low.form, form, size), at, size - number).number
     for wrong in (low.wrong, high.wrong, None if value._array is count._array else OPS["not_equal"].fn(count, value)):
         if wrong is not None:
-            OPS["index"].fn(or_other(tracer, OPS["astype"].fn(wrong, int64), 0), 1, 0)
+            fails_where(tracer, wrong)
     return slice(start, start + number)
 
 

@@ -23,9 +23,10 @@ class Marked:
         # Results of loops and of `if`s in them with what they may be, places of loops, and what is to become of these.
         self.groups: list[tuple[list[_Weak], Any, Sequence[Any]]] = []
         self.chosen: list[tuple[_Weak, list[_Weak]]] = []  # each with what it may be
+        self.stale: list[_Weak] = []  # those of which one has been updated
 
     def clear(self) -> None:
-        self.groups, self.chosen = [], []
+        self.groups, self.chosen, self.stale = [], [], []
 
     def mark(self, tensors: Iterable[Tensor], place: Any, apart: Sequence[Any] = ()) -> None:
         """Notes that tensors may be in one memory after the loop at this place, or in it."""
@@ -42,7 +43,7 @@ class Marked:
 
     def check(self, t: Tensor) -> None:
         """Raises StepByStep where an update of a tensor may be that of another one. What a choice is made from may be
-        updated: it has been read by then."""
+        updated, where nobody looks at what was chosen any more."""
         for group, place, apart in self.groups:
             alive = [x for r in group if (x := r()) is not None]
             shown = [memory_of(x) == memory_of(t) for x in alive]
@@ -51,6 +52,14 @@ class Marked:
         self.chosen = [one for one in self.chosen if one[0]() is not None]
         if self.may_be(t):
             raise StepByStep(None, "what max() or min() gives is updated, which is one of their arguments", (WHICH,))
+        for r, of in self.chosen:
+            if any((x := other()) is not None and memory_of(x) == memory_of(t) for other in of):
+                self.stale.append(r)
+
+    def read(self, t: Tensor) -> None:
+        """Raises StepByStep where a tensor may show an update of another one."""
+        if any((x := r()) is not None and memory_of(x) == memory_of(t) for r in self.stale):
+            raise StepByStep(None, "what max() or min() gives is read after an update of their arguments", (WHICH,))
 
 
 def memory_of(t: Tensor) -> int:

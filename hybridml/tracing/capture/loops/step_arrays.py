@@ -19,6 +19,7 @@ from hybridml_compiler.sizes.steps import Undecided
 
 from ....core.tensor import Tensor
 from ..memory import cast, element, literal, with_indices
+from ..numbers.perhaps import element_at
 from ..numpy_rules import OF_STEPS
 from ..program_arrays import ProgramArray, is_program, value_of, value_to_store
 from ..tracer import Tracer, iterator_of
@@ -124,7 +125,8 @@ def _key(of: StepArray, key: Any) -> Any:
 def _in_step(self: ProgramArray, is_element: bool, key: Any) -> Any:
     """An element or a slice whose place a step of a loop decides. Of floats it is a tensor, a copy if it is one
     element."""
-    tracer, found = self._memory.tracer, _of_steps(self)[key]
+    tracer, whole = self._memory.tracer, _of_steps(self)
+    found = element_at(tracer, whole, key) if is_element else whole[key]
     if self.dtype.kind == "f":
         return element(tracer, found) if is_element else found
     return value_of(tracer, found, scalar=True) if is_element else StepArray(tracer, found)

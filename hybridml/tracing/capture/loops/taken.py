@@ -1,23 +1,36 @@
-"""Values in a branch of a step that may be computed in vain: indices there raise for nothing."""
+"""Values in a branch of a step that may be computed in vain: indices there and Python's functions raise for nothing."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from hybridml_compiler.dtypes import float64, int64
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from ....core.tensor import Tensor
 
 _where, _reshape = OPS["where"], OPS["reshape"]
+_OF_PYTHON = ("python_math", "python_power")  # rows that compute as Python does, with its errors
 
 
-def where_taken(tracer: Any, op: Op, operands: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The operands of a row that looks up indices, with 0 for these where the steps of loops go another way."""
+def raises_in_vain(op: Op) -> bool:
+    """Whether a row may raise for what steps compute in vain, and `where_taken` sees to it that it does not."""
+    return op.kind in INDEXED or op.name in _OF_PYTHON
+
+
+def where_taken(tracer: Any, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> Sequence[Tensor]:
+    """The operands of such a row, with others for which it raises nothing where the steps of loops go another way."""
+    if op.name in _OF_PYTHON:
+        other = 0 if params.get("name") == "atanh" else 1
+        x = operands[0]
+        taken = or_other(tracer, OPS["astype"].fn(x, float64), other)
+        return [tracer.wrap(taken._array, type(x).is_number, type(x).is_double), *operands[1:]]
     return [
         or_other(tracer, t, 0) if name == "indices" else t for t, name in zip(operands, op.inputs, strict=True)
     ]  # fmt: skip
@@ -27,6 +40,13 @@ def or_other(tracer: Any, t: Tensor, other: int) -> Tensor:
     """The value where the steps of loops go this way, else another one."""
     conditions = [tracer.wrap(scalar(q)) for loop in tracer.loops for q in loop.conditions()]
     return _where.fn(reduce(operator.and_, conditions), t, other) if conditions else t
+
+
+def fails_where(tracer: Any, wrong: Tensor) -> Tensor:
+    """A 0 of the program, after a check that this is false where the steps of loops go this way: else Python makes the
+    call, with its results or its error."""
+    found: Tensor = OPS["index"].fn(or_other(tracer, OPS["astype"].fn(wrong, int64), 0), 1, 0)
+    return found
 
 
 def scalar(node: ir.Node) -> ir.Node:

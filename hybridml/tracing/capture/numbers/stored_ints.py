@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.dtypes import int64
 from hybridml_compiler.ops.table import OPS
 
 from ....core.proxies.integer import IntProxy
 from ....core.tensor import Tensor
-from ..loops.taken import or_other
+from ..loops.taken import fails_where
 
 INTS = "ints"  # of a trace: Python asks for those outside of loops
 
@@ -32,8 +31,7 @@ def of_int(tracer: Any, value: IntProxy, dtype: np.dtype) -> Tensor:
     t: Any = value.as_index()
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     if value._bound > min(-least, most):
-        outside = OPS["logical_or"].fn(t < least, t > min(most, np.iinfo(np.int64).max))
-        OPS["index"].fn(or_other(tracer, OPS["astype"].fn(outside, int64), 0), 1, 0)
+        fails_where(tracer, OPS["logical_or"].fn(t < least, t > min(most, np.iinfo(np.int64).max)))
     stored: Tensor = t
     return stored
 

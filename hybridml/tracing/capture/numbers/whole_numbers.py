@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.dtypes import float64, int64
+from hybridml_compiler.dtypes import float64
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, Size, bounds, is_dim, number, steps_of
@@ -19,7 +19,7 @@ from hybridml_compiler.sizes.dims import Dim, Size, bounds, is_dim, number, step
 from ....core.proxies.base import NumberProxy
 from ....core.proxies.integer import EXACT, LARGEST, IntProxy
 from ....core.proxies.scalar import ScalarProxy
-from ..loops.taken import or_other
+from ..loops.taken import fails_where
 from ..number_bounds import bounds_of
 from ..tracer import top_tracer
 
@@ -31,7 +31,7 @@ def whole(x: ScalarProxy, how: str) -> Any:
     tracer = top_tracer()
     if tracer is None or (not tracer.loops and how != "trunc"):
         return None
-    t = tracer.wrap(tracer.lift(x._tensor)._array)  # a float64, and no number that takes the dtype of a row
+    t = OPS["astype"].fn(tracer.lift(x._tensor), float64)  # and no number, which takes the dtype of a row
     ratio = _ratio(t._array)
     size = None if ratio is None else _rounded(*ratio, how)
     if size is not None:
@@ -40,8 +40,7 @@ def whole(x: ScalarProxy, how: str) -> Any:
     bound = LARGEST if within is None else math.ceil(max(map(abs, within)))
     if within is None or bound > LARGEST:
         bound, inside = LARGEST, OPS["less"].fn(OPS["abs"].fn(t), float(LARGEST))  # not that of a NaN
-        outside = OPS["astype"].fn(OPS["logical_not"].fn(inside), int64)
-        found = found + OPS["index"].fn(or_other(tracer, outside, 0), 1, 0)  # then Python makes the call
+        found = found + fails_where(tracer, OPS["logical_not"].fn(inside))
     # The int of -0.5 is 0, and not the float -0.0.
     return IntProxy(tracer, ScalarProxy(tracer.wrap((found + 0.0)._array, True)), None, bound, asks=True)
 

@@ -25,7 +25,7 @@ Made = Callable[[ir.Node], Any]
 
 def choice_of(tracer: Tracer, a: Any, b: Any) -> tuple[ir.Node, ir.Node, Made] | None:
     """The nodes of two values, and what makes a value of the node that is chosen; None where there is no such value."""
-    made = _number_of(tracer, a, b) or _tensor_of(tracer, a, b)
+    made = _tensor_of(tracer, a, b) or _number_of(tracer, a, b)
     return None if made is None else (as_tensor(tracer, a)._array, as_tensor(tracer, b)._array, made)
 
 

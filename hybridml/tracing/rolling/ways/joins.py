@@ -20,7 +20,6 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, float64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.checks import INDEXED
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.walk import postorder
@@ -32,7 +31,7 @@ from ....core.proxies.integer import IntProxy
 from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor, like
 from ...capture.loops.one_memory import root_of
-from ...capture.loops.taken import scalar
+from ...capture.loops.taken import raises_in_vain, scalar
 from ...capture.loops.ways import joined
 from ...capture.memory import is_element
 from ...capture.numbers.perhaps import may_be_number
@@ -305,7 +304,7 @@ class Joins:
         """Makes one way of two, of which the second one is the present."""
         tracer, region = self.tracer, self.region
         others = {*yes.checks} ^ {*no.checks}
-        if any(node.kind not in (*INDEXED, "control") for node in others):
+        if any(node.kind != "control" and (node.op is None or not raises_in_vain(node.op)) for node in others):
             raise CannotJoin
         if others and not self.masks:
             self.masks, self.vain = True, -1  # indices of a branch are checked where it is taken
