@@ -442,7 +442,7 @@ def grown_in_a_loop(u: hm.Tensor, t_end: float) -> Any:
         x = u * k
         while x.max() > t_end:
             x = x * 0.5
-            found.append(x.sum())
+            found.append(x.max())
     return found
 
 

@@ -62,15 +62,14 @@ def looks_up(x: hm.Tensor, k: int) -> hm.Tensor:
     return x
 
 
-def sets_a_flag(x: hm.Tensor, k: int) -> hm.Tensor:
-    changed = True
-    while changed:
-        changed = False
-        for i in range(2):
-            for _ in range(20):
-                if x[i] > x[i + 1]:
-                    x[i] = x[i + 1] * 1
-                    changed = True
+def sets_a_text(x: hm.Tensor, k: int) -> hm.Tensor:
+    for i in range(2):
+        state = "as before"
+        for _ in range(20):
+            if x[i] > x[i + 1]:
+                x[i] = x[i + 1] * 1
+                state = "changed"
+        x = x * len(state)
     return x
 
 
@@ -85,7 +84,7 @@ def keeps_in_an_object(x: hm.Tensor, k: int) -> hm.Tensor:
 
 LOOPS = [
     (looks_up, "`for i in range(40)`", "something is looked up by its number", "put what is looked up into an array"),
-    (sets_a_flag, "`for _ in range(20)`", "a step sets changed to True", "count in place of setting a flag"),
+    (sets_a_text, "`for _ in range(20)`", "a step sets state to 'changed'", "count in place of setting a flag"),
     (
         keeps_in_an_object,
         "`for i in range(20)`",

@@ -118,6 +118,7 @@ class Joins:
     asked_in_vain: dict[int, Mapping[str, Any]]  # offsets where ways join of which none is kept -> variables before
     vain: int | None = None  # the number of the question with whose join a run has become vain; -1: all is begun anew
     in_vain: Any = None  # the loop around, in a run of which nothing of this one is kept: one way will do
+    asks_in_vain = 0  # of the run that is the present one
     runs = 0
 
     def _assigned(self) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class Joins:
 
     def begin_run(self) -> None:
         self.asked, self.forks, self.joined, self.vain = [], [], set(), None
-        self.shows, self.places, self.asked_in_vain = {}, set(), {}
+        self.shows, self.places, self.asked_in_vain, self.asks_in_vain = {}, set(), {}, 0
         self.runs += 1
 
     @property
