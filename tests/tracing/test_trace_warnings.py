@@ -84,7 +84,7 @@ def keeps_in_an_object(x: hm.Tensor, k: int) -> hm.Tensor:
 
 LOOPS = [
     (looks_up, "`for i in range(40)`", "something is looked up by its number", "put what is looked up into an array"),
-    (sets_a_text, "`for _ in range(20)`", "a step sets state to 'changed'", "count in place of setting a flag"),
+    (sets_a_text, "`for _ in range(20)`", "a step sets state to 'changed'", "count in its place"),
     (
         keeps_in_an_object,
         "`for i in range(20)`",
