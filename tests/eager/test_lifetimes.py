@@ -114,6 +114,15 @@ def test_finalizers_of_the_class_and_of_those_that_derive_from_it(monkeypatch: p
     assert (hm.ones(3)[0] + 1.0).tolist() == 2.0
 
 
+def test_each_tensor_is_finalized(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, gone = hm.tensor([1.0, 2.0]), []
+    monkeypatch.setattr(Tensor, "__del__", lambda self: gone.append(self.tolist()), raising=False)
+    for k in range(5):
+        x + float(k)  # the last one's memory, perhaps
+    monkeypatch.undo()
+    assert gone == [[1.0 + k, 2.0 + k] for k in range(5)]
+
+
 def test_threads_make_and_free_tensors() -> None:
     x, wrong = hm.asarray(np.arange(64.0)), []
 

@@ -149,7 +149,8 @@ def hml_dealloc(c: NativeBuilder, self: Any) -> None:
             with c.if_then(_freed(c, array) == 0):
                 c.extern("void", "Py_DecRef", array)
         kept = c.variable(0)
-        with c.if_then(kind == c.symbol("hml_tensor"), likely=True):
+        finalized = c.extern("i32", "PyObject_GC_IsFinalized", now) != i32(0)  # which a block would remember
+        with c.if_then((kind == c.symbol("hml_tensor")) & ~finalized, likely=True):
             kept.value = _keeps_tensor(c, now)
         with c.if_then(kept.value == 0, likely=False):
             c.extern("void", "PyObject_GC_Del", now)

@@ -32,7 +32,7 @@ _API = (
     "PyLong_FromDouble", "PyObject_GetItem", "PyContextVar_Set", "PyNumber_AsSsize_t", "PyObject_GetAttrString",
     "PyObject_Init", "PyObject_Malloc", "PyType_IsSubtype", "PyObject_CallFinalizerFromDealloc",
     "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del", "PyObject_GC_Track", "PyObject_GC_UnTrack",
-    "_Py_NewReference",
+    "PyObject_GC_IsFinalized", "_Py_NewReference",
 )  # fmt: skip
 _NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
 _SLOTS = ("_array", "_made", "_node", "_version", "_view")
