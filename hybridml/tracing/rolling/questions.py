@@ -174,16 +174,14 @@ class Questions(Joins):
         in_vain = self.vain is not None or self.in_vain is not None
         if known is None and in_vain:
             self.ask_in_vain()
-            self.asks_in_vain += 1
-            if self.asks_in_vain > MOST_RUNS:  # of a `while` that each answer makes go on
-                self.refuse(_TOO_MANY)
+        if max(self.runs, len(self.asked), self.asks_in_vain) > MOST_RUNS:  # of a `while` that each answer has go on
+            self.refuse(_TOO_MANY)
         if known is not None or in_vain:
             return np.asarray(known is None or self.answers[known])
         taken = [answer for k, answer in enumerate(self.answers) if k not in self.joined]
         done = sum(0.5**k for k, answer in enumerate(taken, 1) if not answer)  # of all ways, if they ask as many
         ways = len(self.branches)
-        many = self.runs > MOST_RUNS or len(self.asked) > MOST_RUNS
-        if many or (ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES)):
+        if ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES):
             self.refuse(_TOO_MANY)
         self.asked.append(node)
         self.fork()

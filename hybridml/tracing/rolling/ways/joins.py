@@ -154,6 +154,7 @@ class Joins:
 
     def ask_in_vain(self) -> None:
         """Notes a question after the end of what is kept: nothing is to be decided by either answer."""
+        self.asks_in_vain += 1
         join = self._site()[1]
         if join is not None:
             self.asked_in_vain.setdefault(join, self._assigned())
