@@ -121,7 +121,6 @@ class Capture(Questions):
             around = tracer.loops[-1] if tracer.loops else None
             if around is not None:
                 self.in_vain = around if around.vain is not None else around.in_vain
-            tracer.rolling.numbers.watch(self.frame)
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.before = {name: variables[name] for name in self.loop.assigned if name in variables}

@@ -145,6 +145,7 @@ class Joins:
         if join is None:
             self.forks.append(NOWHERE)
             return
+        self.tracer.rolling.numbers.watch(self.frame)  # in Python 3.11 all calls are slower from here on
         variables = self._assigned()
         written = {id(t): t._array for t, *_ in self.region.written.values()}
         self.forks.append(Fork(
