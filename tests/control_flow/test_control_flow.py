@@ -393,6 +393,26 @@ def test_random_bodies(seed: int, length: int, reverse: bool) -> None:
         same(first(program, *args), inside(*args), 1e-7)
 
 
+def test_a_gradient_of_what_a_carry_was_before_the_first_step() -> None:
+    """No later step has a history of it."""
+    xs = hm.tensor(np.arange(40.0).reshape(20, 2))
+    start = hm.tensor([1.0, 2.0], dtype="float64", requires_grad=True)
+
+    def scanned(start: hm.Tensor) -> Any:
+        return hm.scan(lambda c, x: (x * 2, (c * c).sum()), start, xs)[1]
+
+    def rolled(start: hm.Tensor) -> Any:
+        c, found = start, []
+        for k in range(20):
+            found.append(c * c)
+            c = xs[k]
+        return hm.stack(found)
+
+    for program, expected in ((scanned, [20.0, 40.0]), (rolled, [4.0, 32.0])):
+        (found,) = hm.trace(lambda s, f=program: first(f, s), strict=True)(start)
+        assert found.tolist() == first(program, start)[0].tolist() == expected
+
+
 # -- the number of steps comes with the call
 
 

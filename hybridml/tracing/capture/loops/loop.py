@@ -348,7 +348,11 @@ def _saved(loop: Loop, node: ir.Node) -> Tensor:
 def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     """Walks the history of the body back, from a cotangent of each of its results in `mask`."""
     tracer, n = loop.tracer, len(loop.carries)
-    floats = [k for k, t in enumerate(loop.carries) if t._node is not None and k in loop.recorded]
+    # One that has a history at first may have none after a step, which gives it out or adds it to others.
+    floats = [
+        k for k, (t, start) in enumerate(zip(loop.carries, loop.init, strict=True))
+        if t._node is not None and (k in loop.recorded or start._node is not None)
+    ]  # fmt: skip
     cotangents = {k: fresh(tracer, aval_of(loop.carries[k])) for k in floats}
     given = {k - n: fresh(tracer, aval_of(loop.ys[k - n])) for k in mask if k >= n}
     seeds = [*cotangents.items(), *((n + k, g) for k, g in given.items())]
