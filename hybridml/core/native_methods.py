@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.eager_calls.methods import Method
 
 _SLOTS = ("__getitem__", "__bool__", "__float__", "__int__", "__index__", "__len__", "__rpow__")
-_PROTOCOLS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function", "__array__": "array"}
-_COPIES = ("clone", "copy")
+_OTHERS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function", "__array__": "array",
+           "clone": "clone", "copy": "copy"}  # fmt: skip
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 # Functions that take so many arguments of one of NumPy's as they are: 0.2 us, where binding them takes 3.
 direct: dict[tuple[Any, int], Callable[..., Any]] = {}
@@ -98,11 +98,7 @@ def _methods() -> Iterator[tuple[str, Method]]:
         for method, does in spelled:
             if method in _noted:
                 yield method, of(op, does, _noted[method])
-    for method, does in (
-        *((name, "slot") for name in _SLOTS),
-        *_PROTOCOLS.items(),
-        *zip(_COPIES, _COPIES, strict=True),
-    ):
+    for method, does in (*((name, "slot") for name in _SLOTS), *_OTHERS.items()):
         yield method, Method(does, _noted[method])
     yield "__setitem__", Method("slot", _noted["__setitem__"])
     real = frozenset([dtype for dtype in accepted(OPS["square"]) if dtype.kind in "iuf"])

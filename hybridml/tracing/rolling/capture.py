@@ -46,8 +46,8 @@ from .carries import (
     as_variable,
     carry_of,
     is_double,
-    is_element,
     is_like,
+    is_numpy_scalar,
     kind_of_number,
     single_of,
     tensor_in,
@@ -401,7 +401,7 @@ class Capture(Questions):
                 continue
             number = "count" if type(end) is IntProxy else kind_of_number(end)
             number = None if number == "flag" and name not in self.loop.flags else number
-            is_tensor = issubclass(type(end), Tensor) and (is_element(end) or not self.reads_arrays)
+            is_tensor = issubclass(type(end), Tensor) and (is_numpy_scalar(end) or not self.reads_arrays)
             if not number and not is_tensor:
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
@@ -411,7 +411,7 @@ class Capture(Questions):
             kind: Any = number or "tensor"
             self.recorded.add(name)
             found[name] = carry = Carry(kind, start, given=self.input(start, name), is_double=is_double(end))
-            carry.is_element = kind == "tensor" and is_element(end)
+            carry.is_element = kind == "tensor" and is_numpy_scalar(end)
             if kind == "tensor":
                 begin_flag(self, name, carry)
         return found

@@ -63,14 +63,23 @@ def carry_of(
     if kind is not None and kind_of_number(end) == kind and is_double(start) is is_double(end):
         return Carry(kind, start, is_double=is_double(end))
     t, number = tensor_in(end), number_of(start)
-    if is_element(end) and issubclass(type(start), Tensor) and not is_element(start) and start.dtype is end.dtype:
+    if (
+        is_numpy_scalar(end)
+        and issubclass(type(start), Tensor)
+        and not is_numpy_scalar(start)
+        and start.dtype is end.dtype
+    ):
         number = Tensor if start.shape == () else None
     if t is not None and number is not None and _computes_alike(t, number) and may_be_either(end):
-        return Carry("tensor", as_strong(tracer, start, t.dtype), number=number, is_element=is_element(end))
-    if issubclass(type(start), Tensor) and issubclass(type(end), Tensor) and is_element(start) is is_element(end):
+        return Carry("tensor", as_strong(tracer, start, t.dtype), number=number, is_element=is_numpy_scalar(end))
+    if (
+        issubclass(type(start), Tensor)
+        and issubclass(type(end), Tensor)
+        and is_numpy_scalar(start) is is_numpy_scalar(end)
+    ):
         lifted = tracer.lift(start)
         is_same = aval_of(lifted) == aval_of(end)
-        return Carry("tensor", lifted, is_element=is_element(end)) if is_same else None
+        return Carry("tensor", lifted, is_element=is_numpy_scalar(end)) if is_same else None
     if t is not None and tensor_in(start) is not None and _may_be_numbers(tracer, start, end):
         return Carry("tensor", tensor_in(start), is_element=True) if _are_arrays(start, end) else None
     return Carry("array", start) if _are_arrays(start, end) else None
@@ -120,7 +129,7 @@ def tensor_in(value: Any) -> Tensor | None:
     """The tensor that a value is, or that is behind a scalar of NumPy's."""
     if issubclass(type(value), Tensor):
         return value
-    return value._value() if type(value) is ProgramScalar and is_element(value) else None
+    return value._value() if type(value) is ProgramScalar and is_numpy_scalar(value) else None
 
 
 def as_strong(tracer: Tracer, value: Any, dtype: np.dtype) -> Tensor:
@@ -142,7 +151,7 @@ def kind_of_number(value: Any) -> Literal["float", "complex", "flag"] | None:
         return "float"
     if type(value) in (bool, FlagProxy):
         return "flag"
-    if is_element(value) and value.dtype is float64:
+    if is_numpy_scalar(value) and value.dtype is float64:
         t = tensor_in(value)
         return None if t is None or may_be_number(top_tracer(), t._array) else "float"
     return "complex" if type(value) in (complex, ComplexProxy, np.complex128) else None
@@ -150,12 +159,12 @@ def kind_of_number(value: Any) -> Literal["float", "complex", "flag"] | None:
 
 def is_double(value: Any) -> bool:
     """Whether a number is NumPy's."""
-    proxies = ScalarProxy, ComplexProxy
-    is_proxy = type(value) in proxies or (type(value) is ProgramScalar and is_element(value))
-    return type(value) in (np.float64, np.complex128) or (is_proxy and value._tensor.is_double) or is_element(value)
+    if type(value) in (ScalarProxy, ComplexProxy):
+        return bool(value._tensor.is_double)
+    return type(value) in (np.float64, np.complex128) or is_numpy_scalar(value)
 
 
-def is_element(value: Any) -> bool:
+def is_numpy_scalar(value: Any) -> bool:
     """Whether a value is a scalar of NumPy's of the program: a tensor in a step, or what stands for one."""
     if type(value) is ProgramScalar:
         return value._memory.is_traced
@@ -174,7 +183,7 @@ def is_like(end: Any, carry: Carry) -> bool:
         return _are_arrays(carry.start, end) and not (type(end) is ProgramScalar and _may_be_numbers(top_tracer(), end))
     if number_of(end) is not None and number_of(end) in (carry.number, carry.of_end) and not carry.is_single:
         return True
-    may_be = is_element(end) is carry.is_element or (carry.number is Tensor and not is_element(end))
+    may_be = is_numpy_scalar(end) is carry.is_element or (carry.number is Tensor and not is_numpy_scalar(end))
     t = tensor_in(end) if may_be else None
     return t is not None and carry.given is not None and aval_of(t) == aval_of(carry.given)
 
@@ -225,7 +234,7 @@ def as_tensor(tracer: Tracer, value: Any) -> Tensor:
         return value._tensor
     if type(value) is bool:
         return tracer.wrap(ir.constant(value), True)
-    if is_element(value):
+    if is_numpy_scalar(value):
         t: Tensor = value._value() if type(value) is ProgramScalar else value
         return tracer.wrap(t._array, True, True)
     if type(value) in (complex, np.complex128):

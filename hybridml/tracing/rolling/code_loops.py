@@ -346,9 +346,7 @@ class Flow:
             flags, others = flags - self._told(inside, copies=flags), flags
         return flags
 
-    def _told(
-        self, nodes: Iterable[int], copies: Collection[str] = (), may_return: bool = False
-    ) -> frozenset[str]:  # fmt: skip
+    def _told(self, nodes: Iterable[int], copies: Collection[str] = (), may_return: bool = False) -> frozenset[str]:
         """The variables with which these instructions do anything but to ask, compute, copy, store in elements or
         return."""
 

@@ -17,7 +17,7 @@ from ..capture.loops.branches import Branch
 from ..capture.loops.counts import can_ask
 from ..capture.numbers.perhaps import Perhaps, flag_of, is_true, known_of, may_be_number
 from ..capture.tracer import Frame
-from .carries import Carry, as_variable, computed_int, is_element, number_of, tensor_in
+from .carries import Carry, as_variable, computed_int, is_numpy_scalar, number_of, tensor_in
 
 _SHAPES = [OPS[name] for name in ("reshape", "broadcast_to")]
 _ALIKE = [OPS[name] for name in ("add", "subtract", "multiply", "where", "greater", "less", "greater_equal",
@@ -86,7 +86,7 @@ def begin_flag(loop: Any, name: str, carry: Carry) -> None:
 def end_flag(loop: Any, carry: Carry, end: Any) -> Tensor:
     """The flag of what a variable is after a step: whether it has the type that steps give it."""
     tracer, t = loop.tracer, tensor_in(end)
-    is_other = carry.is_element and not is_element(end)
+    is_other = carry.is_element and not is_numpy_scalar(end)
     if is_other and t is not None and may_be_number(tracer, t._array):
         loop.refuse(f"{carry.of} may change its type")
     found: Tensor = tracer.wrap(ir.constant(False) if t is None or is_other else flag_of(tracer, t._array))

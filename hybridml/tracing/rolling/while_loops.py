@@ -27,7 +27,7 @@ from ...core.nested import NestedTensor
 from ...core.tensor import Tensor
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
-from .carries import Carry, as_tensor, carry_of, is_element
+from .carries import Carry, as_tensor, carry_of, is_numpy_scalar
 from .code_loops import CodeLoop, Position, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
@@ -105,7 +105,7 @@ class While(RolledLoop):
         return self.begins
 
     def may_be_either(self, end: Any) -> bool:
-        return (bool(self.tracer.loops) and is_element(end)) or super().may_be_either(end)
+        return (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
 
     def begin_first(self) -> None:
         """Begins with a step, before which nothing was asked."""

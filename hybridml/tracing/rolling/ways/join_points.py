@@ -16,15 +16,8 @@ from types import CodeType
 
 from ..code_loops import Flow, flow_of
 
-_SILENT = (
-    "END_FOR",
-    "POP_ITER",
-    "NOT_TAKEN",
-    "CACHE",
-    "EXTENDED_ARG",
-    "RESUME",
-    "PRECALL",
-)  # nobody may be told of them
+# Instructions of which Python does not tell.
+_SILENT = ("END_FOR", "POP_ITER", "NOT_TAKEN", "CACHE", "EXTENDED_ARG", "RESUME", "PRECALL")
 
 
 class JoinPoints:
