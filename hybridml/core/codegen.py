@@ -39,13 +39,14 @@ from .dispatch import (
     has_no_dtype,
     is_plain_elementwise,
     libraries,
+    not_yet,
     of_list,
     slow,
     slow_operator,
 )
 from .eager import recover
 from .interpreter import interpreter_stack
-from .library import MISS, missed
+from .library import MISS
 from .source_location import outer, users
 from .spellings import MARK, UNSET, is_name, other_names, renaming, respelled
 from .tensor import Tensor, place_var
@@ -77,7 +78,7 @@ def generate(op: Op) -> Callable[..., Any]:
         "_asarray": np.asarray, "_record": record, "_checked": {}, "_accepted": accepted(op), "_ref": ref,
         "_link": aliasing.link, "_forget": aliasing.forget, "_overlap": np.may_share_memory,
         "_default": dtypes.default_float, "_place": place_var.get, "_users": users, "_outer": outer,
-        "_library": RowLibrary(op), "_MISS": MISS, "_row": missed, "_grown": {}, "_UNSET": UNSET,
+        "_library": RowLibrary(op), "_MISS": MISS, "_row": not_yet, "_grown": {}, "_UNSET": UNSET,
         "_respelled": respelled,
     }  # fmt: skip
     if _has_native_calls(op) and not is_plain_elementwise(op):

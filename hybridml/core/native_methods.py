@@ -17,9 +17,9 @@ from hybridml_compiler.ops.table import OPS
 from . import aliasing, source_location
 from .codegen import accepted
 from .context import clock, watchers
-from .dispatch import installers, is_plain_elementwise
+from .dispatch import installers, is_plain_elementwise, not_yet
 from .interpreter import interpreter_var
-from .library import MISS
+from .library import MISS, missed
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def install() -> None:
         row = f"__{op.operator}__" if op.operator else op.name
         if row in functions and methods[row].ufunc is op.eager:
             op.fn.__globals__["_row"] = functions[row]
+        elif op.fn.__globals__.get("_row") is not_yet:
+            op.fn.__globals__["_row"] = missed
     for name, method in found.items():
         if methods[name].fallback is vars(Tensor).get(name):
             fallbacks[name] = methods[name].fallback

@@ -417,6 +417,19 @@ def test_narrow_numbers_of_numpys_have_the_dtype_that_traces_give(dtype: str) ->
         assert found.tolist() == traced.tolist()
 
 
+@pytest.mark.parametrize("statement", ["s * t", "hm.add(s, t)", "s < t", "-s"])
+def test_calls_of_tensors_alone_are_counted(statement: str) -> None:
+    program = (
+        "import hybridml as hm\n"
+        "from hybridml_compiler.ops.table import OPS\n"
+        "s, t = hm.tensor(1.5), hm.tensor(2.5)\n"
+        f"for _ in range(1001): {statement}\n"
+        "print(type(hm.Tensor.__mul__).__name__, OPS['floor'].fn.__globals__['_row'].__name__)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.split()[0] == "wrapper_descriptor" and said.split()[1] != "not_yet"
+
+
 def test_native_methods_are_made_outside_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     monkeypatch.setattr(dispatch, "_left", 3)
