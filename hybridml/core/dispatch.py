@@ -18,7 +18,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CREATED
 from hybridml_compiler.eager.large import compute, created, is_small
-from hybridml_compiler.errors import CompileWarning, DTypeError
+from hybridml_compiler.errors import ArgumentError, CompileWarning, DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
@@ -128,8 +128,10 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     """
     if not _LISTS.isdisjoint(map(type, _flat(op, args))):
         args = _of_lists(op, args)
-    if op is _pow and _is_square(*args):
-        return _square.fn(args[0])
+    if op is _pow:
+        if _is_square(*args):
+            return _square.fn(args[0])
+        _check_power(*args)
     if op.kind == "elementwise" and not params:
         level = interpreter_stack()
         if level is None:  # numbers of NumPy's are weak as Python's are, but those of narrow floats
@@ -166,6 +168,12 @@ def _is_square(x: Any, y: Any) -> bool:
     number of Python's."""
     fits = isinstance(x, Tensor) and x.dtype.kind in "iufc" and not x.is_number
     return fits and type(y) in (int, IntProxy) and concrete_value(y) == 2
+
+
+def _check_power(x: Any, y: Any) -> None:
+    """Raises for integers to a negative power, as NumPy and PyTorch do: their inverses are no integers."""
+    if isinstance(y, int | np.integer) and y < 0 and isinstance(x, Tensor) and x.dtype.kind in "iu":
+        raise ArgumentError(f"pow: integers have no power {y} that is an integer, got {aval_of(x)}; use x.astype('float64') ** {y}")
 
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:

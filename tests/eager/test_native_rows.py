@@ -196,6 +196,15 @@ def test_long_lists_are_not_compiled() -> None:
     assert len(natives(row("concat"))) == before
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_integers_have_no_negative_power(style: Callable[..., Any]) -> None:
+    for power in (lambda x: x**-1, lambda x: hm.pow(x, -2), lambda x: x ** np.int64(-3), lambda x: x[0] ** -1):
+        with pytest.raises(ValueError, match=r"integers have no power -\d.*astype\('float64'\)"):
+            style(power)(hm.tensor([2, 3]))
+    assert style(lambda x: x**-1)(hm.tensor([2.0, 4.0])).tolist() == [0.5, 0.25]
+
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
 def test_a_square_is_a_product_in_both_styles(dtype: str) -> None:
     x = hm.asarray((np.random.default_rng(0).standard_normal(4096) * 8).astype(dtype))
