@@ -454,6 +454,21 @@ def test_where_ways_join() -> None:
     assert lines == {2: [3], 3: [5, 5], 6: [5]}
 
 
+def test_what_comes_before_a_loop_stays_before_it() -> None:
+    def fn(x: Any) -> Any:
+        a = np.zeros(len(x))
+        a[1:-1] = x[1:-1]
+        rising = np.arctan2(a, 1.0) > 0.2
+        y = np.zeros(len(x))
+        for i in range(1, len(x)):
+            if rising[i]:
+                y[i] = 0.5 * y[i - 1] + 1
+        return y
+
+    body, program = check(fn).ir.split("graph fn")
+    assert "arctan2" in program and "arctan2" not in body
+
+
 SEEDS = range(12 if os.environ.get("CI") else 4)
 
 

@@ -89,7 +89,7 @@ class Capture(Questions):
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
-        self.separate = set[int]()
+        self.separate, self.there = set[int](), set[ir.Node]()
         self.sides = {}
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are

@@ -12,6 +12,7 @@ lists or other objects differ, and where variables do of which no choice is one:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 from weakref import ReferenceType
@@ -45,6 +46,7 @@ from .join_points import join_points
 
 APART = "apart"  # of a loop: its ways do not join
 _MISSING = object()
+_inputs = attrgetter("inputs")
 MOST_RUNS = 128  # of a step
 
 
@@ -112,6 +114,7 @@ class Joins:
     forks: list[Fork]
     joined: set[int]  # the numbers of questions whose ways have joined in this run
     separate: set[int]  # sites of questions whose ways do not
+    there: set[ir.Node]  # nodes that were there before the last join, of the program around as well
     sides: dict[tuple[bool, ...], Side]  # "yes", by the answers before the question
     shows: dict[int, tuple[Tensor, ...]]  # variables that were chosen, by id, each with what it may show
     places: set[int | None]  # offsets where ways of this run join
@@ -316,9 +319,9 @@ class Joins:
         names = [name for name in sorted({*yes.variables, *no.variables}) if _differs(name, yes, no)]
         values = {name: self._choice(name, yes, no) for name in names}
         pairs = [(a, b) for _, a, b in tensors] + [(a, b) for a, b, _ in values.values()]
+        postorder([self.asked[n], *(node for pair in pairs for node in pair)], _inputs, self.there)
         nodes = joined(scalar(self.asked[n]), [a for a, _ in pairs], [b for _, b in pairs])
-        ends = {node for pair in pairs for node in pair}
-        region.made.update(k for k in postorder(nodes, lambda k: () if k in ends else k.inputs) if k.op is not None)
+        region.made.update(postorder(nodes, _inputs, self.there))
         for (t, *_), node in zip(tensors, nodes, strict=False):
             write(t, tracer.wrap(node), "if")
         chosen = zip(values.items(), nodes[len(tensors) :], strict=True)
