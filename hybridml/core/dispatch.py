@@ -173,7 +173,8 @@ def _is_square(x: Any, y: Any) -> bool:
 def _check_power(x: Any, y: Any) -> None:
     """Raises for integers to a negative power, as NumPy and PyTorch do: their inverses are no integers."""
     if isinstance(y, int | np.integer) and y < 0 and isinstance(x, Tensor) and x.dtype.kind in "iu":
-        raise ArgumentError(f"pow: integers have no power {y} that is an integer, got {aval_of(x)}; use x.astype('float64') ** {y}")
+        got = f"got {aval_of(x)}; use x.astype('float64') ** {y}"
+        raise ArgumentError(f"pow: integers have no power {y} that is an integer, {got}")
 
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
