@@ -352,6 +352,8 @@ def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
         wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
     except DTypeError:  # whose words have the shapes
         return None
+    if any(d.kind in "fc" and d not in given for d in wanted):
+        return None  # the default float of now: `where(mask, 0.0, 1.0)`
     return wanted if given == [d for k, d in zip(kinds, wanted, strict=True) if isinstance(k, np.dtype)] else None
 
 

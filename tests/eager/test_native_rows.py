@@ -122,6 +122,18 @@ def test_created_tensors_are_their_own() -> None:
     assert hm.zeros((2, 3)).shape == (2, 3) and hm.zeros((3, 2), dtype=hm.int8).dtype is hm.int8
 
 
+def test_floats_beside_bools_have_the_default_float_of_the_call() -> None:
+    mask = hm.tensor([True, False])
+    for call in (lambda: hm.where(mask, 0.0, 1e6), lambda: np.where(mask, 1.0, 0), lambda: hm.where(mask, 1j, 0)):
+        before = call().dtype
+        hm.set_default_dtype(hm.float64)
+        try:
+            assert all(t.dtype.itemsize == 2 * before.itemsize for t in [*often(call), hm.trace(call)()])
+        finally:
+            hm.set_default_dtype(hm.float32)
+        assert all(t.dtype is before for t in often(call))
+
+
 def test_created_tensors_have_the_default_float_and_device_of_the_call() -> None:
     often(lambda: hm.zeros((3,)), WORTH_CREATED + 2)
     hm.set_default_dtype(hm.float64)
@@ -202,7 +214,6 @@ def test_integers_have_no_negative_power(style: Callable[..., Any]) -> None:
         with pytest.raises(ValueError, match=r"integers have no power -\d.*astype\('float64'\)"):
             style(power)(hm.tensor([2, 3]))
     assert style(lambda x: x**-1)(hm.tensor([2.0, 4.0])).tolist() == [0.5, 0.25]
-
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
