@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        69930,
+        69990,
+        "NumPy's functions in programs that make arrays (30); "
         "parts of arrays of any dtype, arrays that go on, objects of steps, ints outside of loops, linalg (395); "
         "branches of steps that join, flags that data decides (780); "
         "numbers that become tensors, NumPy's scalars from step to step, checks of Python's divisions (490); "
@@ -72,7 +73,8 @@ BUDGETS = {
         "from indices (20)",
     ),
     "hybridml_compiler/ops": Budget(
-        9106,
+        9165,
+        "60 functions of NumPy's in place of four of linalg's, by one row in place of two (59); "
         "functions of NumPy's linalg (41); "
         "functions of complex numbers, to their last bit (65); "
         "places of reshapes that add axes of one (10); "
@@ -146,7 +148,8 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        67530,
+        67589,
+        "functions of NumPy's as one row (59); "
         "loops over single elements in registers (605), counts as ints and sums (285); "
         "slots of tensors, their memory, elements of several dtypes, kernels of ours as loops (880); "
         "carries in the shapes of their updates (45), integers of NumPy natively, memory that is kept (40); "
@@ -162,7 +165,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        78130,
+        78250,
+        "functions of NumPy's in programs, what is counted towards native methods (110); "
         "arrays, objects and ints of steps, with random programs (1,150); "
         "branches that join, flags, random programs of them (590); "
         "numbers that become tensors, errors of numbers in steps, random programs of both (870); "

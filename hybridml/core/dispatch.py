@@ -122,16 +122,11 @@ def _beside(value: Any, aval: Aval, avals: Sequence[Aval]) -> Aval:
 
 
 def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
-    """Runs a row on anything: the general form of what the generated functions do for the common case.
-
-    A tensor, or a tuple of them where the row has several results.
-    """
+    """A tensor, or several, of a row on anything: what generated functions leave to the general form."""
     if not _LISTS.isdisjoint(map(type, _flat(op, args))):
         args = _of_lists(op, args)
-    if op is _pow:
-        if _is_square(*args):
-            return _square.fn(args[0])
-        _check_power(*args)
+    if op is _pow and (found := _power(*args)) is not None:
+        return found
     if op.kind == "elementwise" and not params:
         level = interpreter_stack()
         if level is None:  # numbers of NumPy's are weak as Python's are, but those of narrow floats
@@ -162,19 +157,16 @@ def _of_lists(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (found,) if op.variadic else found
 
 
-def _is_square(x: Any, y: Any) -> bool:
-    """Whether a power is a product, in either style: `x ** 2`, which `pow` has neither the bits nor the speed of (1M of
-    float64 traced: 8.2 ms, 0.34). A float may be the input of a program: `x ** 2.0` is a power, and so is that of a
-    number of Python's."""
-    fits = isinstance(x, Tensor) and x.dtype.kind in "iufc" and not x.is_number
-    return fits and type(y) in (int, IntProxy) and concrete_value(y) == 2
-
-
-def _check_power(x: Any, y: Any) -> None:
-    """Raises for integers to a negative power, as NumPy and PyTorch do: their inverses are no integers."""
-    if isinstance(y, int | np.integer) and y < 0 and isinstance(x, Tensor) and x.dtype.kind in "iu":
-        got = f"got {aval_of(x)}; use x.astype('float64') ** {y}"
-        raise ArgumentError(f"pow: integers have no power {y} that is an integer, {got}")
+def _power(x: Any, y: Any) -> Any:
+    """`x ** 2` as a product, in either style: `pow` has neither its bits nor its speed (1M of float64: 8.2 ms, 0.34).
+    None for others: powers of Python's numbers, and `x ** 2.0`, whose float may be the input of a program."""
+    is_int = type(y) in (int, IntProxy) or isinstance(y, np.integer)
+    if not is_int or not isinstance(x, Tensor) or x.dtype.kind not in "iufc" or x.is_number:
+        return None
+    y = int(concrete_value(y))
+    if y < 0 and x.dtype.kind in "iu":  # as in NumPy and PyTorch
+        raise ArgumentError(f"pow: integers have no power {y}, got {aval_of(x)}; use x.astype('float64') ** {y}")
+    return _square.fn(x) if y == 2 else None
 
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
@@ -346,15 +338,14 @@ def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
     given = [k for k in kinds if isinstance(k, np.dtype)]
     if not given or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
         return None
-    if not all(isinstance(k, np.dtype) or k in _NUMBERS for k in kinds):
+    if any(not isinstance(k, np.dtype) and k not in _NUMBERS for k in kinds):
         return None
     try:
         wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
     except DTypeError:  # whose words have the shapes
         return None
-    if any(d.kind in "fc" and d not in given for d in wanted):
-        return None  # the default float of now: `where(mask, 0.0, 1.0)`
-    return wanted if given == [d for k, d in zip(kinds, wanted, strict=True) if isinstance(k, np.dtype)] else None
+    fits = given == [d for k, d in zip(kinds, wanted, strict=True) if isinstance(k, np.dtype)]
+    return wanted if fits and all(d in given or d.kind not in "fc" for d in wanted) else None  # no default float of now
 
 
 # Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.

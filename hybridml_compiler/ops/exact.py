@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
-from ..errors import ArgumentError, DTypeError, LinAlgError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from . import samples
 from .op import REQUIRED, Op, Sample
 from .samples import fails, floats
@@ -274,52 +274,4 @@ python_complex = Op(
 )  # fmt: skip
 
 
-_ROW_OF_MATRICES = {1: "numpy_matrix", 2: "numpy_solve"}  # by the number of operands
-
-
-def _numpy_matrix(*xs: np.ndarray, name: str) -> np.ndarray:
-    try:
-        with np.errstate(all="ignore"):
-            return np.asarray(getattr(np.linalg, name)(*xs))
-    except np.linalg.LinAlgError as error:
-        raise LinAlgError(f"{_ROW_OF_MATRICES[len(xs)]}: np.linalg.{name}: {error}") from None
-
-
-def _numpy_matrix_infer(x: Aval, *more: Aval, name: str) -> Aval:
-    if len(x.shape) < 2 or x.shape[-1] != x.shape[-2]:
-        raise ShapeError(f"{_ROW_OF_MATRICES[1 + len(more)]}: {name} needs square matrices, got {x}")
-    if any(len(y.shape) not in (1, 2) or y.shape[0] != x.shape[-1] or len(x.shape) > 2 for y in more):
-        raise ShapeError(f"numpy_solve: {x} and {more[0]} do not fit")
-    return Aval(more[0].shape if more else x.shape[:-2] if name == "det" else x.shape, x.dtype)
-
-
-def _of_matrices(row: str, names: tuple[str, ...], inputs: tuple[str, ...]) -> Op:
-    return Op(
-        row,
-        "opaque",
-        public=False,
-        inputs=inputs,
-        params={"name": REQUIRED},
-        infer=_numpy_matrix_infer,
-        fails=True,
-        eager=_numpy_matrix,
-        vjp=(None,) * len(inputs),
-        samples=lambda rng: (
-            Sample((np.eye(3) + 0.1, np.ones(3))[: len(inputs)], {"name": name}, False) for name in names
-        ),
-        error_samples=lambda: (
-            fails(ShapeError, "needs square matrices", *(np.zeros(2) for _ in inputs), name=names[0]),
-            fails(LinAlgError, "Singular matrix", *(np.zeros((2, 2)) for _ in inputs), name=names[0]),
-        ),
-        accepts="inexact",
-        unify=tuple(range(len(inputs))),
-        doc=f"A function of NumPy's `linalg`, of {' and '.join(inputs)}, by its name and in its last bit. Without "
-        "derivatives.",
-    )
-
-
-numpy_matrix = _of_matrices("numpy_matrix", ("inv", "det", "cholesky"), ("x",))
-numpy_solve = _of_matrices("numpy_solve", ("solve",), ("x", "y"))
-
-ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math, numpy_unary, numpy_binary, python_complex,
-        numpy_matrix, numpy_solve)  # fmt: skip
+ROWS = (gcd, lcm, ldexp, frexp, python_power, python_math, numpy_unary, numpy_binary, python_complex)

@@ -24,6 +24,7 @@ from . import (
     incomplete_gamma,
     linalg,
     movement,
+    numpy_functions,
     pooling,
     random,
     reduction,
@@ -40,7 +41,7 @@ _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices),
     *(systems, factorizations, linalg),
-    *(special, zeta, incomplete_gamma, incomplete_beta, exact),
+    *(special, zeta, incomplete_gamma, incomplete_beta, exact, numpy_functions),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

@@ -411,7 +411,7 @@ WITHOUT = {
     **dict.fromkeys(("scatter_along_axis_add", "fold_windows", "unpool"), "as scatter_add"),
     "scatter_mul": "as prod",
     **dict.fromkeys(("python_power", "python_math", "python_complex"), "that of the C library, by definition"),
-    **dict.fromkeys(("numpy_unary", "numpy_binary", "numpy_matrix", "numpy_solve"), "NumPy's, by definition"),
+    **dict.fromkeys(("numpy_unary", "numpy_binary", "numpy_function"), "NumPy's, by definition"),
     "floor_divide": "an integer: one off where the quotient rounds to it",
 }  # fmt: skip
 

@@ -319,10 +319,10 @@ _RULES: dict[Op, Rule] = {OPS[name]: rule for name, rule in {
     "matmul": _matmul, "convolution": _convolution, "take": _take, "take_along_axis": _shifted,
     "scatter_along_axis_add": _shifted, "index": _same, "lexsort": _lexsort, "searchsorted": _searchsorted,
     "some": _same, "after": _after, "random_bits": _one_by_one, "true_positions": _one_by_one,
-    "numpy_solve": _one_by_one, "solve": _solve, "solve_triangular": _solve, "pinv": _pinv,
+    "numpy_function": _one_by_one, "solve": _solve, "solve_triangular": _solve, "pinv": _pinv,
     **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r", "sort", "argsort", "argtopk"), _shifted),
     **dict.fromkeys(
         ("cholesky", "lu", "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "inv", "cofactor", "det",
-         "slogdet", "matrix_exp", "numpy_matrix"), _same,
+         "slogdet", "matrix_exp"), _same,
     ),
 }.items()}  # fmt: skip

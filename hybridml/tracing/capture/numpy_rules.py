@@ -8,6 +8,7 @@ says the shape, the dtype and whether it is a scalar. All others ask for the val
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import HybridmlError
+from hybridml_compiler.ops.numpy_functions import ARRAY, CONSTANT, FUNCTIONS, LIST, NUMBER
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
 from hybridml_compiler.sizes.steps import Undecided
@@ -52,9 +54,9 @@ _EXACT = frozenset((
 ))  # fmt: skip
 _OPERATORS = frozenset(("multiply", "divide", "power", "square"))
 _EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
-
-
-_OF_MATRICES = {**dict.fromkeys(("inv", "det", "cholesky"), OPS["numpy_matrix"]), "solve": OPS["numpy_solve"]}
+_CALLED = {function: name for name, function in FUNCTIONS.items()}
+_WRITTEN = ("out", "copy", "overwrite_input")  # parameters by which a function writes to its arguments
+_CONSTANTS = (bool, int, float, complex, str, type(None))
 
 
 def _named(names: str) -> frozenset[str]:
@@ -114,7 +116,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
         return None
     name = ufunc.__name__
     exact = name in (_EXACT_COMPLEX if "c" in kinds else _EXACT)
-    alike = kinds in ({"f"}, {"c"}) and len(set(wanted)) == 1
+    alike = {dtype.kind for dtype in wanted} in ({"f"}, {"c"}) and len(set(wanted)) == 1
     if not exact and (not alike or len(wanted) > 2 or ufunc.signature is not None):
         return None
     if "c" in kinds and not exact and name in _OPERATORS and not any(map(is_array, inputs)):
@@ -241,9 +243,6 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         known = name in OF_STEPS and kwargs.get("out") is None
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs, _model(args))) if known else None
         return _settled(tracer, func, args, kwargs) if found is None else found
-    if func.__module__ == "numpy.linalg" and any(x._memory.is_traced for x in given):
-        found = _attempt(lambda: _of_matrices(tracer, func, args, kwargs))
-        return _settled(tracer, func, args, kwargs) if found is None else found
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
@@ -258,6 +257,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         found = _attempt(lambda: _as_selections(tracer, func, name, args, kwargs))
     if found is None and name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
+    if found is None and func in _CALLED:
+        found = _attempt(lambda: _as_call(tracer, func, args, kwargs))
     return _settled(tracer, func, args, kwargs) if found is None else found
 
 
@@ -296,18 +297,34 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, li
     return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
 
 
-def _of_matrices(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of a function of NumPy's `linalg`, by the row that calls it; None where there is none."""
-    row = _OF_MATRICES.get(func.__name__)
-    if row is None or kwargs or len(args) != len(row.inputs) or not all(map(is_array, args)):
+def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a function of NumPy's that the program calls; None where it takes what no operand stands for, or
+    writes to an argument."""
+    bound = inspect.signature(func).bind(*args, **kwargs).arguments
+    if any(bound.get(name) is not None for name in _WRITTEN):
         return None
-    dtype = np.result_type(*(x.dtype for x in args))
-    if dtype == np.float16:
+    dtypes = {x.dtype for x in found_in([args, kwargs])}
+    operands: list[Tensor | None] = []
+
+    def part(x: Any) -> tuple[str, Any]:
+        if type(x) in (tuple, list):
+            return LIST, tuple(map(part, x))
+        if type(x) in _CONSTANTS:
+            return CONSTANT, x
+        is_number = type(x) in (ScalarProxy, IntProxy) or is_dim(x)
+        if not (is_number or is_program(x) or isinstance(x, _NUMPYS)):
+            raise TypeError
+        dtype = np.dtype(np.float64 if type(x) is ScalarProxy else np.int64) if is_number else x.dtype
+        dtypes.add(dtype)
+        operands.append(_cast_operand(tracer, x, dtype))
+        return NUMBER if is_number else ARRAY, len(operands) - 1
+
+    form = tuple(map(part, args)), tuple([(key, part(x)) for key, x in sorted(kwargs.items())])
+    if len(dtypes) != 1 or np.dtype(np.float16) in dtypes or any(x is None for x in operands):
         return None
-    dtype = dtype if dtype in (np.float32, np.float64, np.complex64, np.complex128) else np.dtype(np.float64)
-    operands = [_cast_operand(tracer, x, dtype) for x in args]
     tracer.may_be_slower |= bool(tracer.loops)
-    return value_of(tracer, row.fn(*operands, name=func.__name__), scalar=True)
+    result = OPS["numpy_function"].fn(operands, name=_CALLED[func], form=form)
+    return value_of(tracer, result, scalar=True)
 
 
 def _model(args: Any) -> Any:
