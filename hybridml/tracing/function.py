@@ -33,6 +33,7 @@ from .reports import MOST_OTHERS, MOST_PROGRAMS, Reports
 from .run.backend import Backend, Memory, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import NativeCall, build
+from .run.whole_call import callers
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import of_call, taking_calls
@@ -534,6 +535,9 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                     kept.clear()
             self._last = self._direct = self._eager_calls = None
             self._states = 0
+
+
+callers.append(TracedFunction.__call__.__code__)
 
 
 def _nothing(node: Any) -> Any:

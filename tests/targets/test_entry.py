@@ -34,6 +34,7 @@ from hybridml_compiler.targets.cpu.python_entry.spec import (
     Constant,
     EntrySpec,
     FloatCell,
+    Returned,
     arena,
     call_step,
 )
@@ -512,3 +513,21 @@ def test_a_lent_output_changed_in_place_is_not_used_again(spoil: Callable[[np.nd
     lent[0] = holder[0]
     array = call()._array
     assert array is not holder[0] and array.shape == BIG.shape and array.dtype is F4 and array.flags.writeable
+
+
+def test_results_of_every_kind(build: Build) -> None:
+    def step(table: Any) -> int:
+        floats(table[1], 4)[:] = 7
+        for k, (kind, value) in enumerate([(ctypes.c_double, 5.0), (ctypes.c_double, -2.0), (ctypes.c_bool, True)]):
+            kind.from_address(table[2 + k]).value = value
+        return 0
+
+    kinds = [("bool", 3), ("argument", 0), ("int", 1), ("output", 0), ("object", "text"), ("float", 2)]
+    outputs = (VEC, ArraySpec(F8, ()), ArraySpec(F8, ()), ArraySpec(np.dtype("?"), ()))
+    call = build(spec(step, (VEC,), outputs, results=[Returned(*kind) for kind in kinds], is_tuple=True))
+    x = tensor([1, 2, 3, 4])
+    flag, same, number, made, *others = call(x)
+    assert flag is True and same is x and (number, type(number)) == (5, int) and made._array.tolist() == [7] * 4
+    assert others == ["text", -2.0] and type(others[1]) is float
+    one = build(spec(plus_one(), (VEC,), outputs[:1], results=[Returned("output", 0)], is_tuple=True))
+    assert isinstance(one(x), tuple)

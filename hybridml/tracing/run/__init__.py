@@ -6,6 +6,7 @@ backend.py        how graphs are run, and on which devices
 inlined.py        a program inside of `vmap`: its operations one by one
 placed.py         programs of a device other than the CPU
 native_call.py    native calls that check the arguments, run a program and make its results
+whole_call.py     those that are no more than native code
 device_entry.py   the same for a program of a device
 native_program.py  a program as one native call of tensors and floats
 recorded_call.py  what such calls leave behind: numbers drawn, arguments updated, a node of the tape

@@ -5,12 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hybridml_compiler.dtypes import bool_, float64
+
 from ...core import aliasing, pytree
 from ...core.autodiff.tape import Node, freed, is_freed, is_node, part
 from ...core.context import grad_is_off
 from ...core.tensor import Tensor, adopt
 from ..capture.memory_order import as_seen
 from .compiled_path import CompiledPath, real_of
+
+
+def returned(path: CompiledPath, executable: Any) -> tuple[list[Any], bool] | None:
+    """The parts of what a call returns, and whether they are a tuple; None where Python makes them, or has more to do
+    than the stamps of updated arguments."""
+    from hybridml_compiler.targets.cpu.python_entry.spec import Returned
+
+    place = {k: j for j, k in enumerate(executable.fresh)}
+    program, (whole, *others) = path.program, path.structure.children
+    leaves = [whole] if whole.kind is None else whole.children if whole.kind is tuple else ()
+    own = program.outputs[: path.n_results]
+    if (
+        not leaves or others or any(child.kind is not None for child in leaves)
+        or path.late or path.effects or path.grads or path.views
+        or any(program.output_orders) or any(i.kind != "argument" for _, i in path.writes)
+        or any(is_node(o._node) for o in own) or _historian(path) is not None
+    ):  # fmt: skip
+        return None
+    parts: list[Any] = []
+    for r in path.results:
+        source = path.inputs[r.index] if r.kind == "input" else None
+        if r.kind == "output" and r.index in place:
+            parts.append(Returned("output", place[r.index]))
+        elif r.kind == "float" and r.index in place and r.value in (float, int, bool):
+            aval = executable.outputs[place[r.index]]
+            if aval.shape or aval.dtype is not (bool_ if r.value is bool else float64):
+                return None
+            parts.append(Returned(r.value.__name__, place[r.index]))
+        elif source is not None and source.kind == "argument" and not r.value:
+            parts.append(Returned("argument", source.index))
+        elif r.kind == "value":
+            parts.append(Returned("object", r.value))
+        else:
+            return None
+    made = sorted(part.of for part in parts if part.kind not in ("argument", "object"))
+    return (parts, whole.kind is tuple) if made == [*range(len(place))] else None
 
 
 def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:

@@ -46,6 +46,7 @@ from .native_program import laid
 from .placed import PlacedExecutable
 from .program import Interpreted, is_native
 from .random_draws import Draw
+from .whole_call import whole_call
 
 _WORTH_LENDING = 64 << 10  # bytes of a gradient; each one that is offered takes 0.3 us
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
@@ -133,13 +134,13 @@ class NativeCall:
         self.direct: Callable[..., Any] = self.call
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
-        plain = not (self.rest or entry.owners or self.updated or self.numbers or entry.scalars or self.integers)
+        plain = not (self.rest or entry.owners or self.numbers or entry.scalars or self.integers)
         plain = plain and not (entry.not_zero or self.strided)
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
-        elif plain and isinstance(self.start, End) and _is_native_alone(self.start):
-            self.direct = _finished(self.start.native, self.start.finish)
+        elif plain and isinstance(self.start, End):
+            self.direct = whole_call(self, self.start) or self.direct
 
     def refresh(self) -> None:
         """Notes the present counters: all guards have been checked."""
@@ -194,8 +195,8 @@ class NativeCall:
         at = self._walk(self.start, given, known) if type(self.start) is Step else self.start
         if type(at) is not End:
             return MISS
-        for clock in at.path.early:
-            clock.take()
+        for moment in at.path.early:
+            moment.take()
         if at.donation is not None:
             at.donation.offer()
         if self.strided:
@@ -344,7 +345,7 @@ class NativeCall:
         same = id(executable), *map(id, captured)
         native = self.natives.get(same)
         if native is None:
-            native = self.natives[same] = self._native(executable, extra, captured)
+            native = self.natives[same] = self.native_of(executable, extra, captured)
         parts = [(n, part, self.entry.by_node.get(part.base)) for n, part in ask.segment.parts.items()]
         return Step(ask, native, ask.segment.gives, extra, None, parts)
 
@@ -363,16 +364,16 @@ class NativeCall:
             large = {}
         donation = GradDonation([(source, large[k]) for source, k in path.grads if k in large], len(place))
         states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in path.draws}
-        native = self._native(executable, path.program.reads, captured, donation, states)
+        native = self.native_of(executable, path.program.reads, captured, donation, states)
         finish = finisher(path, executable)
         draws = [(draw, states[id(draw.state)]._array) for draw in path.draws]
         changes = bool(path.writes or path.grads or path.effects or draws)
         return End(path, native, finish, donation if donation.grads else None, path.program.reads, draws, changes)
 
-    def _native(
+    def native_of(
         self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input],
         donation: GradDonation | None = None,
-        states: Mapping[int, Tensor] = {},
+        states: Mapping[int, Tensor] = {}, **more: Any,
     ) -> Native:  # fmt: skip
         from hybridml_compiler.targets.cpu.python_entry.entry import build_entry
         from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, EntrySpec
@@ -396,7 +397,7 @@ class NativeCall:
                 lent=donation.lent,
                 release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
                 keep=(executable,),
-                **self._guards,
+                **{**self._guards, **more},
             )
         )
 
@@ -434,22 +435,6 @@ def build(entry: Entry, leaves: Sequence[Any], strided: Iterable[int] = ()) -> N
         return None
     fast = NativeCall(entry, leaves, strided)
     return None if fast.start is None else fast
-
-
-def _is_native_alone(end: End) -> bool:
-    """Whether a call is no more than native code, and results that are made of what it returns."""
-    return not (end.donation or end.extra or end.draws or end.changes or end.path.early)
-
-
-def _finished(native: Native, finish: Callable[[Any, Sequence[Any]], Any] | None) -> Native:
-    if finish is None:
-        return native
-
-    def call(*args: Any, **names: Any) -> Any:
-        out = native(*args, **names)
-        return out if out is MISS else finish(out, args)
-
-    return call
 
 
 def _failed(donation: GradDonation, status: int, *_: Any) -> object:

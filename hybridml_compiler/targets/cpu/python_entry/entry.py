@@ -16,9 +16,27 @@ import numpy as np
 from hybridml_compiler.once import once
 from hybridml_compiler.targets.cpu.python_entry import block as entry_block
 from hybridml_compiler.targets.cpu.python_entry import object_layout
-from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, NUMBER, OUTPUT, TENSOR, TUPLE
+from hybridml_compiler.targets.cpu.python_entry.block import (
+    CONSTANT,
+    FLOAT,
+    HEADER,
+    NUMBER,
+    OUTPUT,
+    RESULTS,
+    TENSOR,
+    TUPLE,
+)
 from hybridml_compiler.targets.cpu.python_entry.portable import portable_entry
-from hybridml_compiler.targets.cpu.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
+from hybridml_compiler.targets.cpu.python_entry.spec import (
+    Argument,
+    ArraySpec,
+    Constant,
+    Counter,
+    EntrySpec,
+    FloatCell,
+    Returned,
+    Stamps,
+)
 from hybridml_compiler.targets.cpu.runtime import allocation, jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, builtin
@@ -27,7 +45,8 @@ from hybridml_compiler.weak import WeakMembers
 
 
 def build_entry(spec: EntrySpec) -> Callable[..., object]:
-    """A callable for this step; outputs come back as one tensor, a tuple of several, or None.
+    """A callable for this step, which returns its results; without any given, its outputs as one tensor, a tuple of
+    several, or None.
 
     One call at a time: a call that finds the entry at work (a second thread, a nested call) goes to `fallback`.
     Raises ValueError for a slot the tensor type does not have.
@@ -94,9 +113,8 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
     arrays = spec.arrays
     n_data = sum(not isinstance(arg, Constant) for arg in spec.args)
     first_output = n_data + len(arrays)
-    pointers = tables.words(
-        [0] * n_data + [array.ctypes.data for array in arrays] + [0] * len(spec.outputs) + spec.fixed
-    )
+    numbers = [tables.words([0]) if k in spec.numbers else 0 for k in range(len(spec.outputs))]
+    pointers = tables.words([0] * n_data + [array.ctypes.data for array in arrays] + numbers + spec.fixed)
 
     def array_columns(given: ArraySpec) -> dict[str, int]:
         return {"nd": len(given.shape), "dims": tables.words(given.shape)}
@@ -122,7 +140,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         place += not isinstance(given, Constant)
     outputs = [
         {
-            "expected": tables.object(np.dtype(output.dtype)),
+            "expected": 0 if numbers[i] else tables.object(np.dtype(output.dtype)),
             "target": pointers + WORD * (first_output + i),
             "lent": 0 if spec.lent is None else int(spec.lent.ctypes.data) + WORD * i,
             "handler": allocation.handler().capsule if _bytes(output) >= allocation.LARGE else 0,
@@ -130,6 +148,19 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         }
         for i, output in enumerate(spec.outputs)
     ]
+    output_rows = tables.rows(OUTPUT, outputs)
+
+    def result(found: Returned) -> dict[str, int]:
+        kind, row = RESULTS.index(found.kind), {}
+        if found.kind == "output":
+            row = {"of": output_rows + OUTPUT.nbytes * found.of}
+        elif found.kind == "argument":
+            row = {"number": found.of}
+        else:
+            row = {"of": tables.object(found.of) if found.kind == "object" else numbers[found.of]}
+        return {"kind": kind, **row}
+
+    results, is_tuple = spec.returned
     places = [row for place in spec.places for row in place.rows(measured, tables.words)]
     header = {
         "lock": tables.counter(spec.lock),
@@ -165,7 +196,14 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
             ],
         ),
         "n_outputs": len(outputs),
-        "outputs": tables.rows(OUTPUT, outputs),
+        "outputs": output_rows,
+        "n_results": len(results) if is_tuple else 0,
+        "results": tables.rows(entry_block.RESULT, [result(found) for found in results]),
+        "n_updated": len(spec.updated),
+        "updated": tables.rows(entry_block.UPDATED, [{"argument": k} for k in spec.updated]),
+        "n_apart": len(spec.apart),
+        "apart": tables.rows(entry_block.APART, [{"first": j, "second": k} for j, k in spec.apart]),
+        "stamps": 0 if spec.stamps is None else _stamps(tables, spec.stamps, slots),
         "n_defaults": len(spec.slot_defaults),
         "defaults": tables.rows(
             entry_block.DEFAULT,
@@ -175,12 +213,24 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         "float_type": id(float),
         "array_type": id(np.ndarray),
         "tuple_type": id(tuple),
+        "list_type": id(list),
     }
     for name, value in header.items():
         setattr(block, name, value)
     block.owners = (tables.owners, spec.arena, spec.sizes, spec.lent, spec.places, spec.keep, _code())
     blocks.add(block)
     return builtin("entry", _code().address("hml_entry"), block, METH_FASTCALL | METH_KEYWORDS)
+
+
+def _stamps(tables: _Tables, stamps: Stamps, slots: Mapping[str, int]) -> int:
+    caller, called = map(tables.object, stamps.through)
+    tables.owners.append(stamps)
+    row = {
+        "clock": id(stamps.clock), "writes": ctypes.addressof(stamps.writes), "known_user": id(stamps.known_user),
+        "known_number": ctypes.addressof(stamps.known_number), "helper": id(stamps.helper),
+        "caller": caller, "called": called, "version": slots[stamps.slot],
+    }  # fmt: skip
+    return tables.rows(entry_block.STAMPS, [row])
 
 
 def _bytes(output: ArraySpec) -> int:
@@ -194,7 +244,9 @@ NEW_FROM_DESCR = 94  # slot of PyArray_NewFromDescr in NumPy's C-API table, whic
 API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyEval_SaveThread",
     "PyEval_RestoreThread", "PyContextVar_Get", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong",
-    "PyDict_GetItemWithError", "PyDict_Next", "PyErr_Clear", "PyErr_Occurred",
+    "PyDict_GetItemWithError", "PyDict_Next", "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFrame_GetCode",
+    "PyFrame_GetBack", "PyFrame_GetLasti", "PyIter_Next", "PyLong_AsLongLong", "PyObject_CallNoArgs",
+    "PyList_SetItem", "PyLong_FromDouble", "PyFloat_FromDouble", "PyBool_FromLong",
 )  # fmt: skip
 
 
@@ -210,5 +262,7 @@ def _code() -> loader.Library:
 
         return native.text()
 
-    source = jit.emitted_source(f"entry {object_layout.layout()}", emit, "targets.cpu.python_entry.*")
+    source = jit.emitted_source(
+        f"entry {object_layout.layout()}", emit, "targets.cpu.python_entry.*", "targets.cpu.eager_calls.tables"
+    )
     return loader.load([jit.compile_source(source)], imports, ("hml_entry",))

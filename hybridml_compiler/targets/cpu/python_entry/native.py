@@ -13,35 +13,52 @@ from typing import Any
 from ..llvm.native import NULL, NativeBuilder, Record, native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from .block import HEADER, OUTPUT
+from .block import HEADER, STAMPS
 from .guards import arguments_fit, captured_hold, contexts_hold, epochs_hold, places_hold
 from .object_layout import layout
-from .results import drop_outputs, finish, make_outputs
+from .results import drop_outputs, made_result, make_outputs
+from .updates import note_writes, updates_fit, write_stamp
 
 
 @native("ptr", "ptr", "ptr", "i64", "ptr")
 def hml_entry(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> None:
     """The result of the step, or of `fallback` where this is no call for it."""
     block = (self + layout().ctypes_buffer).load("ptr").struct(HEADER)
-    slow, failed = c.label("slow"), c.label("failed")
+    stamp = c.local("ptr")  # of the writes of this call; null without any
+    stamp.store(NULL)
+    slow, failed, unmade = c.label("slow"), c.label("failed"), c.label("unmade")
     c.unless((n == block["n_args"]) & (names == 0), slow)
     contexts_hold(c, block, slow, failed)  # before the lock is looked at: only this guard and the next may run code
     places_hold(c, block, slow)
+    with c.if_then(block["n_updated"] != 0):  # as early as those: it may run code, too
+        now = write_stamp(c, block["stamps"].struct(STAMPS))
+        c.unless(now != 0, failed)
+        stamp.store(now)
     lock = block["lock"]
     c.unless(lock.load() == 0, slow)
     epochs_hold(c, block, slow)
     arguments_fit(c, block, args, slow)
+    updates_fit(c, block, args, slow)
     captured_hold(c, block, slow)
     lock.store(1)
-    make_outputs(c, block)
+    c.unless(make_outputs(c, block) != 0, unmade)
     status = run_step(c, block)
     with c.if_then(status != 0, likely=False):
-        outputs = block["outputs"]
-        drop_outputs(c, outputs, outputs + block["n_outputs"] * OUTPUT.nbytes)
+        drop_outputs(c, block)
         lock.store(0)
+        c.extern("void", "Py_DecRef", stamp.load("ptr"))
         c.ret(report(c, block, status, args, n))
-    finish(c, block)
+    note_writes(c, block, args, stamp.load("ptr"))
+    result = made_result(c, block, args)
+    lock.store(0)
+    c.extern("void", "Py_DecRef", stamp.load("ptr"))
+    c.ret(result)
+    c.place(unmade)
+    lock.store(0)
+    c.extern("void", "Py_DecRef", stamp.load("ptr"))
+    c.ret(0)
     c.place(slow)
+    c.extern("void", "Py_DecRef", stamp.load("ptr"))
     c.ret(c.extern("ptr", "PyObject_Vectorcall", block["fallback"], args, n, names))
     c.place(failed)
     c.ret(0)

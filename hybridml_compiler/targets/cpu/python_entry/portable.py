@@ -19,10 +19,12 @@ from hybridml_compiler.targets.cpu.python_entry.spec import (
     Counter,
     EntrySpec,
     FloatCell,
+    Returned,
     call_step,
 )
 from hybridml_compiler.targets.cpu.runtime import allocation
 
+NUMBERS: dict[str, Callable[[Any], object]] = {"float": float, "int": int, "bool": bool}
 _choosing = lock()
 
 
@@ -81,7 +83,14 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
                 getattr(tensor, spec.array_slot, None) is array
                 for tensor, array in zip(spec.captured, arrays, strict=True)
             )
+            and updates_fit(args)
         )
+
+    def updates_fit(args: tuple[Any, ...]) -> bool:
+        held: list[Any] = [getattr(given, spec.array_slot, None) for given in args]
+        owners = [array if getattr(array, "base", None) is None else array.base for array in held]
+        apart = all(owners[j] is not owners[k] for j, k in spec.apart)
+        return apart and all(held[k].flags.writeable for k in spec.updated)
 
     def wrap(array: np.ndarray[Any, Any]) -> object:
         tensor = spec.tensor_type()
@@ -110,7 +119,18 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
             word.value = 0
         if status:
             return spec.on_status(status, *args)
-        tensors = [wrap(array) for array in outputs]
-        return tuple(tensors) if len(tensors) > 1 else tensors[0] if tensors else None
+        if spec.stamps is not None and spec.updated:
+            spec.stamps.stamp(*[args[k] for k in spec.updated])
+        found = tuple([result(part, outputs, args) for part in results])
+        return found if is_tuple else found[0]
+
+    results, is_tuple = spec.returned
+
+    def result(part: Returned, outputs: list[np.ndarray[Any, Any]], args: tuple[Any, ...]) -> object:
+        if part.kind in NUMBERS:
+            return NUMBERS[part.kind](outputs[part.of].item())
+        if part.kind == "output":
+            return wrap(outputs[part.of])
+        return args[part.of] if part.kind == "argument" else part.of
 
     return entry

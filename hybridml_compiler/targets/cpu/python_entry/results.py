@@ -9,19 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from ..llvm.native import KINDS, NULL, NativeBuilder, Record, i32, native
-from .block import DEFAULT, HEADER, OUTPUT
+from .block import DEFAULT, HEADER, OUTPUT, RESULT, RESULTS
 from .guards import fits
 from .object_layout import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, layout
 
 
+@native("i64", HEADER)
 def make_outputs(c: NativeBuilder, block: Record) -> None:
-    """Arrays of all outputs into their rows and the pointer table."""
+    """Arrays of all outputs into their rows and the pointer table; 0 with an exception set. A number has its place."""
     with c.rows(block["outputs"], block["n_outputs"], OUTPUT) as row:
+        with c.if_then(row["expected"] == 0):
+            c.next()
         array = output(c, block, row)
-        with c.if_then(array == 0, likely=False):
-            give_up(c, block, block["outputs"], row)
-        row["target"].store(array.struct(layout().array)["data"])
         row["current"] = array
+        with c.if_then(array == 0, likely=False):
+            drop_outputs(c, block)
+            c.ret(0)
+        row["target"].store(array.struct(layout().array)["data"])
+    c.ret(1)
 
 
 @native("ptr", HEADER, OUTPUT)
@@ -70,46 +75,58 @@ def fresh(c: NativeBuilder, block: Record, row: Record) -> Any:
     return c.extern("ptr", "PyArray_NewFromDescr", *form)
 
 
-def finish(c: NativeBuilder, block: Record) -> None:
-    """Returns one tensor, a tuple of several, or None for none."""
-    outputs, count = block["outputs"], block["n_outputs"]
-    end = outputs + count * OUTPUT.nbytes
-    with c.if_then(count == 1, likely=True):
-        tensor = wrap(c, block, outputs)
-        with c.if_then(tensor == 0, likely=False):
-            give_up(c, block, outputs, end)
-        block["lock"].store(0)
-        c.ret(tensor)
-    with c.if_then(count == 0):
-        c.extern("void", "Py_IncRef", block["none"])
-        block["lock"].store(0)
-        c.ret(block["none"])
+@native("ptr", HEADER, "ptr")
+def made_result(c: NativeBuilder, block: Record, args: Any) -> None:
+    """Makes the only result of a call, or a tuple of them. 0 with an exception set."""
+    results, count = block["results"], block["n_results"]
+    with c.if_then(count == 0, likely=True):
+        found = one_result(c, block, results.struct(RESULT), args)
+        with c.if_then(found == 0, likely=False):
+            drop_outputs(c, block)
+        c.ret(found)
     several, number = c.extern("ptr", "PyTuple_New", count), c.variable(0)
     with c.if_then(several == 0, likely=False):
-        give_up(c, block, outputs, end)
-    with c.rows(outputs, count, OUTPUT) as row:
-        tensor = wrap(c, block, row)
-        with c.if_then(tensor == 0, likely=False):
+        drop_outputs(c, block)
+        c.ret(0)
+    with c.rows(results, count, RESULT) as row:
+        found = one_result(c, block, row, args)
+        with c.if_then(found == 0, likely=False):
             c.extern("void", "Py_DecRef", several)
-            give_up(c, block, row, end)
-        c.extern("i32", "PyTuple_SetItem", several, number.value, tensor)
+            drop_outputs(c, block)
+            c.ret(0)
+        c.extern("i32", "PyTuple_SetItem", several, number.value, found)
         number.value += 1
-    block["lock"].store(0)
     c.ret(several)
 
 
-def give_up(c: NativeBuilder, block: Record, first: Any, end: Any) -> None:
-    """Returns with the exception that is set; the arrays of these rows belong to nobody yet."""
-    drop_outputs(c, first, end)
-    block["lock"].store(0)
-    c.ret(0)
+@native("ptr", HEADER, RESULT, "ptr")
+def one_result(c: NativeBuilder, block: Record, row: Record, args: Any) -> None:
+    """A new reference to a result, or null with an exception set."""
+    kind, of = row["kind"], row["of"]
+    is_a = {name: kind == number for number, name in enumerate(RESULTS)}
+    with c.if_then(is_a["output"], likely=True):
+        c.ret(wrap(c, block, of.struct(OUTPUT)))
+    found = c.variable(of)
+    with c.if_then(is_a["argument"]):
+        found.value = args.item(row["number"], "ptr")
+    with c.if_then(is_a["argument"] | is_a["object"]):
+        c.extern("void", "Py_IncRef", found.value)
+        c.ret(found.value)
+    number = of.load("double")
+    with c.if_then(is_a["int"]):
+        c.ret(c.extern("ptr", "PyLong_FromDouble", number))
+    with c.if_then(is_a["float"]):
+        c.ret(c.extern("ptr", "PyFloat_FromDouble", number))
+    c.ret(c.extern("ptr", "PyBool_FromLong", c.zext(of.load("i8"), KINDS["i64"])))
 
 
-@native("void", "ptr", "ptr")
-def drop_outputs(c: NativeBuilder, first: Any, end: Any) -> None:
-    """Gives back the arrays of these rows."""
-    with c.each(end, first, OUTPUT.nbytes) as row:
-        c.extern("void", "Py_DecRef", row.struct(OUTPUT)["current"])
+@native("void", HEADER)
+def drop_outputs(c: NativeBuilder, block: Record) -> None:
+    """Gives back the arrays that belong to nobody yet."""
+    with c.rows(block["outputs"], block["n_outputs"], OUTPUT) as row:
+        array = row["current"]
+        row["current"] = NULL
+        c.extern("void", "Py_DecRef", array)
 
 
 @native("ptr", HEADER, OUTPUT)
@@ -120,6 +137,7 @@ def wrap(c: NativeBuilder, block: Record, row: Record) -> None:
     with c.if_then(tensor == 0, likely=False):
         c.ret(0)
     (tensor + block["array_slot"]).store(row["current"])
+    row["current"] = NULL
     with c.rows(block["defaults"], block["n_defaults"], DEFAULT) as default:
         value = default["value"]
         c.extern("void", "Py_IncRef", value)

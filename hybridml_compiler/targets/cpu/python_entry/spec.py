@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,6 +56,27 @@ Argument = ArraySpec | Constant | FloatCell
 Counter = ctypes.c_int64
 
 
+class Returned(NamedTuple):
+    """A part of what a call returns: "output" `of`, a "float" or "int" of output `of`, which is one float64, or a
+    "bool" of one that is, "argument" `of`, or the "object" itself."""
+
+    kind: str
+    of: Any = None
+
+
+class Stamps(NamedTuple):
+    """Makers of stamps of writes by lines of the user."""
+
+    clock: Iterator[int]
+    writes: ctypes.Array[ctypes.c_int64]  # see eager_calls/tables.py
+    known_user: list[Any]  # a single item: the code that is known to be the user's
+    known_number: Counter
+    helper: Callable[[], int]  # a stamp where the code that calls is another one
+    through: tuple[Any, Any]  # code that calls the entry for the user, and what that calls
+    slot: str  # of a tensor, for its last stamp
+    stamp: Callable[..., None]  # of tensors, in Python
+
+
 @record(frozen=False)
 class EntrySpec:
     """The checks of an entry, the operands that it gives the step, and the result that it makes.
@@ -84,8 +105,27 @@ class EntrySpec:
     sizes: np.ndarray[Any, Any] | None = None  # values of symbols; beside an arena
     # Output k takes over the array that is item k, if one reference besides this one holds it; the item is gone after.
     lent: np.ndarray[Any, Any] | None = None
+    results: Sequence[Returned] | None = None  # None: the outputs, alone or in a tuple
+    is_tuple: bool = False  # of these results
+    # Arguments that the step writes to, which gives them a stamp, and pairs of arguments with no memory in common.
+    updated: tuple[int, ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
+    stamps: Stamps | None = None
     release_gil: bool = False  # takes time: for steps of 50 us and more
     keep: tuple[object, ...] = ()  # owners of the step's code and of the objects that it points to
+
+    @property
+    def returned(self) -> tuple[Sequence[Returned], bool]:
+        """Parts of what a call returns, and whether they are a tuple."""
+        if self.results is not None:
+            return self.results, self.is_tuple
+        outputs = [Returned("output", k) for k in range(len(self.outputs))]
+        return outputs or [Returned("object")], len(outputs) > 1
+
+    @property
+    def numbers(self) -> set[int]:
+        """The outputs that are no arrays."""
+        return {found.of for found in self.returned[0] if found.kind in ("float", "int", "bool")}
 
     @property
     def arrays(self) -> list[np.ndarray[Any, Any]]:
