@@ -308,7 +308,7 @@ class Stages:
         self.say(3, lambda: _described(plan))
         return plan
 
-    def _begin(self, spec: KernelSpec) -> None:
+    def _begin(self, spec: KernelSpec, is_body: bool = False) -> None:
         """Begins with a spec that is known, while others are still being planned."""
         from .loops.verify import verify_kernel
 
@@ -322,7 +322,7 @@ class Stages:
                 if verified.get(id(kernel)) is not kernel:
                     verify_kernel(kernel, "the plan")
                     verified[id(kernel)] = kernel
-        self.code.begin(spec)
+        self.code.begin(spec, is_body)
 
     @lazy
     def _begun(self) -> dict[int, KernelSpec]:

@@ -19,6 +19,7 @@ from ..graph.independence import Dependence, dependence
 from ..graph.ir import Graph, Node
 from ..graph.updates import updates_carry
 from ..loops.ir import KernelSpec
+from ..ops.table import OPS
 from ..record import record
 from ..sizes.dims import Size, same, symbols_of
 from ..sizes.steps import most_of
@@ -96,6 +97,7 @@ class Loop(Control):
     first: Size  # of these numbers
     slots: int = 1  # that threads share: each takes all steps, in its part of every array (see batch_split.py)
     ranges: int = 1  # of steps that threads share, where steps do not need each other
+    once: bool = False  # whether it has a single step, if any: what binds a size that data decides
 
     @property
     def symbols(self) -> list[str]:
@@ -198,8 +200,16 @@ def control_of(results: list[Node], planned: Planned, cores: int) -> Control:
         None if p["condition"] is None else planned(p["condition"].graph),
         p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
         tuple(y.aval.nbytes for y in ys), kept, in_place, wanted, p["length"], p["counted"], p["reverse"], p["step"],
-        p["first"], plan.slots, ranges,
+        p["first"], plan.slots, ranges, _once(node),
     )  # fmt: skip
+
+
+def _once(node: Node) -> bool:
+    """Whether its steps end with the one that they begin with."""
+    if node.params["counted"] != 2 or node.params["reverse"] or node.params["condition"] is not None:
+        return False
+    end, begin = node.inputs[:2]
+    return end.op is OPS["add"] and end.inputs[0] is begin and end.inputs[1].value == 1
 
 
 def calls_python(plan: Plan) -> bool:

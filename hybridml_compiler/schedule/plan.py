@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
@@ -36,7 +37,7 @@ from .lowering.memo import LoweringMemo
 from .lowering.split import lower_group
 from .memory import Interval, plan_arena
 
-Begin = Callable[[KernelSpec], object]
+Begin = Callable[..., object]  # of a spec, and whether it is a body's
 NO_DONATIONS: Mapping[int, int] = {}
 
 
@@ -44,7 +45,7 @@ def make_plan(
     graph: Graph,
     donate: Mapping[int, int],
     target: Capabilities,
-    begin: Begin = lambda spec: None,
+    begin: Begin = lambda spec, is_body=False: None,
     carried: Sequence[Node] | None = None,
     reuse: Reuse | None = None,
     is_body: bool = False,
@@ -103,7 +104,8 @@ class _Planner:
         self.is_body = is_body
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
         self.in_place = in_place
-        self.target, self.begin, self.carried, self.reuse = target, begin, carried, reuse
+        self.target, self.carried, self.reuse = target, carried, reuse
+        self.begin = partial(begin, is_body=True) if is_body else begin
         self.materialised = fusion.materialised
         self.updates = {s: n for n in self.materialised if (s := store_of(n)) is not None}  # by their stores
         self.kept = (

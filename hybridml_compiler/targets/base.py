@@ -42,9 +42,9 @@ class Code(Protocol):
     def compiling(self) -> AbstractContextManager[None]:
         """Inside of it, what is begun is compiled at once."""
 
-    def begin(self, spec: KernelSpec) -> None:
+    def begin(self, spec: KernelSpec, is_body: bool = False) -> None:
         """Begins with the code of a launch, while others are still being planned. Once or more for a spec, of any kind
-        but copies; its loop nests are `spec.nests`."""
+        but copies; its loop nests are `spec.nests`. `is_body`: it is launched by a step of a loop, or in a branch."""
 
     def text(self, plan: Plan) -> str:
         """The code of every kernel, for people."""

@@ -101,7 +101,7 @@ class KernelCode:
     def compiling(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def begin(self, spec: KernelSpec) -> None:
+    def begin(self, spec: KernelSpec, is_body: bool = False) -> None:
         self.codes(spec)
 
     def codes(self, spec: KernelSpec) -> list[Any]:

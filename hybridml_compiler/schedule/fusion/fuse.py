@@ -332,8 +332,9 @@ def _order_updates(
     for update, base in list(in_place.memory.items()):
         writer = owner[update]
         others = [g for g in readers[base] if g is not writer]
-        before = (*others, *ending) if in_place.home(base).is_input else others
-        if writer in ending or paths.lead(before, writer) or _overlaps(writer, update):
+        kept = in_place.home(base).is_input  # where the call ends early
+        before = (*others, *ending) if kept else others
+        if (kept and writer in ending) or paths.lead(before, writer) or _overlaps(writer, update):
             del in_place.memory[update]
         else:
             paths.put_after(writer, others)

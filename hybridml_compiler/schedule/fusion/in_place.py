@@ -106,7 +106,8 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         if lasting.get(base, node) is not node:
             continue  # another update of the array is what an output is made of: the memory is that one's
         own = base in chosen or base in given
-        made_here = base.kind in OWN_LOOP or is_update(base)
+        in_memory = base.kind in OWN_LOOP or (node.op is LOOP and base.kind in ("creation", "elementwise"))
+        made_here = in_memory or is_update(base)
         home = homes.get(base, base)
         # A version that is given out and updated further: the memory is that of the last one.
         given_out = base in outputs or (node in outputs and last.get(home, node) is not node)

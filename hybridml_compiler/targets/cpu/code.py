@@ -24,12 +24,10 @@ from .spec import host_spec
 
 
 def _may_be_in_place(spec: KernelSpec) -> bool:
-    """Whether its code may be that of a step of a loop."""
-    if not isinstance(spec, Control):
-        return isinstance(spec, Kernel) and spec.single
-    from .llvm.control.fits import is_of_elements
+    """Whether its code may be that of a step of the loop or branch that it is launched in."""
+    from .llvm.control.fits import is_of_elements, may_fit
 
-    return is_of_elements(spec)
+    return may_fit(spec) if isinstance(spec, Kernel) else isinstance(spec, Control) and is_of_elements(spec)
 
 
 class Code:
@@ -51,8 +49,8 @@ class Code:
             yield
         self._compilation = None
 
-    def begin(self, spec: KernelSpec) -> None:
-        if _may_be_in_place(spec):  # or LLVM would compile what nobody calls
+    def begin(self, spec: KernelSpec, is_body: bool = False) -> None:
+        if is_body and _may_be_in_place(spec):  # or LLVM would compile what nobody calls
             return
         with self._stage("source"):
             modules = self._specs.modules(spec)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
@@ -63,37 +63,24 @@ class Scope:
 class LoopEmitter:
     """Loops, and the expressions in them. `ranges`: the loop variables whose bounds are arguments."""
 
+    status: Any = None
+    sizes: Sizes | None = None
+    streams: Mapping[str, Any] = {}
+
     def __init__(self, module: ir.Module, name: str, kernel: Kernel, ranges: Sequence[Expr | None] = ()) -> None:
         ranges = ranges or (kernel.range,)
-        self.kernel, self.lanes = kernel, kernel.lanes
         self.function = ir.Function(module, ir.FunctionType(VOID, [PTR, *[I64] * (2 * len(ranges))]), name)
         self.function.attributes.add("nounwind")
         table, *ends = self.function.args
-        self.bounds = dict(zip(ranges, zip(ends[::2], ends[1::2], strict=True), strict=True))
-        self.b = self.function.build()
-        self.s = LaneBuilder(self.b)
-        uses = Counter(expr.op for expr in kernel.expressions if expr.op in LONG)
-        short = all(not is_dim(buffer.size) and buffer.size <= _FEW for buffer in kernel.buffers)
-        self.s.called = {name for name, count in uses.items() if short or count > _MOST_COPIES}
-        self.scopes = [Scope(self.b.block)]
-        self.changing = changing(kernel.body)
-        self.level: dict[Expr, int] = {}  # variables and results -> depth of the loop that defines them
-        self.scalar_var: dict[Expr, Any] = {}  # i64 value of each variable (of lane 0 for a vector variable)
-        self.results: dict[Expr, Lanes] = {}
-        self.vector: Expr | None = None
-        self.width = 1
-        self.mask: Lanes | None = None  # lanes that are inside of the loop bounds; None: all of them
-        self.full: Any = None  # whether a mask has all lanes
-        self.pointers: dict[str, Any] = {}
+        bounds = dict(zip(ranges, zip(ends[::2], ends[1::2], strict=True), strict=True))
+        self._begin(self.function.build(), kernel, bounds)
         for k, buffer in enumerate(kernel.operands):
             self.pointers[buffer.name] = self.b.operand(table, k, f"p_{k}")
         for buffer in kernel.scratch:  # of the thread that runs the range
             size = operator.index(buffer.size)
             self.pointers[buffer.name] = self.b.memory(memory_type(buffer.dtype), size, ir.LINE)
-        self.status: Any = None
         if kernel.checked:  # the status word comes after the kernel's own operands
             self.status = self.b.operand(table, len(kernel.operands), "status")
-        self.sizes: Sizes | None = None
         if kernel.symbolic:  # and the table of sizes after that
             values = self.b.operand(table, len(kernel.operands) + kernel.checked, "sizes")
             self.sizes = Sizes(self.b, values, kernel.symbols)
@@ -105,11 +92,29 @@ class LoopEmitter:
         whole = len(ranges) == 1 and not kernel.chained
         results = [buffer for buffer in kernel.operands if whole and streamed(buffer, module.cpu)]
         self.streams = {buffer.name: beside(self.b, self._bytes(buffer)) for buffer in results}
+
+    def _begin(self, b: ir.IRBuilder, kernel: Kernel, bounds: dict[Expr | None, tuple[Any, Any]]) -> None:
+        """Nothing emitted yet, at the builder's position."""
+        self.b, self.kernel, self.lanes, self.bounds = b, kernel, kernel.lanes, bounds
+        self.s = LaneBuilder(b)
+        uses = Counter(expr.op for expr in kernel.expressions if expr.op in LONG)
+        short = all(not is_dim(buffer.size) and buffer.size <= _FEW for buffer in kernel.buffers)
+        self.s.called = {name for name, count in uses.items() if short or count > _MOST_COPIES}
+        self.scopes = [Scope(b.block)]
+        self.changing = changing(kernel.body)
+        self.level: dict[Expr, int] = {}  # variables and results -> depth of the loop that defines them
+        self.scalar_var: dict[Expr, Any] = {}  # i64 value of each variable (of lane 0 for a vector variable)
+        self.results: dict[Expr, Lanes] = {}
+        self.vector: Expr | None = None
+        self.width = 1
+        self.mask: Lanes | None = None  # lanes that are inside of the loop bounds; None: all of them
+        self.full: Any = None  # whether a mask has all lanes
+        self.pointers: dict[str, Any] = {}
         self.streaming = False
         # AVX2 stores through a mask in 4 ns (Zen 3), and has none for bytes: there the vectors before the last have a
         # loop of their own. A million zeros take 0.10 ms, and 0.56 in one loop; a sum of a million complex64 0.18, and
         # 0.47.
-        self.masks_all = module.cpu.vector_bits >= 512
+        self.masks_all = b.module.cpu.vector_bits >= 512
 
     def size(self, size: Size) -> Any:
         """A size as an i64 value, which is computed before all loops."""

@@ -11,8 +11,9 @@ import numpy as np
 
 from .... import dtypes
 from ....loops.builder import identity
+from ....loops.index import coefficient
 from ....loops.ir import Expr, Reduce, extent
-from ....sizes.dims import Size, is_dim
+from ....sizes.dims import Size, at_most, is_dim
 from ..spec import CpuSpec
 from . import ir
 from .emitter import LoopEmitter
@@ -116,7 +117,7 @@ def _combined(
             return e.loop(var, middle, last, step, carried, once, True)
 
         zero, end = constant(0, dtypes.int64), e.size(size)
-        if not cascades or _few(-(-size // step), _CASCADE):
+        if not cascades or at_most(size, _CASCADE * step):
             return run(zero, end, totals)
         block, number = step * _CASCADE, Expr()  # a loop over blocks, which no expression refers to
 
@@ -174,7 +175,9 @@ def _lanes_at_once(cpu: CpuSpec, itemsize: int) -> int:
 def _inside(e: LoopEmitter, op: str, value: Expr, width: int) -> Lanes:
     """The value in the lanes that are inside of the loop, the identity in the others."""
     found = e.s.splat(e.value(value), width)
-    return found if e.mask is None else e.s.select(e.mask, found, _neutral(op, found.dtype, width))
+    run = e.vector is not None and value.op == "load" and coefficient(value.args[0], e.vector) == 1
+    zeros = run and op == "add"  # as a masked load gives
+    return found if e.mask is None or zeros else e.s.select(e.mask, found, _neutral(op, found.dtype, width))
 
 
 def _halved(e: LoopEmitter, op: str, parts: list[Lanes]) -> Lanes:

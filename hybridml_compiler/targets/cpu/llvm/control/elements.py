@@ -12,7 +12,7 @@ number that it stores and another one loads 1 to 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
@@ -29,8 +29,9 @@ from ..scalars import Lanes
 from ..sizes import Sizes
 from ..types import I64
 from .fits import body_homes, home, home_at
-from .numbers import Cell, Numbers, Place
+from .numbers import Numbers
 from .parts import at_byte, border, clear, copy, fields_of, from_zero, poll, steps_a_poll
+from .places import Cell, Place
 
 
 @record(frozen=False)
@@ -131,6 +132,7 @@ class _Elements(Numbers):
         else:
             assert not isinstance(target, Cell)
             copy(self.b, target, source, nbytes)
+            self.stores += 1
 
     def _given(self, places: Sequence[Place], plan: Plan, first: int = 0) -> list[Place]:
         """Operands of a body, from number `first` on; numbers among them are in registers."""
@@ -141,10 +143,10 @@ class _Elements(Numbers):
 
     @contextmanager
     def _inner(self) -> Iterator[None]:
-        """Code that may not run: what it finds out about indices holds in it alone."""
-        outer, self.inside = self.inside, dict(self.inside)
+        """Code that may not run: what it finds out about indices, and reads, holds in it alone."""
+        outer, self.inside, read, self.read = self.inside, dict(self.inside), self.read, dict(self.read)
         yield
-        self.inside = outer
+        self.inside, self.read = outer, read
 
     # ---- a branch
 
@@ -181,6 +183,9 @@ class _Elements(Numbers):
         arrays = {k: self._array(parts, k, ranges) for k in range(len(loop.carries)) if homes[k] is None}
         starts = enumerate(zip(parts.starts, homes, strict=False))
         firsts = {k: self.load(start, own) for k, (start, own) in starts if own is not None}
+        if loop.once:
+            self._once(parts, consts, firsts, arrays, begin, until)
+            return
         entry, (head, run, end) = b.block, [b.append_basic_block(name) for name in ("head", "run", "end")]
         b.branch(head)
         b.position_at_end(head)
@@ -214,6 +219,33 @@ class _Elements(Numbers):
             if k in parts.results:
                 self.store(parts.results[k], value)
 
+    def _once(
+        self,
+        parts: _Parts,
+        consts: list[Place],
+        firsts: dict[int, Lanes],
+        arrays: dict[int, Any],
+        begin: Any,
+        until: Any,
+    ) -> None:
+        """A single step, if any."""
+        b, before = self.b, self.b.block
+        run, end = b.append_basic_block("run"), b.append_basic_block("end")
+        b.cbranch(b.icmp_signed("<", begin, until), run, end)
+        b.position_at_end(run)
+        stays = parts.loop.in_place
+        read = {k: memory if stays[k] else parts.starts[k] for k, memory in arrays.items()}
+        carries = [read[k] if k in read else Cell(firsts[k]) for k in range(len(stays))]
+        with self._inner():
+            after = self._step(parts, consts, carries, begin, None, arrays)
+        last = b.block
+        b.branch(end)
+        b.position_at_end(end)
+        for k, first in firsts.items():
+            value = _merged(b, (first, after[k]), (before, last))
+            if k in parts.results:
+                self.store(parts.results[k], value)
+
     def _ends(self, parts: _Parts, ranges: Sequence[Any] | None) -> tuple[Any, Any, Any]:
         """The numbers from and up to which there are steps, and how many there would be of all."""
         b, loop = self.b, parts.loop
@@ -240,9 +272,15 @@ class _Elements(Numbers):
         return memory
 
     def _step(
-        self, parts: _Parts, consts: list[Place], carries: list[Place], step: Any, ranges: Sequence[Any] | None
+        self,
+        parts: _Parts,
+        consts: list[Place],
+        carries: list[Place],
+        step: Any,
+        ranges: Sequence[Any] | None,
+        arrays: Mapping[int, Place] = {},
     ) -> dict[int, Lanes]:
-        """The code of a step; the numbers that it hands to the next one."""
+        """The code of a step; the numbers that it hands to the next one. `arrays`: where it writes carries to."""
         b, loop, sizes = self.b, parts.loop, parts.sizes
         inner = sizes.inside({} if loop.step is None else {loop.step: b.add(step, sizes.value(loop.first))})
         xs = [at_byte(b, x, b.mul(step, sizes.value(size))) for x, size in zip(parts.xs, loop.xs, strict=True)]
@@ -253,7 +291,7 @@ class _Elements(Numbers):
         ]
         ys = [x if own is None else Cell() for x, own in zip(slices, body_homes(loop)[1][-len(slices) :], strict=False)]
         made: dict[int, Place] = {
-            k: carry if loop.in_place[k] else Cell() if y is None else ys[y]
+            k: arrays.get(k, carry) if loop.in_place[k] or k in arrays else Cell() if y is None else ys[y]
             for k, (carry, y) in enumerate(zip(carries, loop.kept, strict=True))
         }
         outputs = [x for k, x in made.items() if loop.kept[k] is None and not loop.in_place[k]]

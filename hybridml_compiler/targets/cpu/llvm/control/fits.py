@@ -3,15 +3,18 @@ loop itself. And where each number of a step is, in a register or in memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .....loops.ir import Kernel
+from .....loops.ir import ANY_LENGTH, Kernel, Scan, Store, statements
+from .....schedule import cost
 from .....schedule.control import Choice, Control, Loop
 from .....schedule.launch import BufferRef, Copy, Plan
-from .....sizes.dims import is_symbolic, same
+from .....sizes.dims import hint, is_dim, is_symbolic, same
+from .....sizes.steps import most_of
 
 Home = np.dtype | None  # of a place: the type of a number in a register, None of memory
 
@@ -70,11 +73,31 @@ def _plan_fits(plan: Plan, inputs: Sequence[Home], outputs: Sequence[Home]) -> b
     return True
 
 
+def may_fit(kernel: Kernel) -> bool:
+    """Whether it may be code in place: a few numbers, or loops of one thread that need no memory of their own."""
+    if kernel.single:
+        return True
+    if kernel.scratch or kernel.loops or any(not is_dim(b.size) and b.size >= ANY_LENGTH for b in kernel.buffers):
+        return False
+    return kernel.range is None or _longest(kernel) <= cost.PARALLEL_THRESHOLD_NS
+
+
+def _longest(kernel: Kernel) -> float:
+    """Nanoseconds that it takes at most."""
+    most = most_of(kernel.total)
+    return math.inf if is_dim(most) else kernel.cost * most / max(hint(kernel.total), 1)
+
+
 def _kernel_fits(kernel: Kernel, homes: Sequence[Home]) -> bool:
-    if not kernel.single:
+    if not may_fit(kernel):
         return False
     pairs = [(b, own) for b, own in zip(kernel.operands, homes, strict=False) if own is not None]
-    return all(buffer.dtype is own and same(buffer.size, 1) for buffer, own in pairs)
+    if not all(buffer.dtype is own and same(buffer.size, 1) for buffer, own in pairs):
+        return False
+    numbers = {buffer.name for buffer, _ in pairs}
+    own = {id(stmt) for stmt in kernel.body if isinstance(stmt, Store)}
+    inner = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Store | Scan) and id(stmt) not in own]
+    return all(stmt.buffer.name not in numbers for stmt in inner)
 
 
 def _control_fits(control: Control, homes: Sequence[Home]) -> bool:
@@ -89,7 +112,8 @@ def _control_fits(control: Control, homes: Sequence[Home]) -> bool:
     carries = inputs[control.consts : control.consts + n]
     if control.slots > 1 or (control.ranges > 1 and any(own is not None for own in carries)):
         return False
-    if not all(own is not None or stays for own, stays in zip(carries, control.in_place, strict=True)):
+    own_memory = [control.once and y is None for y in control.kept]  # that of the result, which no step reads
+    if not all(map(any, zip([own is not None for own in carries], control.in_place, own_memory, strict=True))):
         return False
     wanted = [carries[k] if k < n else None for k in control.wanted]
     check = control.condition

@@ -403,7 +403,7 @@ def _nanoseconds(control: Control) -> float:
     if not isinstance(control, Loop):
         return 0.0
     specs = [launch.spec for launch in control.body.launches if not isinstance(launch.spec, Copy)]
-    return (1 if control.length is None else hint(control.length)) * sum(
+    return (1 if control.length is None or control.once else hint(control.length)) * sum(
         kind_of(spec).nanoseconds(spec) for spec in specs
     )
 

@@ -1,4 +1,5 @@
-"""Kernels of a few numbers as code in place: operands in registers or in memory, and checked indices that leave."""
+"""Kernels as code in place. Those of a few numbers: operands in registers or in memory, and checked indices that
+leave."""
 
 from __future__ import annotations
 
@@ -18,23 +19,8 @@ from ..emitter import LONG, plain_division
 from ..scalars import LaneBuilder, Lanes
 from ..sizes import Sizes
 from ..types import I64, alignment, memory_type
-
-
-class Cell:
-    """A number in a register: the value that it has where code is emitted."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Lanes | None = None) -> None:
-        self.value = value
-
-    @property
-    def now(self) -> Lanes:
-        assert self.value is not None, "a number is computed before it is read"
-        return self.value
-
-
-Place = Cell | ir.Value  # or a pointer
+from .places import Cell, Place
+from .vectors import InPlace
 
 
 class Numbers:
@@ -47,9 +33,26 @@ class Numbers:
         self.inside: dict[tuple[str, ...], Lanes] = {}  # indices that have been checked, by value and size
         self.chosen: dict[str, list[Lanes]] = {}  # by name of the result: condition, and both values
         self.loaded: dict[str, tuple[str, str, int]] = {}  # by name: pointer, index, and the number of stores before
-        self.stores, self.aside = 0, b.memory(I64, 2)
+        self.read: dict[tuple[str, str, int], Lanes] = {}  # the same, the other way round, where code is emitted
+        self.stores, self.aside, self.status = 0, b.memory(I64, 2), b.memory(I64)
 
     def kernel(self, kernel: Kernel, places: Mapping[str, Place], sizes: Sizes) -> None:
+        if kernel.single:
+            self._few(kernel, places, sizes)
+        else:
+            self._loops(kernel, places, sizes)
+
+    def _loops(self, kernel: Kernel, places: Mapping[str, Place], sizes: Sizes) -> None:
+        if kernel.checked:
+            self.b.store(i64(0), self.status)
+        InPlace(self.b, kernel, places, sizes, self.status).block(kernel.body)
+        self.stores += 1
+        if kernel.checked:
+            on = self.b.append_basic_block("checked")
+            self.b.cbranch(self.b.icmp_unsigned("!=", self.b.load(self.status, I64), i64(0)), self.failed, on)
+            self.b.position_at_end(on)
+
+    def _few(self, kernel: Kernel, places: Mapping[str, Place], sizes: Sizes) -> None:
         known: dict[Expr, Lanes] = {}
 
         def value(expr: Expr) -> Lanes:
@@ -68,10 +71,13 @@ class Numbers:
         """The number at a place, or an element of the array there."""
         if isinstance(place, Cell):
             return place.now
-        pointer = place if index is None else self._element(place, dtype, index)
-        found = self.s.from_memory(self.b.load(pointer, memory_type(dtype), alignment(dtype)), dtype, 1)
-        if index is not None:
-            self.loaded[found.value.text] = place.text, index.value.text, self.stores
+        if index is None:
+            return self.s.from_memory(self.b.load(place, memory_type(dtype), alignment(dtype)), dtype, 1)
+        key = place.text, index.value.text, self.stores
+        if (found := self.read.get(key)) is None or found.dtype is not dtype:
+            pointer = self._element(place, dtype, index)
+            found = self.s.from_memory(self.b.load(pointer, memory_type(dtype), alignment(dtype)), dtype, 1)
+            self.loaded[found.value.text], self.read[key] = key, found
         return found
 
     def store(self, place: Place, value: Lanes) -> None:
