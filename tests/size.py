@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        69990,
+        70090,
+        "native calls that update arguments and give numbers (100); "
         "NumPy's functions in programs that make arrays (30); "
         "parts of arrays of any dtype, arrays that go on, objects of steps, ints outside of loops, linalg (395); "
         "branches of steps that join, flags that data decides (780); "
@@ -107,7 +108,8 @@ BUDGETS = {
         "stacks of slices (60); updates that change nothing (40); control flow and rolled loops",
     ),
     "hybridml_compiler/schedule": Budget(
-        6695,
+        6710,
+        "loops of a single step (12); "
         "products that read a matrix together (160); "
         "operands that a lowering makes (15); "
         "loops that threads share (40); updates in place, of rows at computed indices, too (400); "
@@ -123,7 +125,8 @@ BUDGETS = {
         5156, "polynomials of special functions; loops of scalars (240)", "the fallback to numba in the front end"
     ),
     "hybridml_compiler/targets": Budget(
-        34900,
+        35260,
+        "kernels of vectors in steps of loops (100), results and stamps of native calls (260); "
         "loops over single elements in registers (590); "
         "slots of tensors, their memory, elements of several dtypes, kernels of ours as loops (870); "
         "products that read a matrix together (80); "
@@ -148,7 +151,8 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        67589,
+        67990,
+        "kernels of vectors in steps of loops (115), results and stamps of native calls (260); "
         "functions of NumPy's as one row (59); "
         "loops over single elements in registers (605), counts as ints and sums (285); "
         "slots of tensors, their memory, elements of several dtypes, kernels of ours as loops (880); "
@@ -165,7 +169,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        78250,
+        78490,
+        "native calls that update arguments (210); "
         "functions of NumPy's in programs, what is counted towards native methods (110); "
         "arrays, objects and ints of steps, with random programs (1,150); "
         "branches that join, flags, random programs of them (590); "
