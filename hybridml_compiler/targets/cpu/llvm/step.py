@@ -220,7 +220,7 @@ class StepMemory:
         self.sizes = Sizes(b, self.pointer(SIZES) if plan.symbols else None, plan.symbols)
 
     def pointers(self, number: int) -> list[Any]:
-        """Those of the operands of launch `number`."""
+        """The pointers of the operands of launch `number`."""
         launch = self.plan.launches[number]
         found = [self.pointer(place) for place in launch.operands]
         for k, place in enumerate(launch.operands if self.b.checks else ()):

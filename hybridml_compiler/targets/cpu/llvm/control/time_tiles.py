@@ -101,7 +101,7 @@ def _copies(module: ir.Module) -> Any:
 
 
 def block_steps(b: ir.IRBuilder, tiles: TimeTiles, left: Any) -> Any:
-    """How many of the steps that are left are those of the next block: blocks are as equal as they can be."""
+    """The number of steps of the next block, of those that are left: blocks are as equal as they can be."""
     blocks = b.udiv(b.add(left, i64(tiles.steps - 1)), i64(tiles.steps))
     each = b.udiv(b.add(left, b.sub(blocks, i64(1))), greatest(b, blocks, i64(1)))
     if not tiles.alternates:
