@@ -50,7 +50,9 @@ def tiled_in_time(
     """The body of a loop with its launches as those of tiles, and the tiles; None where rows of a step need far ones of
     the step before, or where all is in a cache already."""
     arrays = [aval.nbytes for aval in (*body.inputs, *body.outputs)] + [body.arena_bytes]
-    if is_symbolic(arrays) or sum(arrays) < cost.time_bytes(cores) or (type(length) is int and length < cost.TIME_STEPS):
+    if is_symbolic(arrays) or sum(arrays) < cost.time_bytes(cores):
+        return None
+    if type(length) is int and length < cost.TIME_STEPS:
         return None
     launches = [own for launch in body.launches for own in _apart(launch)]
     if len(launches) > _MOST_LAUNCHES or body.constants or body.slots > 1:
