@@ -129,6 +129,12 @@ def test_of_vectors(dtype: str) -> None:
         assert "in tiles of" in check(f, 35, arrays(size, (size,), (size,), dtype=dtype))
 
 
+def test_with_checked_accesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every access is checked, the same plan runs step by step."""
+    monkeypatch.setenv("HYBRIDML_SANITIZE", "1")
+    check(made(TILED["boundaries"], "u, v"), 41, arrays(0, (171, 8), (171, 8)))
+
+
 def test_reads_and_results_of_each_step() -> None:
     """Rows of arrays that steps read, and those that they give."""
     f = made("u[1:-1] = u[:-2] * 0.5 + u[2:] * 0.25 + s[t]\nw[t] = u[3, 2]", "u, s, w", "u, w")
