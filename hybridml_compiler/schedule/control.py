@@ -25,6 +25,7 @@ from ..sizes.dims import Size, same, symbols_of
 from ..sizes.steps import most_of
 from .checks import settled
 from .fusion.in_place import stays_in_place
+from .fusion.time_tiling import TimeTiles, tiled_in_time
 from .host_call import HostCall
 from .launch import Plan
 
@@ -98,6 +99,7 @@ class Loop(Control):
     slots: int = 1  # that threads share: each takes all steps, in its part of every array (see batch_split.py)
     ranges: int = 1  # of steps that threads share, where steps do not need each other
     once: bool = False  # whether it has a single step, if any: what binds a size that data decides
+    tiles: TimeTiles | None = None  # that steps run in, where all of them together do not fit a cache
 
     @property
     def symbols(self) -> list[str]:
@@ -142,7 +144,8 @@ class Loop(Control):
     def __str__(self) -> str:
         steps = "as long as its condition holds" if self.length is None else f"of {self.length} steps"
         apart = f" in {self.slots} slots" if self.slots > 1 else " that threads share" if self.ranges > 1 else ""
-        return f"loop {steps}{apart}, {len(self.body.launches)} launches a step"
+        tiles = "" if self.tiles is None else f" {self.tiles}"
+        return f"loop {steps}{apart}{tiles}, {len(self.body.launches)} launches a step"
 
 
 @record(eq=False)
@@ -172,7 +175,7 @@ class Choice(Control):
         return f"choice of {len(self.true.launches)} or {len(self.false.launches)} launches"
 
 
-def control_of(results: list[Node], planned: Planned, cores: int) -> Control:
+def control_of(results: list[Node], planned: Planned, cores: int, tiles_time: bool = False) -> Control:
     """The launch that computes these results of one control operation, in the order of their numbers."""
     node = results[0]
     p = node.params
@@ -195,12 +198,15 @@ def control_of(results: list[Node], planned: Planned, cores: int) -> Control:
     plan = planned(step, donate, carried)
     shared = apart and not calls_python(plan)
     ranges = 1 if not shared else max(cores, min(_RANGES * cores, _RANGE_BYTES // max(plan.arena_bytes, 1)))
+    tiles = None
+    if tiles_time and p["condition"] is None and own == [*range(n)] and not shared:
+        plan, tiles = tiled_in_time(plan, p["consts"], in_place, p["length"], cores) or (plan, None)
     return Loop(
         plan,
         None if p["condition"] is None else planned(p["condition"].graph),
         p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
         tuple(y.aval.nbytes for y in ys), kept, in_place, wanted, p["length"], p["counted"], p["reverse"], p["step"],
-        p["first"], plan.slots, ranges, _once(node),
+        p["first"], plan.slots, ranges, _once(node), tiles,
     )  # fmt: skip
 
 

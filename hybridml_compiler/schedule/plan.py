@@ -242,13 +242,19 @@ class _Planner:
 
     def _control(self, group: Group) -> Task:
         results = _by_number(group)
+        begun: list[KernelSpec] = []  # when it is known whether steps run in tiles
 
         def planned(
             body: Graph, donate: Mapping[int, int] = NO_DONATIONS, carried: Sequence[Node] | None = None
         ) -> Plan:
-            return make_plan(body, donate, self.target, self.begin, carried, self.reuse, is_body=True)
+            return make_plan(body, donate, self.target, begun.append, carried, self.reuse, is_body=True)
 
-        spec = control_of(results, planned, self.target.cores)
+        spec = control_of(results, planned, self.target.cores, self.target.tiles_time)
+        if isinstance(spec, Loop) and spec.tiles is not None:
+            group.reasons.append(f"its steps run {spec.tiles}, which stay in a cache")
+            begun = [launch.spec for launch in spec.body.launches if not isinstance(launch.spec, Copy)]
+        for own in begun:
+            self.begin(own)
         if isinstance(spec, Loop) and spec.ranges == 1 and results[0].params["parallel"]:
             why = why_in_order(results) or "a step calls Python, or writes an array as a whole"
             group.reasons.append(f"its steps run in order, on one thread: {why}")

@@ -180,6 +180,29 @@ def of_an_argument(a: hm.Tensor, b: hm.Tensor) -> Any:
     return c, a + 1
 
 
+def test_a_result_leaves_an_updated_array_to_those_that_read_it() -> None:
+    """An array that steps carry on is not overwritten while what was made of it before is read."""
+
+    def steps(u: hm.Tensor, v: hm.Tensor) -> None:
+        for _ in range(35):
+            v[1:-2] = 0.25 * (v[:-3] + v[2:-1])
+            kept = v.copy()
+            v[2:-2] = 0.1 * v[3:-1]
+            u[1:-2] = 0.3 * (kept[2:-1] - v[1:-2])
+            u[0] = kept[3]
+
+    def copies(u: hm.Tensor, v: hm.Tensor) -> Any:
+        for _ in range(35):
+            v[1:-2] = 0.25 * (v[:-3] + v[2:-1])
+            u = v.copy()
+            v[2:-2] = 0.1 * v[3:-1]
+            u[1:-2] = 0.3 * (u[2:-1] - v[1:-2])
+        return (u,)
+
+    for fn in (steps, copies):
+        check(fn)
+
+
 @pytest.mark.parametrize("fn", [by_row, of_an_argument])
 def test_many_updates_of_an_array_write_it_once(fn: Callable[..., Any]) -> None:
     whole = [kernel for kernel in check(fn) if kernel.bytes >= N * M * 8]

@@ -293,12 +293,18 @@ def _order_overwrites(
     ending: Sequence[Group],
     in_place: InPlace,
 ) -> None:
-    """A kernel that overwrites an input runs after every other kernel that reads it, and after all that may end early;
-    where it cannot, the output gets memory of its own and is copied at the end."""
+    """A kernel that overwrites an input runs after every other kernel that reads it or updates of it in its memory, and
+    after all that may end early; where it cannot, the output gets memory of its own and is copied at the end."""
     readers: dict[Node, list[Group]] = {target: [] for target in donated.values()}
+    versions = {target: [target] for target in donated.values()}
+    for update in in_place.memory:
+        if (home := in_place.home(update)) in readers:
+            readers[home].append(owner[update])
+            versions[home].append(update)
     for g in groups:
-        for node in g.reads & readers.keys():
-            readers[node].append(g)
+        for node in g.reads:
+            if (home := in_place.home(node)) in readers:
+                readers[home].append(g)
     paths = _Paths(groups, {owner[output] for output in donated if output in owner})
     for output, target in list(donated.items()):
         if output in in_place.memory or store_of(output) is not None or output.kind == "control":
@@ -310,7 +316,7 @@ def _order_overwrites(
         if (
             writer is None
             or paths.lead((*others, *ending), writer)
-            or not all(expressions.in_place(r, target) for r in writer.roots)
+            or not all(expressions.in_place(r, version) for r in writer.roots for version in versions[target])
         ):
             del donated[output]
             continue

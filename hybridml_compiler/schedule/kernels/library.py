@@ -71,6 +71,7 @@ class Capabilities:
     part_of: Callable[[int, int, int], int] = cost.part_of
     splits_positions: bool = False  # Are those of extremes found in parts, too?
     runs_control: bool = False  # loops and choices (see schedule/control.py)? They are calls of NumPy where it does not
+    tiles_time: bool = False  # Does it run loops in tiles of rows and steps (see time_tiling.py)?
     # Does it run a fusion tile by tile (see tile_fusion.py)? None: it runs chains (see batch_fusion.py).
     runs_tiles: Callable[[KernelSpec], bool] | None = None
     # Is it a gain to launch kernels that do not need each other as one (see horizontal_fusion.py)? None: by their cost,

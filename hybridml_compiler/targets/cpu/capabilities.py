@@ -50,6 +50,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         sum_blocks=lambda product: _kind(product).sum_blocks(product, cpu),
         runs_rows=lambda dots, updates: row_plan(dots, updates, cpu) is not None,
         runs_control=True,
+        tiles_time=True,
         takes_sizes=True,
     )
 

@@ -101,7 +101,7 @@ class OperandTables:
         total, granule, ranges, count = (b.load(b.gep(row, [_i64(k)], source_etype=I64), typ=I64) for k in range(_HEAD))
         places = b.gep(row, [_i64(_HEAD)], source_etype=I64)
         b.call(self._fill(), [operands, table, places, count])
-        kernel: Any = _Kernel(b.load(b.gep(kernels, [number], source_etype=PTR), typ=PTR))
+        kernel: Any = KernelAt(b.load(b.gep(kernels, [number], source_etype=PTR), typ=PTR))
         with b.if_else(b.icmp_signed("==", ranges, _i64(0))) as (alone, shared):
             with alone:
                 b.call(kernel, [operands, _i64(0), total])
@@ -144,7 +144,7 @@ class OperandTables:
         return made
 
 
-class _Kernel(ir.Value):
+class KernelAt(ir.Value):
     """A kernel by its address."""
 
     __slots__ = ("ftype",)

@@ -104,7 +104,7 @@ def emit_step(
         with b.if_then(b.icmp_signed("==", ready, i64(0)), likely=False):
             b.ret(i64(NO_MEMORY))
     spans = Spans(module) if timed else None
-    slots = _Memory(b, step.args[0], plan)
+    slots = StepMemory(b, step.args[0], plan)
     sizes = slots.sizes
     blas = hold and any(callee is not None and callee.calls_blas for callee in callees)
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
@@ -140,11 +140,7 @@ def emit_step(
         if tables is not None:
             tables.run()
         filled = tables is not None and not isinstance(launch.spec, Copy) and tables.fill(launch.operands)
-        pointers = [] if filled else [slots.pointer(place) for place in launch.operands]
-        for k, place in enumerate(launch.operands if b.checks else ()):
-            nbytes, what = extent_of(plan, number, place)
-            if nbytes is not None:
-                pointers[k] = b.bounded(pointers[k], sizes.value(nbytes), what)
+        pointers = [] if filled else slots.pointers(number)
         if isinstance(launch.spec, Copy):
             with spans.span(b, number) if spans else nullcontext():
                 nbytes = sizes.value(launch.spec.nbytes)
@@ -212,16 +208,26 @@ def _is_within(offset: Size, buffer: Buffer) -> bool:
     return bool(buffer.offset <= offset < buffer.offset + buffer.nbytes)
 
 
-class _Memory:
+class StepMemory:
     """Pointers of places; each base is loaded once, in the entry's straight line."""
 
     def __init__(self, b: ir.IRBuilder, table: Any, plan: Plan) -> None:
-        self.b, self.table = b, table
+        self.b, self.table, self.plan = b, table, plan
         arena = len(plan.inputs) + len(plan.outputs)
         first = {"input": 0, "output": len(plan.inputs), "arena": arena, "sizes": arena + 1}
         self.first: dict[str, int] = first
         self._bases: dict[tuple[str, int], Any] = {}
         self.sizes = Sizes(b, self.pointer(SIZES) if plan.symbols else None, plan.symbols)
+
+    def pointers(self, number: int) -> list[Any]:
+        """The pointers of the operands of launch `number`."""
+        launch = self.plan.launches[number]
+        found = [self.pointer(place) for place in launch.operands]
+        for k, place in enumerate(launch.operands if self.b.checks else ()):
+            nbytes, what = extent_of(self.plan, number, place)
+            if nbytes is not None:
+                found[k] = self.b.bounded(found[k], self.sizes.value(nbytes), what)
+        return found
 
     def pointer(self, place: BufferRef) -> Any:
         key = (place.base, place.number)

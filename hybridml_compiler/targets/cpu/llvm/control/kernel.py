@@ -28,7 +28,8 @@ from ..step import emit_step, launch_sources, stops_of
 from ..types import I8, I64, PTR, VOID, Literal
 from .elements import elements_source, emit_elements
 from .fits import is_of_elements
-from .parts import at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll
+from .parts import at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll, stop_at
+from .time_tiles import block_steps, emit_tile, run_block
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
@@ -317,19 +318,45 @@ def _emit_loop(
         b.cbranch(_true(b, own[-1]), run, end)
     b.position_at_end(run)
     poll(b, loop, number, failed)
-    nth = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
-    if loop.step is not None:
-        _set(b, steps, loop.step, b.add(nth, sizes.value(loop.first)))
-    for k, pointer in enumerate(now):
-        body.put(n + k, pointer)
-    for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
-        body.put(m + k, at_byte(b, pointer, b.mul(nth, sizes.value(size))))
-    slices = [at_byte(b, pointer, b.mul(nth, sizes.value(size))) for pointer, size in zip(ys, stride, strict=True)]
-    written = [phis[1] if y is None else slices[y] for phis, y in zip(carried, loop.kept, strict=True)]
-    targets = [p for p, y, stays in zip(written, loop.kept, loop.in_place, strict=True) if y is None and not stays]
-    targets += slices
-    for k, pointer in enumerate(targets):
-        body.put(body.inputs + k, pointer)
+
+    def prepare(number: Any, carried: Sequence[Sequence[Any]]) -> list[Any]:
+        """Sets the body's table for a step; the places that the step writes its carries to."""
+        nth = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
+        if loop.step is not None:
+            _set(b, steps, loop.step, b.add(nth, sizes.value(loop.first)))
+        for k, (pointer, *_) in enumerate(carried):
+            body.put(n + k, pointer)
+        for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
+            body.put(m + k, at_byte(b, pointer, b.mul(nth, sizes.value(size))))
+        slices = [at_byte(b, pointer, b.mul(nth, sizes.value(size))) for pointer, size in zip(ys, stride, strict=True)]
+        written = [own[1] if y is None else slices[y] for own, y in zip(carried, loop.kept, strict=True)]
+        targets = [p for p, y, stays in zip(written, loop.kept, loop.in_place, strict=True) if y is None and not stays]
+        for k, pointer in enumerate([*targets, *slices]):
+            body.put(body.inputs + k, pointer)
+        return written
+
+    if loop.tiles is not None and not b.checks:  # calls of kernels by address are not checked
+        count = block_steps(b, loop.tiles, b.sub(until, number))
+        if loop.tiles.alternates:  # its first step reads what is in neither of the places
+            count = b.select(b.icmp_signed(">", number, i64(0)), count, i64(0))
+        block, single = b.append_basic_block("block"), b.append_basic_block("single")
+        b.cbranch(b.icmp_signed(">", count, i64(1)), block, single)
+        b.position_at_end(block)
+        tile = emit_tile(b.module, loop.body, _callees(loop.body, callees), loop.tiles, f"{name}_tile")
+
+        def prepared(step: Any) -> None:
+            odd = b.icmp_unsigned("!=", b.and_(step, i64(1)), i64(0))
+            prepare(b.add(number, step), [(b.select(odd, y, x), b.select(odd, x, y)) for x, y, _ in carried])
+
+        stop = (lambda: stop_at(b, failed)) if steps_a_poll(loop) else (lambda: None)
+        run_block(b, loop.tiles, tile, body.table, count, prepared, stop, failed, loop.body.checked)
+        number.add_incoming(b.add(number, count), b.block)
+        for phis in carried:
+            for phi in phis:
+                phi.add_incoming(phi, b.block)
+        b.branch(head)
+        b.position_at_end(single)
+    written = prepare(number, carried)
     body.call(failed)
     latch = b.block
     number.add_incoming(b.add(number, i64(1)), latch)

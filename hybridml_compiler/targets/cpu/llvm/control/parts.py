@@ -66,5 +66,11 @@ def poll(b: ir.IRBuilder, loop: Loop, number: Any, failed: ir.Block) -> None:
         asks, on = b.append_basic_block("poll"), b.append_basic_block("go")
         b.cbranch(b.icmp_unsigned("==", b.and_(number, i64(every - 1)), i64(every - 1)), asks, on)
         b.position_at_end(asks)
-        b.cbranch(b.polled(), failed, on)
-        b.position_at_end(on)
+        stop_at(b, failed, on)
+
+
+def stop_at(b: ir.IRBuilder, failed: ir.Block, on: ir.Block | None = None) -> None:
+    """A poll that goes on at `failed` where the call is to stop, and at `on` otherwise."""
+    on = on or b.append_basic_block("go")
+    b.cbranch(b.polled(), failed, on)
+    b.position_at_end(on)
