@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if tracer is None or code not in tracer.codes or code.co_name == "__array__":  # NumPy wants its own of that
             return function(*args, **kwargs)
         first = args[0] if args else None
+        if (as_array := getattr(type(first), "as_array", None)) is not None:
+            return as_array(first, partial(_made, function, args[1:], kwargs))
         if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
             if np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
                 return first
@@ -46,6 +49,10 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     make.stands_for = function  # type: ignore[attr-defined]
     return make
+
+
+def _made(function: Callable[..., Any], args: Any, kwargs: Any, values: Any) -> Any:
+    return function(values, *args, **kwargs)
 
 
 def _filled(tracer: Tracer, function: Callable[..., Any], values: Any, args: Any, kwargs: Any) -> Any:

@@ -169,7 +169,7 @@ class _DataSteps(Steps):
     def _items(self, region: Frame) -> list[Tensor]:
         found = super()._items(region)
         if any(grown.items for grown in self.grown):
-            self.refuse("a list grows, and data decides with which number it begins")
+            self.refuse_lists("a list grows, and data decides with which number it begins", self.grown)
         return found
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ anti-unification of terms (Plotkin, "A note on inductive generalization", 1970).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_
@@ -18,7 +19,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import hint
+from hybridml_compiler.sizes.dims import hint, is_dim, same
 from hybridml_compiler.walk import postorder
 
 Pair = tuple[ir.Node, ir.Node]
@@ -107,11 +108,24 @@ def _operands(pair: Pair) -> Sequence[Pair]:
 
 def _alike(a: ir.Node, b: ir.Node) -> bool:
     if a.op is not LOOP or a.params["body"] is b.params["body"]:
-        return bool(a.params == b.params)
+        return _are_equal(a.params, b.params)
     bodies = a.params["body"], b.params["body"]
     if any(body.graph.checks for body in bodies) or bodies[0].inputs != bodies[1].inputs or a.params["condition"]:
         return False
-    return bool({**a.params, "body": None} == {**b.params, "body": None})
+    return _are_equal({**a.params, "body": None}, {**b.params, "body": None})
+
+
+def _are_equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether parameters are equal by their form, whatever steps decide."""
+    return a.keys() == b.keys() and all(_is_same(value, b[name]) for name, value in a.items())
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if is_dim(a) or is_dim(b):
+        return same(a, b)
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return bool(a == b)
 
 
 def _elements(a: ir.Node, b: ir.Node) -> int:

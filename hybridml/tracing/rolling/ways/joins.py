@@ -104,6 +104,7 @@ class Joins:
     frame: FrameType
     region: Any
     grown: Sequence[Any]
+    lists: Mapping[str, Any]
     exits: list[Any]
     states: list[Tensor]
     asked: list[ir.Node]
@@ -226,7 +227,7 @@ class Joins:
         if any(waits(x) for x in variables.values()):
             raise CannotJoin
         written = dict(self._written(fork))
-        live = self._live(fork) & variables.keys()
+        live = (self._live(fork) | self.lists.keys()) & variables.keys()
         variables = {name: x for name, x in variables.items() if name in live}
         shown = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
         changed = {name for name, x in variables.items() if x is not fork.variables.get(name, _MISSING)}

@@ -1,0 +1,264 @@
+"""What code does with the lists that it makes, by its instructions: which of them may be lists of the program.
+
+    found = []                          the list is new, and in no other place
+    for ...: found.append((start, i))   a method that a list of the program has; so are `pop`, `found[-1]`, `len(found)`,
+                                        `if found`, `np.array(found)`
+    return m, found                     or it is returned
+
+A list that is given to anything else is Python's.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Mapping
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.record import record
+
+from ..code_loops import Flow, flow_of, is_question
+
+_METHODS = {"append": 1, "pop": 0}  # arguments that they are called with
+_ARRAYS = ("array", "asarray")
+_PASSED = ("NOP", "CACHE", "EXTENDED_ARG", "RESUME", "PRECALL", "KW_NAMES", "NOT_TAKEN")
+_CALLS = {"CALL": 2, "CALL_KW": 3}  # items that they take beside arguments
+_MOST = 64  # instructions of a statement that makes a list
+
+
+@record
+class Uses:
+    """What is done with a list. `appends`: places where it grows; `returned`, `as_array`: whether it, or an array of
+    it, is what a call gives; `functions`: global names that it is given to."""
+
+    appends: int
+    returned: bool
+    as_array: bool
+    functions: frozenset[str]
+
+    def are_as_named(self, space: Mapping[str, Any]) -> bool:
+        """Whether those names mean what code that is traced finds for them."""
+        return all(space.get(name) is np if name != "len" else _is_len(space) for name in self.functions)
+
+
+def _is_len(space: Mapping[str, Any]) -> bool:
+    found = space.get("len", len)
+    return found is len or getattr(found, "stands_for", None) is len
+
+
+@lru_cache(maxsize=1024)
+def lists_in(code: CodeType) -> Mapping[str, Uses]:
+    """The local variables that are new lists wherever they are assigned, with which code does nothing but what lists of
+    the program can do."""
+    flow = flow_of(code)
+    at: dict[str, list[int]] = {}
+    for k, i in enumerate(flow.found):
+        if type(i.argval) is str and i.opname.startswith(("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_CLOSURE")):
+            at.setdefault(i.argval, []).append(k)
+    found = {name: _uses_of(flow, places) for name, places in at.items() if name not in _not_own(code)}
+    return {name: uses for name, uses in found.items() if uses is not None}
+
+
+@lru_cache(maxsize=1024)
+def grows_by_data(code: CodeType, head: int, name: str) -> bool:
+    """Whether a loop, by the offset of its first instruction, seems to append to a list where data decides: not in each
+    step, in a `while`, or in one that reads the list."""
+    flow = flow_of(code)
+    inside = flow.loops[flow.at[head]]
+    loads = [k for k in sorted(inside) if flow.found[k].argval == name and flow.found[k].opname.startswith("LOAD_FAST")]
+    methods = [flow.found[k + 1].argval for k in loads]
+    if "append" not in methods:
+        return False
+    return {*methods} != {"append"} or not all(_in_each_step(flow, k) for k in loads)
+
+
+def _in_each_step(flow: Flow, k: int) -> bool:
+    """Whether each step of the innermost loop that an instruction is in, a `for`, comes to it."""
+    head = min((h for h, nodes in flow.loops.items() if k in nodes), key=lambda h: len(flow.loops[h]))
+    if flow.found[head].opname != "FOR_ITER":
+        return False
+    pending, seen = [head + 1], {k}
+    while pending:
+        at = pending.pop()
+        if at == head or at not in flow.loops[head]:
+            return False
+        if at not in seen:
+            seen.add(at)
+            pending += flow.following[at]
+    return True
+
+
+def _not_own(code: CodeType) -> frozenset[str]:
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return frozenset((*code.co_cellvars, *code.co_freevars, *code.co_varnames[:count]))
+
+
+def _uses_of(flow: Flow, places: list[int]) -> Uses | None:
+    what = list[str]()
+    for k in places:
+        name = flow.found[k].opname
+        if name.startswith("STORE_FAST"):
+            if not _stores_new(flow, k):
+                return None
+        elif name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"):
+            use = _use(flow, k, k - 1)
+            if use is None:
+                return None
+            what.append(use)
+        else:
+            return None
+    functions = {use.partition(" ")[2] for use in what} - {""}
+    as_array = any(use.startswith("returned ") for use in what)
+    return Uses(what.count("append"), "returned" in what, as_array, frozenset(functions))
+
+
+def _use(flow: Flow, k: int, before: int) -> str | None:
+    """What is done with a list that an instruction puts on the stack; `before`: the instruction before its expression.
+    With a name: of a function that it is given to."""
+    found = flow.found
+    following = found[k + 1]
+    if following.opname in ("LOAD_METHOD", "LOAD_ATTR") and following.argval in _METHODS:
+        is_called = following.opname == "LOAD_METHOD" or (following.arg or 0) & 1
+        call = _call_above(flow, k + 1) if is_called else None
+        return following.argval if call == _METHODS[following.argval] else None
+    if is_question(found[k + 1 + (following.opname == "TO_BOOL")]) or following.opname == "UNARY_NOT":
+        return "asked"
+    if following.opname == "GET_ITER":
+        return "over" if found[k + 2].opname == "FOR_ITER" else None
+    return _use_below(flow, k, before)
+
+
+def _use_below(flow: Flow, k: int, before: int) -> str | None:
+    """The same, where more is put on the stack first."""
+    above, held = 0, False  # items above it; whether it is in a container that the code has made around it
+    for at, i in enumerate(flow.found[k + 1 :], k + 1):
+        if i.opname in _PASSED:
+            continue
+        if i.opname == "RETURN_VALUE":
+            return "returned" if above == 0 else None
+        if _is_jump(i) or i.opname.startswith(("STORE_", "SWAP", "COPY", "DELETE_", "YIELD_", "RAISE_")):
+            return "set" if i.opname == "STORE_SUBSCR" and above == 1 and not held else None
+        takes = _takes(i)
+        if takes > above:
+            if i.opname in ("BUILD_TUPLE", "BUILD_LIST"):
+                above, held = 0, True
+            elif held:
+                return None
+            elif i.opname == "BINARY_SUBSCR" or (i.opname == "BINARY_OP" and "[" in i.argrepr):
+                return _of_item(flow, at, before) if above == 1 else None
+            elif i.opname in _CALLS:
+                return _of_call(flow, at, before, above)
+            else:
+                return None
+        else:
+            above += _effect(i)
+    return None
+
+
+def _of_item(flow: Flow, at: int, before: int) -> str | None:
+    """What is done with an item, or with a list from its last item to the first one."""
+    found = flow.found
+    if found[at - 1].opname != "BUILD_SLICE":
+        return None if type(found[at - 1].argval) is slice else "item"
+    parts = [(i.opname, i.argval) for i in found[at - 4 : at - 1]]
+    backwards = [("LOAD_CONST", None), ("LOAD_CONST", None), ("LOAD_CONST", -1)]
+    use = _use(flow, at, before) if parts == backwards else None
+    return use if use is not None and use.startswith("returned") else None
+
+
+def _of_call(flow: Flow, at: int, before: int, above: int) -> str | None:
+    """What is done by a function whose first argument it is."""
+    found = flow.found
+    count = (found[at].arg or 0) + (found[at].opname == "CALL_KW")
+    before -= found[before].opname == "PUSH_NULL"  # Python 3.13, of a module
+    if before < 1 or above + 1 != count:
+        return None
+    called, module = found[before], found[before - 1]
+    if called.opname == "LOAD_GLOBAL" and called.argval == "len" and count == 1:
+        return "len len"
+    is_array = called.opname in ("LOAD_METHOD", "LOAD_ATTR") and called.argval in _ARRAYS
+    if not is_array or module.opname != "LOAD_GLOBAL":
+        return None
+    return f"returned {module.argval}" if _use(flow, at, -1) == "returned" else None
+
+
+def _call_above(flow: Flow, k: int) -> int | None:
+    """The number of arguments with which a method is called that an instruction loads."""
+    above = 0
+    for i in flow.found[k + 1 :]:
+        if i.opname in _PASSED:
+            continue
+        if i.opname == "CALL" and (i.arg or 0) == above:
+            return above
+        if _is_jump(i) and not is_question(i):
+            return None
+        if _is_jump(i) or i.opname.startswith(("STORE_", "RETURN_")) or _takes(i) > above:
+            return None
+        above += _effect(i)
+    return None
+
+
+def _stores_new(flow: Flow, k: int) -> bool:
+    """Whether a variable is given a list there that is made in the same statement, and is nowhere else."""
+    return any(_gives_new(flow, start, k) for start in range(k - 1, max(-1, k - _MOST), -1))
+
+
+def _gives_new(flow: Flow, start: int, end: int) -> bool:
+    """The same, of a statement that begins with an instruction with nothing on the stack."""
+    stack: list[Any] = []
+    for at, i in enumerate(flow.found[start:end], start):
+        if i.opname in _PASSED:
+            continue
+        takes = _takes(i)
+        if _is_jump(i) or (at != start and at in flow.targets):
+            return False
+        if i.opname in ("SWAP", "COPY"):
+            if len(stack) < (i.arg or 0):
+                return False
+            k = -(i.arg or 0)
+            if i.opname == "SWAP":
+                stack[k], stack[-1] = stack[-1], stack[k]
+            else:
+                stack[k] = None
+                stack.append(None)
+            continue
+        if takes > len(stack):
+            return False
+        taken = [stack.pop() for _ in range(takes)][::-1]
+        if i.opname == "BUILD_LIST":
+            stack.append("list")
+        elif i.opname == "BUILD_TUPLE":
+            stack.append(tuple(taken))
+        elif i.opname == "UNPACK_SEQUENCE":
+            parts = taken[0] if type(taken[0]) is tuple else (None,) * (i.arg or 0)
+            stack += parts[::-1]
+        else:
+            stack += [None] * (takes + _effect(i))
+    return bool(stack) and stack[-1] == "list"
+
+
+def _is_jump(i: dis.Instruction) -> bool:
+    return i.opcode in dis.hasjrel or i.opcode in dis.hasjabs
+
+
+def _effect(i: dis.Instruction) -> int:
+    if i.opname in _CALLS:
+        return 1 - _takes(i)
+    return dis.stack_effect(i.opcode, i.arg if i.opcode >= dis.HAVE_ARGUMENT else None)
+
+
+def _takes(i: dis.Instruction) -> int:
+    """The number of items that an instruction takes from the stack: all but those that put one there make one."""
+    if i.opname.startswith(("LOAD_FAST", "LOAD_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_SMALL_INT", "LOAD_CLOSURE",
+                            "LOAD_NAME", "PUSH_NULL")):  # fmt: skip
+        return 0
+    if i.opname in ("UNPACK_SEQUENCE", "LOAD_ATTR", "LOAD_METHOD", "STORE_FAST", "POP_TOP", "TO_BOOL"):
+        return 1
+    if i.opname in ("BUILD_LIST", "BUILD_TUPLE"):
+        return i.arg or 0
+    if i.opname in _CALLS:
+        return (i.arg or 0) + _CALLS[i.opname]
+    return max(0, 1 - _effect(i))
