@@ -62,8 +62,8 @@ class Leaf:
         return list(array) if self.is_double or self.is_element else array.tolist()
 
 
-def leaf_of(tracer: Tracer, value: Any) -> Leaf | None:
-    """The kind of a value; None of one that no list of the program has."""
+def leaf_of(tracer: Tracer, value: Any, is_read: bool) -> Leaf | None:
+    """The kind of a value; None of one that no list of the program has. `is_read`: whether steps may compute with it."""
     kind = type(value)
     if kind in CONSTANTS:
         return Leaf("constant", value=value)
@@ -71,7 +71,7 @@ def leaf_of(tracer: Tracer, value: Any) -> Leaf | None:
         bound = abs(value) if kind is int else bound_of_step(value)
         return Leaf("count", int64) if bound is not None and bound <= LARGEST else None
     if kind is IntProxy:
-        return Leaf("count", int64) if is_small_count(value) else None
+        return Leaf("count", int64) if is_small_count(value) or (not is_read and value._kind is int) else None
     number: Any = kind_of_number(value)
     if number is not None:
         t = as_tensor(tracer, value)
@@ -86,11 +86,11 @@ def leaf_of(tracer: Tracer, value: Any) -> Leaf | None:
     return Leaf("tensor", t.dtype, tuple(t.shape), is_element=is_numpy_scalar(value))
 
 
-def form_of(tracer: Tracer, item: Any) -> Any:
+def form_of(tracer: Tracer, item: Any, is_read: bool) -> Any:
     """The leaf of an item, or the tuple of those of its parts; None where a part is of no known kind."""
     if type(item) is not tuple:
-        return leaf_of(tracer, item)
-    parts = tuple([form_of(tracer, part) for part in item])
+        return leaf_of(tracer, item, is_read)
+    parts = tuple([form_of(tracer, part, is_read) for part in item])
     return None if None in parts or not parts else parts
 
 

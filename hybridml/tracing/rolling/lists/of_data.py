@@ -12,10 +12,11 @@ index beyond the list is found by a check: Python makes the call then, with its 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 from hybridml_compiler.dtypes import int64
@@ -34,13 +35,27 @@ from ...capture.loops.taken import fails_where
 from ...capture.tracer import Frame, Tracer
 from ...specialize.errors import StepByStep
 from ..carries import is_number
+from ..code_loops import CodeLoop
 from .items import CONSTANTS, Leaf, form_of, leaves_in, put_together, python_array, python_list
-from .uses import grows_by_data, lists_in
+from .uses import Uses, grows_by_data, lists_in, stacks_of
 
 FULL = "whether a list is longer than was thought"
 _GUESSED = 1 << 10  # items, where nothing tells how many there may be; then 8 times as many, and so on
 _MOST = 1 << 24  # items for which there is a place, however few there are
 _SLACK = 8  # places for items that are appended after a loop
+
+
+class _Items:
+    """The iterator of a list: its items by their numbers, which a loop may be captured by."""
+
+    def __init__(self, of: DataList, numbers: Iterator[Any]) -> None:
+        self._of, self._numbers = of, numbers
+
+    def __iter__(self) -> _Items:
+        return self
+
+    def __next__(self) -> Any:
+        return self._of.item(next(self._numbers))
 
 
 class Shown(Proxy):
@@ -82,11 +97,12 @@ class DataList(Proxy):
     that."""
 
     __slots__ = ("_base", "_buffers", "_capacity", "_form", "_frames", "_guess", "_is_guessed", "_most", "_roots",
-                 "_sites", "_start", "_token", "_tracer", "count", "home", "name", "place")  # fmt: skip
+                 "_sites", "_start", "_token", "_tracer", "_uses", "count", "home", "name", "place")  # fmt: skip
     _kind = property(type)  # code that knows nothing of it must not take it for a list
 
-    def __init__(self, tracer: Tracer, place: Any, name: str, sites: int, times: int) -> None:
-        self._tracer, self.place, self.name, self._sites = tracer, place, name, sites
+    def __init__(self, tracer: Tracer, place: Any, name: str, uses: Uses, times: int) -> None:
+        self._tracer, self.place, self.name = tracer, place, name
+        self._uses, self._sites = uses, uses.appends
         self.home, self._frames = len(tracer.loops), len(tracer.frames)
         self.count: Any = 0  # an int, that of a step's number, or one of the program
         self._form: Any = None  # of an item, once there is one
@@ -102,7 +118,7 @@ class DataList(Proxy):
     # -- what code does with it
 
     def append(self, item: Any) -> None:
-        form = form_of(self._tracer, item)
+        form = form_of(self._tracer, item, self._uses.is_read)
         if form is None or (self._form is not None and form != self._form):
             self.refuse("a list gets items of several kinds, or of one that is not known")
         if self._form is None:
@@ -128,8 +144,13 @@ class DataList(Proxy):
             if (key.start, key.stop, key.step) != (None, None, -1):
                 self.refuse("a slice of a list is read")
             return Shown(self, is_reversed=True)
-        at = self._place(key)
-        leaves = list(leaves_in(self._form)) if self._form is not None else self.refuse("an empty list is read")
+        if self._form is None:
+            self.refuse("an empty list is read")
+        return self.item(self._place(key))
+
+    def item(self, at: Any) -> Any:
+        """The item at a place that there is."""
+        leaves, at = list(leaves_in(self._form)), self._int(at)
         with no_grad():
             read = [leaf.read(self._tracer, t[at]) for leaf, t in zip(leaves, self._buffers, strict=True)]
         memory = [x for leaf, x in zip(leaves, read, strict=True) if leaf.is_memory]
@@ -138,9 +159,13 @@ class DataList(Proxy):
         return put_together(self._form, iter(read))
 
     def __setitem__(self, key: Any, item: Any) -> None:
-        if self._form is None or form_of(self._tracer, item) != self._form:
+        if self._form is None or form_of(self._tracer, item, self._uses.is_read) != self._form:
             self.refuse("a list gets items of several kinds, or of one that is not known")
         self._store(self._place(key), item)
+
+    def __iter__(self) -> Iterator[Any]:
+        numbers = self._tracer.rolling.range(sys._getframe(1), (self.count,))
+        return _Items(self, iter(numbers))
 
     def __bool__(self) -> bool:
         return bool(self.count > 0)
@@ -230,12 +255,12 @@ class DataList(Proxy):
         if at_most(need, self._capacity):
             return
         self._capacity, longer = need + _SLACK, list[Tensor]()
-        for leaf, node in zip(leaves_in(self._form), self._base, strict=True):
+        before = self._base if loops else [t._array for t in self._buffers]
+        for leaf, node in zip(leaves_in(self._form), before, strict=True):
             made = self._made(leaf, self._capacity + 1)
             if not is_number(self._start, 0) or not loops:
-                before = self._tracer.wrap(node)
+                rest = self._made(leaf, self._capacity + 1 - node.shape[0])
                 with self._at_home():
-                    rest = self._made(leaf, self._capacity + 1 - before.shape[0])
                     made = self._tracer.wrap(ir.apply(OPS["concat"], [node, rest._array], {"axis": 0}))
             longer.append(made)
         self._buffers, self._base = longer, [t._array for t in longer]
@@ -264,7 +289,7 @@ class DataList(Proxy):
             self._most = self._capacity - _SLACK
             return
         over: Any = self._int(self.count) > self._int(self._capacity)
-        if not can_ask(self._tracer):
+        if self._tracer.strict or not can_ask(self._tracer):
             fails_where(self._tracer, over)
         elif bool(self._tracer.ask(over._array, FULL)):
             notes = [n.times for n in self._tracer.alone[self.place] if type(n) is Listed and n.name == self.name]
@@ -315,7 +340,7 @@ def lists_of_data(loop: Any) -> dict[str, DataList]:
         x = variables.get(name)
         times = [note.times for note in notes if note.name == name]
         if type(x) is list and -1 not in times and (times or grows_by_data(*loop.place, name)) and _may_be(loop, name):
-            made = DataList(tracer, loop.place, name, lists_in(loop.place[0])[name].appends, max(times, default=0))
+            made = DataList(tracer, loop.place, name, lists_in(loop.place[0])[name], max(times, default=0))
             for item in x:
                 made.append(item)
             loop.assign({name: made})
@@ -339,13 +364,23 @@ def note_lists(loop: Any, why: str, names: Iterable[str]) -> None:
             raise StepByStep(place, why, (Listed(name),))
 
 
+def begins_with_stack(tracer: Tracer, loop: CodeLoop, frame: FrameType) -> bool:
+    """Whether a `while` that is about to run a step ends with a list that may be one of the program."""
+    notes = [note.name for note in tracer.alone.get(loop.place, ()) if type(note) is Listed and note.times < 0]
+    names = [name for name in stacks_of(*loop.place) if type(frame.f_locals.get(name)) is list and name not in notes]
+    return any(_may_be_in(tracer, loop.place[0], frame, name) for name in names)
+
+
 def _may_be(loop: Any, name: str) -> bool:
     """Whether the list of a variable may be one of the program."""
-    code, frame = loop.place[0], loop.frame
+    return _may_be_in(loop.tracer, loop.place[0], loop.frame, name)
+
+
+def _may_be_in(tracer: Tracer, code: CodeType, frame: FrameType, name: str) -> bool:
     uses = lists_in(code).get(name)
-    if uses is None or loop.tracer.stages is not None or not uses.are_as_named(frame.f_globals):
+    if uses is None or tracer.stages is not None or not uses.are_as_named(frame.f_globals):
         return False
-    return not (uses.returned or uses.as_array) or _is_root(loop.tracer, frame)
+    return not (uses.returned or uses.as_array) or _is_root(tracer, frame)
 
 
 def _is_root(tracer: Tracer, frame: FrameType) -> bool:

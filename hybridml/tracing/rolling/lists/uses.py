@@ -32,9 +32,11 @@ _MOST = 64  # instructions of a statement that makes a list
 @record
 class Uses:
     """What is done with a list. `appends`: places where it grows; `returned`, `as_array`: whether it, or an array of
-    it, is what a call gives; `functions`: global names that it is given to."""
+    it, is what a call gives; `functions`: global names that it is given to;
+    `is_read`: whether items are."""
 
     appends: int
+    is_read: bool
     returned: bool
     as_array: bool
     functions: frozenset[str]
@@ -75,6 +77,32 @@ def grows_by_data(code: CodeType, head: int, name: str) -> bool:
     return {*methods} != {"append"} or not all(_in_each_step(flow, k) for k in loads)
 
 
+@lru_cache(maxsize=1024)
+def stacks_of(code: CodeType, head: int) -> tuple[str, ...]:
+    """The lists of which a `while`, by the offset of its first instruction, takes items until there are none."""
+    flow, found = flow_of(code), list[str]()
+    inside = flow.loops[flow.at[head]]
+    for name in lists_in(code):
+        loads = [k for k in sorted(inside) if flow.found[k].argval == name and flow.found[k].opname.startswith("LOAD_")]
+        ends = [k for k in loads if _leaves(flow, k, inside)]
+        if ends and any(flow.found[k + 1].argval == "pop" for k in loads):
+            found.append(name)
+    return tuple(found)
+
+
+def _leaves(flow: Flow, k: int, inside: frozenset[int]) -> bool:
+    """Whether a question about a list, or its length, leaves a loop."""
+    if _use(flow, k, k - 1) not in ("asked", "len len"):
+        return False
+    at = next(n for n in range(k, len(flow.found)) if _is_jump(flow.found[n]))
+    return any(n not in inside for n in flow.following[at])
+
+
+def _is_in(flow: Flow, head: int, name: Any) -> bool:
+    """Whether a loop does anything with a variable."""
+    return any(flow.found[k].argval == name for k in flow.loops.get(head, ()))
+
+
 def _in_each_step(flow: Flow, k: int) -> bool:
     """Whether each step of the innermost loop that an instruction is in, a `for`, comes to it."""
     head = min((h for h, nodes in flow.loops.items() if k in nodes), key=lambda h: len(flow.loops[h]))
@@ -112,7 +140,8 @@ def _uses_of(flow: Flow, places: list[int]) -> Uses | None:
             return None
     functions = {use.partition(" ")[2] for use in what} - {""}
     as_array = any(use.startswith("returned ") for use in what)
-    return Uses(what.count("append"), "returned" in what, as_array, frozenset(functions))
+    is_read = not {"item", "pop", "over"}.isdisjoint(what)
+    return Uses(what.count("append"), is_read, "returned" in what, as_array, frozenset(functions))
 
 
 def _use(flow: Flow, k: int, before: int) -> str | None:
@@ -127,7 +156,7 @@ def _use(flow: Flow, k: int, before: int) -> str | None:
     if is_question(found[k + 1 + (following.opname == "TO_BOOL")]) or following.opname == "UNARY_NOT":
         return "asked"
     if following.opname == "GET_ITER":
-        return "over" if found[k + 2].opname == "FOR_ITER" else None
+        return "over" if found[k + 2].opname == "FOR_ITER" and not _is_in(flow, k + 2, found[k].argval) else None
     return _use_below(flow, k, before)
 
 
