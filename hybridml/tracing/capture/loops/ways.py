@@ -24,6 +24,7 @@ from hybridml_compiler.walk import postorder
 
 Pair = tuple[ir.Node, ir.Node]
 _slice, _update, _where, _broadcast = OPS["slice"], OPS["slice_update"], OPS["where"], OPS["broadcast_to"]
+_reshape = OPS["reshape"]
 _rows, _set_rows = OPS["take"], OPS["scatter_set"]
 
 
@@ -130,7 +131,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 def _elements(a: ir.Node, b: ir.Node) -> int:
     """The number of elements that are chosen one by one."""
-    first, second, common = _since(a, b)
+    first, second, common = _since(*_flat(a, b))
     if common is None:
         return hint(a.aval.size)
     updates = [*first[: first.index(common)], *second[: second.index(common)]]
@@ -142,6 +143,9 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
     can be updated in place."""
     if a is b:
         return a
+    flat = _flat(a, b)
+    if flat[0].shape != a.shape:
+        return ir.apply(_reshape, [chosen(question, *flat)], {"shape": a.shape})
     first, second, common = _since(a, b)
     if common is None:
         return ir.apply(_where, [question, a, b])
@@ -159,6 +163,18 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
                 _set_rows if at else _update, [array, *at, value], window, update.where
             )  # fmt: skip
     return array
+
+
+def _flat(a: ir.Node, b: ir.Node) -> Pair:
+    """Two arrays in the shape in which elements of one are updated: `x[i, j] = v` is an update of x as one row."""
+    for node in map(_whole, (a, b)):
+        if node.op is _reshape and (updated := _whole(node.inputs[0])).op is _set_rows:
+            return _in_shape(a, updated.shape), _in_shape(b, updated.shape)
+    return a, b
+
+
+def _in_shape(node: ir.Node, shape: tuple[Any, ...]) -> ir.Node:
+    return _whole(ir.apply(_reshape, [node], {"shape": shape}))
 
 
 def _since(a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
@@ -179,8 +195,12 @@ def _history(node: ir.Node) -> list[ir.Node]:
 
 def _whole(node: ir.Node) -> ir.Node:
     """The array that `x[...]` shows, which is rows of the same."""
-    while node.op is OPS["reshape"] and node.shape == node.inputs[0].shape:
-        node = node.inputs[0]
+    while node.op is _reshape:
+        below = _whole(node.inputs[0])
+        of = below.inputs[0] if below.op is _reshape and node.shape != below.shape else below
+        if node.shape != of.shape:
+            return node if of is node.inputs[0] else ir.apply(_reshape, [of], {"shape": node.shape})
+        node = of
     return node
 
 
