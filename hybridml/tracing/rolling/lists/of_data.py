@@ -292,8 +292,8 @@ class DataList(Proxy):
         if self._tracer.strict or not can_ask(self._tracer):
             fails_where(self._tracer, over)
         elif bool(self._tracer.ask(over._array, FULL)):
-            notes = [n.times for n in self._tracer.alone[self.place] if type(n) is Listed and n.name == self.name]
-            raise StepByStep(self.place, "a list is longer than was thought", (Listed(self.name, max(notes) + 1),))
+            times = max(_times(self._tracer, self.place, self.name), default=0)
+            raise StepByStep(self.place, "a list is longer than was thought", (Listed(self.name, times + 1),))
         self._most, self._is_guessed = self._capacity, False
 
     def mark(self, tensors: Sequence[Tensor]) -> None:
@@ -335,10 +335,8 @@ def lists_of_data(loop: Any) -> dict[str, DataList]:
     """The lists of the program that a loop reads, by the names of their counts; those become such that seem to grow where
     data decides, and the ones of notes."""
     tracer, variables, found = loop.tracer, loop.frame.f_locals, dict[str, DataList]()
-    notes = [note for note in tracer.alone.get(loop.place, ()) if type(note) is Listed]
     for name in sorted(loop.loop.read):
-        x = variables.get(name)
-        times = [note.times for note in notes if note.name == name]
+        x, times = variables.get(name), _times(tracer, loop.place, name)
         if type(x) is list and -1 not in times and (times or grows_by_data(*loop.place, name)) and _may_be(loop, name):
             made = DataList(tracer, loop.place, name, lists_in(loop.place[0])[name], max(times, default=0))
             for item in x:
@@ -359,16 +357,21 @@ def note_lists(loop: Any, why: str, names: Iterable[str]) -> None:
             continue
         around = [of for of in (*loop.tracer.loops, loop) if of.frame is loop.frame]
         place = next(of.place for of in around if name in of.loop.read and name not in of.loop.assigned)
-        notes = loop.tracer.alone.get(place, ())
-        if not any(type(note) is Listed and note.name == name for note in notes):
+        if not _times(loop.tracer, place, name):
             raise StepByStep(place, why, (Listed(name),))
 
 
 def begins_with_stack(tracer: Tracer, loop: CodeLoop, frame: FrameType) -> bool:
     """Whether a `while` that is about to run a step ends with a list that may be one of the program."""
-    notes = [note.name for note in tracer.alone.get(loop.place, ()) if type(note) is Listed and note.times < 0]
-    names = [name for name in stacks_of(*loop.place) if type(frame.f_locals.get(name)) is list and name not in notes]
+    names = [name for name in stacks_of(*loop.place) if type(frame.f_locals.get(name)) is list]
+    names = [name for name in names if -1 not in _times(tracer, loop.place, name)]
     return any(_may_be_in(tracer, loop.place[0], frame, name) for name in names)
+
+
+def _times(tracer: Tracer, place: Any, name: str) -> list[int]:
+    """What notes say about the list of a variable in a loop."""
+    notes = tracer.alone.get(place, ())
+    return [note.times for note in notes if type(note) is Listed and note.name == name]
 
 
 def _may_be(loop: Any, name: str) -> bool:
