@@ -37,7 +37,7 @@ class Proxy:
         return TypeError("the class of a number cannot be assigned")
 
     def late(self) -> tuple[Callable[..., Any], Sequence[Any]] | None:
-        """What makes the value when a call ends, of which values; None where there is none to be made."""
+        """The function that makes the value when a call ends, and its arguments; None where none is to be made."""
         return None
 
     def _store(self, result: Tensor) -> None:

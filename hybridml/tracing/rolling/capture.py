@@ -13,8 +13,6 @@ asked for) has the trace begin anew, with that loop step by step (see `Entry.gro
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import types
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -57,9 +55,10 @@ from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .histories import histories_known
 from .lists.grown import Grown, lists_of
-from .lists.of_data import DataList, lists_of_data, note_lists
+from .lists.of_data import DataList, lists_of_data, note_lists, refuse_lists
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
+from .watching import assign
 from .ways.joins import APART
 
 _ROUNDS = 16  # of a step, until all that it carries on is known
@@ -112,16 +111,6 @@ class Capture(Questions):
     def refuse(self, why: str) -> NoReturn:
         may_join = [loop for loop in (self.in_vain, self) if loop is not None and loop.sides and not loop.stays_apart()]
         raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
-
-    def refuse_lists(self, why: str, lists: Sequence[Grown]) -> NoReturn:
-        """Refuses lists that do not grow by the same in each step, but where they may grow as data decides."""
-        note_lists(self, why, self.names_of(lists))
-        self.refuse(why)
-
-    def names_of(self, lists: Sequence[Grown]) -> list[str]:
-        """The variables that are lists to which it appends."""
-        variables, targets = self.frame.f_locals, {id(grown.target) for grown in lists}
-        return [name for name in self.loop.grown if id(variables.get(name)) in targets]
 
     # -- a step
 
@@ -299,7 +288,7 @@ class Capture(Questions):
             self.refuse("a variable that is read after it has another value in each branch")
         pairs = zip(self.grown, self.of_first, strict=True)
         if others := [grown for grown, items in pairs if not grown.has_like(items)]:
-            self.refuse_lists("a list gets other items in each branch", others)
+            refuse_lists(self, "a list gets other items in each branch", others)
         if not histories_known(self):
             return False
         if not compute_as_floats(region, self.of_floats):
@@ -317,7 +306,7 @@ class Capture(Questions):
             self.outs.setdefault(exit.way, exit)
             keeps = [*exit.grown] == [len(grown.items) for grown in self.grown]
             if any(exit.grown) and not keeps:
-                self.refuse_lists("a list gets some of the items of a step where it is left", self.grown)
+                refuse_lists(self, "a list gets some of the items of a step where it is left", self.grown)
             is_same = all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True))
             if go is not None and exit.way == self.home and is_same and not any(exit.grown):
                 self.also[exit.leaves] = None
@@ -345,7 +334,7 @@ class Capture(Questions):
         )
         self.branches.append(Branch(tuple(questions), tuple(answers), [*values, *self.items]))
         if self.varies and any(g.items for g in self.grown) and not (self.is_left and type(self.length) in _KNOWN):
-            self.refuse_lists("a list grows, and how many steps it takes comes with the call", self.grown)
+            refuse_lists(self, "a list grows, and how many steps it takes comes with the call", self.grown)
         return True
 
     def _ends_known(self, region: Frame) -> bool:
@@ -382,7 +371,7 @@ class Capture(Questions):
             values = grown.values(region)
             arrays += [id(x._memory) for x in grown.leaves if type(x) is ProgramArray]
             if values is None or len({*arrays}) < len(arrays):
-                self.refuse_lists("a list gets an item that may be changed later", [grown])
+                refuse_lists(self, "a list gets an item that may be changed later", [grown])
             if any(may_be_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")
             found += values
@@ -562,9 +551,4 @@ class Capture(Questions):
         """Gives local variables of the running function values."""
         for name in self.lists.keys() & values.keys():
             self.lists[name].count = values[name]
-        values = {name: value for name, value in values.items() if name not in self.lists}
-        if not values:
-            return
-        self.frame.f_locals.update(values)
-        if sys.version_info < (3, 13):
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
+        assign(self.frame, {name: value for name, value in values.items() if name not in self.lists})

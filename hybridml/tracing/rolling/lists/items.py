@@ -1,4 +1,4 @@
-"""Items of lists of the program: numbers, bools, tensors and tuples of such, each with a place in a buffer of its own."""
+"""Items of lists of the program: numbers, bools, tensors and tuples of such, each in a buffer of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ from ....core.proxies.integer import LARGEST, IntProxy, bound_of_step
 from ....core.tensor import Tensor
 from ...capture.numbers.perhaps import may_be_number
 from ...capture.tracer import Tracer
-from ..carries import Carry, as_tensor, as_variable, is_double, is_numpy_scalar, is_small_count, kind_of_number, tensor_in
+from ..carries import (
+    Carry,
+    as_tensor,
+    as_variable,
+    is_double,
+    is_numpy_scalar,
+    is_small_count,
+    kind_of_number,
+    tensor_in,
+)
 
 CONSTANTS = (str, bytes, type(None))
 _DTYPES = {"float": float64, "complex": complex128, "flag": bool_, "count": int64}
@@ -25,7 +34,7 @@ _DTYPES = {"float": float64, "complex": complex128, "flag": bool_, "count": int6
 
 @record
 class Leaf:
-    """What an item, or a part of a tuple, is: of a kind that variables have as well (see carries.py), or a constant."""
+    """The kind of an item, or of a part of a tuple: one that variables have as well (see carries.py), or a constant."""
 
     kind: Any
     dtype: Any = None
@@ -63,7 +72,7 @@ class Leaf:
 
 
 def leaf_of(tracer: Tracer, value: Any, is_read: bool) -> Leaf | None:
-    """The kind of a value; None of one that no list of the program has. `is_read`: whether steps may compute with it."""
+    """The kind of a value; None of one that no list of the program has. `is_read`: whether steps compute with it."""
     kind = type(value)
     if kind in CONSTANTS:
         return Leaf("constant", value=value)
@@ -125,7 +134,7 @@ def python_list(form: Any, is_reversed: bool, count: int, *buffers: Tensor) -> l
 def python_array(
     function: Callable[..., Any], form: Any, is_reversed: bool, count: int, *buffers: Tensor
 ) -> Any:  # fmt: skip
-    """What a function of NumPy makes of that list."""
+    """The array that a function of NumPy makes of that list."""
     if count and type(form) is Leaf and buffers:  # without an object for each item
         items: Any = buffers[0]._array[:count]
         return function(items[::-1].copy() if is_reversed else items.copy())

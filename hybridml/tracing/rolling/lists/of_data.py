@@ -36,6 +36,7 @@ from ...capture.tracer import Frame, Tracer
 from ...specialize.errors import StepByStep
 from ..carries import is_number
 from ..code_loops import CodeLoop
+from .grown import Grown
 from .items import CONSTANTS, Leaf, form_of, leaves_in, put_together, python_array, python_list
 from .uses import Uses, grows_by_data, lists_in, stacks_of
 
@@ -59,8 +60,7 @@ class _Items:
 
 
 class Shown(Proxy):
-    """What a list holds at a moment, for what is made of it when the call ends: a list, or what a function gives for
-    one."""
+    """A list as it is at a moment: when the call ends it is made, or what a function makes of it."""
 
     __slots__ = ("_form", "_function", "_is_reversed", "_of", "_operands")
     _kind = property(type)
@@ -174,7 +174,7 @@ class DataList(Proxy):
         return int(self.count)
 
     def as_array(self, function: Callable[..., Any]) -> Shown:
-        """What a function of NumPy makes of it, when the call ends."""
+        """The array that a function of NumPy makes of it, when the call ends."""
         return Shown(self).as_array(function)
 
     def late(self) -> tuple[Callable[..., Any], Sequence[Any]]:
@@ -332,8 +332,8 @@ def count_of(name: str) -> str:
 
 
 def lists_of_data(loop: Any) -> dict[str, DataList]:
-    """The lists of the program that a loop reads, by the names of their counts; those become such that seem to grow where
-    data decides, and the ones of notes."""
+    """The lists of the program that a loop reads, by the names of their counts; those become such that seem to grow
+    where data decides, and the ones of notes."""
     tracer, variables, found = loop.tracer, loop.frame.f_locals, dict[str, DataList]()
     for name in sorted(loop.loop.read):
         x, times = variables.get(name), _times(tracer, loop.place, name)
@@ -361,6 +361,18 @@ def note_lists(loop: Any, why: str, names: Iterable[str]) -> None:
             raise StepByStep(place, why, (Listed(name),))
 
 
+def refuse_lists(loop: Any, why: str, lists: Sequence[Grown]) -> NoReturn:
+    """Refuses lists that do not grow by the same in each step, but where they may grow as data decides."""
+    note_lists(loop, why, names_of(loop, lists))
+    loop.refuse(why)
+
+
+def names_of(loop: Any, lists: Sequence[Grown]) -> list[str]:
+    """The variables that are lists to which a loop appends."""
+    variables, targets = loop.frame.f_locals, {id(grown.target) for grown in lists}
+    return [name for name in loop.loop.grown if id(variables.get(name)) in targets]
+
+
 def begins_with_stack(tracer: Tracer, loop: CodeLoop, frame: FrameType) -> bool:
     """Whether a `while` that is about to run a step ends with a list that may be one of the program."""
     names = [name for name in stacks_of(*loop.place) if type(frame.f_locals.get(name)) is list]
@@ -369,7 +381,7 @@ def begins_with_stack(tracer: Tracer, loop: CodeLoop, frame: FrameType) -> bool:
 
 
 def _times(tracer: Tracer, place: Any, name: str) -> list[int]:
-    """What notes say about the list of a variable in a loop."""
+    """The numbers in notes about the list of a variable in a loop."""
     notes = tracer.alone.get(place, ())
     return [note.times for note in notes if type(note) is Listed and note.name == name]
 

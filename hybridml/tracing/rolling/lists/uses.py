@@ -1,9 +1,9 @@
-"""What code does with the lists that it makes, by its instructions: which of them may be lists of the program.
+"""Lists that code makes, and all that it does with them, by its instructions: they may be lists of the program.
 
     found = []                          the list is new, and in no other place
-    for ...: found.append((start, i))   a method that a list of the program has; so are `pop`, `found[-1]`, `len(found)`,
+    for ...: found.append((start, i))   a list of the program has that method; and `pop`, `found[-1]`, `len(found)`,
                                         `if found`, `np.array(found)`
-    return m, found                     or it is returned
+    return m, found                     it may be returned
 
 A list that is given to anything else is Python's.
 """
@@ -31,7 +31,7 @@ _MOST = 64  # instructions of a statement that makes a list
 
 @record
 class Uses:
-    """What is done with a list. `appends`: places where it grows; `returned`, `as_array`: whether it, or an array of
+    """All that code does with a list. `appends`: places where it grows; `returned`, `as_array`: whether it, or an array of
     it, is what a call gives; `functions`: global names that it is given to;
     `is_read`: whether items are."""
 
@@ -145,7 +145,7 @@ def _uses_of(flow: Flow, places: list[int]) -> Uses | None:
 
 
 def _use(flow: Flow, k: int, before: int) -> str | None:
-    """What is done with a list that an instruction puts on the stack; `before`: the instruction before its expression.
+    """The use of a list that an instruction puts on the stack; `before`: the instruction before its expression.
     With a name: of a function that it is given to."""
     found = flow.found
     following = found[k + 1]
@@ -188,7 +188,7 @@ def _use_below(flow: Flow, k: int, before: int) -> str | None:
 
 
 def _of_item(flow: Flow, at: int, before: int) -> str | None:
-    """What is done with an item, or with a list from its last item to the first one."""
+    """The use of an item, or of a list from its last item to the first one."""
     found = flow.found
     if found[at - 1].opname != "BUILD_SLICE":
         return None if type(found[at - 1].argval) is slice else "item"
@@ -199,7 +199,7 @@ def _of_item(flow: Flow, at: int, before: int) -> str | None:
 
 
 def _of_call(flow: Flow, at: int, before: int, above: int) -> str | None:
-    """What is done by a function whose first argument it is."""
+    """The use by a function whose first argument it is."""
     found = flow.found
     count = (found[at].arg or 0) + (found[at].opname == "CALL_KW")
     before -= found[before].opname == "PUSH_NULL"  # Python 3.13, of a module
