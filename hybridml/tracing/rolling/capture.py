@@ -58,7 +58,6 @@ from .lists.grown import Grown, lists_of
 from .lists.of_data import DataList, lists_of_data, note_lists, refuse_lists
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
-from .watching import assign
 from .ways.joins import APART
 
 _ROUNDS = 16  # of a step, until all that it carries on is known
@@ -189,10 +188,6 @@ class Capture(Questions):
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
 
-    def _assigned(self) -> dict[str, Any]:
-        variables, counts = self.frame.f_locals, {name: of.count for name, of in self.lists.items()}
-        return {name: variables[name] for name in self.loop.assigned if name in variables} | counts
-
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
         sums = sums_of(self)
@@ -287,8 +282,8 @@ class Capture(Questions):
         if any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
         pairs = zip(self.grown, self.of_first, strict=True)
-        if others := [grown for grown, items in pairs if not grown.has_like(items)]:
-            refuse_lists(self, "a list gets other items in each branch", others)
+        if unlike := [grown for grown, items in pairs if not grown.has_like(items)]:
+            refuse_lists(self, "a list gets other items in each branch", unlike)
         if not histories_known(self):
             return False
         if not compute_as_floats(region, self.of_floats):
@@ -546,9 +541,3 @@ class Capture(Questions):
     def may_not_begin(self) -> bool:
         """Whether a variable that a step makes a tensor of is one from the start, as there may be no step."""
         return self.length is not None and not self.has_steps()
-
-    def assign(self, values: dict[str, Any]) -> None:
-        """Gives local variables of the running function values."""
-        for name in self.lists.keys() & values.keys():
-            self.lists[name].count = values[name]
-        assign(self.frame, {name: value for name, value in values.items() if name not in self.lists})

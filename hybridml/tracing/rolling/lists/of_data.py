@@ -66,7 +66,8 @@ class Shown(Proxy):
     _kind = property(type)
 
     def __init__(self, of: DataList, is_reversed: bool = False) -> None:
-        self._of, self._is_reversed, self._function = of, is_reversed, None
+        self._of, self._is_reversed = of, is_reversed
+        self._function: Callable[..., Any] | None = None
         self._form, self._operands = of.now()
 
     def as_array(self, function: Callable[..., Any]) -> Shown:
@@ -74,12 +75,12 @@ class Shown(Proxy):
         return self
 
     def late(self) -> tuple[Callable[..., Any], Sequence[Any]]:
-        is_list = self._function is None
+        function = self._function
         if self._form is None:
-            return (list if self._function is None else partial(self._function, [])), ()
-        if is_list and any(leaf.is_memory for leaf in leaves_in(self._form)):
+            return (list if function is None else partial(function, [])), ()
+        if function is None and any(leaf.is_memory for leaf in leaves_in(self._form)):
             self._of.refuse("a list of tensors is returned")
-        make = python_list if is_list else partial(python_array, self._function)
+        make = python_list if function is None else partial(python_array, function)
         return partial(make, self._form, self._is_reversed), self._operands
 
 
@@ -129,7 +130,7 @@ class DataList(Proxy):
         at = self.count
         if self._is_guessed:
             at = OPS["minimum"].fn(self._int(at), self._int(self._capacity))
-        self._store(at, item)
+        self._put(at, item)
         self.count = self.count + 1
         if not self._tracer.loops[self.home :]:
             self._most = self._most + 1
@@ -161,7 +162,7 @@ class DataList(Proxy):
     def __setitem__(self, key: Any, item: Any) -> None:
         if self._form is None or form_of(self._tracer, item, self._uses.is_read) != self._form:
             self.refuse("a list gets items of several kinds, or of one that is not known")
-        self._store(self._place(key), item)
+        self._put(self._place(key), item)
 
     def __iter__(self) -> Iterator[Any]:
         numbers = self._tracer.rolling.range(sys._getframe(1), (self.count,))
@@ -190,7 +191,7 @@ class DataList(Proxy):
 
     # -- its memory
 
-    def _store(self, at: Any, item: Any) -> None:
+    def _put(self, at: Any, item: Any) -> None:
         tracer, parts = self._tracer, _parts(item)
         with no_grad():
             for leaf, t in zip(leaves_in(self._form), self._buffers, strict=True):
@@ -291,7 +292,7 @@ class DataList(Proxy):
         over: Any = self._int(self.count) > self._int(self._capacity)
         if self._tracer.strict or not can_ask(self._tracer):
             fails_where(self._tracer, over)
-        elif bool(self._tracer.ask(over._array, FULL)):
+        elif self._tracer.ask is not None and bool(self._tracer.ask(over._array, FULL)):
             times = max(_times(self._tracer, self.place, self.name), default=0)
             raise StepByStep(self.place, "a list is longer than was thought", (Listed(self.name, times + 1),))
         self._most, self._is_guessed = self._capacity, False
@@ -364,7 +365,7 @@ def note_lists(loop: Any, why: str, names: Iterable[str]) -> None:
 def refuse_lists(loop: Any, why: str, lists: Sequence[Grown]) -> NoReturn:
     """Refuses lists that do not grow by the same in each step, but where they may grow as data decides."""
     note_lists(loop, why, names_of(loop, lists))
-    loop.refuse(why)
+    raise loop.refuse(why)
 
 
 def names_of(loop: Any, lists: Sequence[Grown]) -> list[str]:

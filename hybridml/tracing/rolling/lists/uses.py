@@ -31,9 +31,8 @@ _MOST = 64  # instructions of a statement that makes a list
 
 @record
 class Uses:
-    """All that code does with a list. `appends`: places where it grows; `returned`, `as_array`: whether it, or an array of
-    it, is what a call gives; `functions`: global names that it is given to;
-    `is_read`: whether items are."""
+    """All that code does with a list. `appends`: places where it grows; `is_read`: whether items are; `returned`,
+    `as_array`: whether it, or an array of it, is what a call gives; `functions`: global names that it is given to."""
 
     appends: int
     is_read: bool

@@ -41,6 +41,7 @@ from ...capture.subgraphs import fresh
 from ..carries import are_one, computed_int, kind_of_number
 from ..code_loops import flow_of
 from ..held import are_same, held
+from ..watching import assign
 from .choices import Made, choice_of
 from .join_points import join_points
 
@@ -126,10 +127,14 @@ class Joins:
     runs = 0
 
     def _assigned(self) -> dict[str, Any]:
-        raise NotImplementedError
+        variables, counts = self.frame.f_locals, {name: of.count for name, of in self.lists.items()}
+        return {name: variables[name] for name in self.loop.assigned if name in variables} | counts
 
     def assign(self, values: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Gives local variables of the running function values."""
+        for name in self.lists.keys() & values.keys():
+            self.lists[name].count = values[name]
+        assign(self.frame, {name: value for name, value in values.items() if name not in self.lists})
 
     # -- a run
 
