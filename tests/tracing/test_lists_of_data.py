@@ -138,7 +138,16 @@ def converges(x: Any) -> Any:
     return steps
 
 
-PROGRAMS = [events, peaks, runs, of_all_kinds, with_ways_out, in_nests, gone_over, converges]
+def stacked(x: Any) -> Any:
+    rows, times = [], []
+    for i in range(1, len(x) // 2):
+        if x[i] > 0.3:
+            rows.append(x[i : i + 3] * 2)
+            times.append(0.5 * i)
+    return hm.stack(rows), np.stack(rows[::-1]), np.array(times)
+
+
+PROGRAMS = [events, peaks, runs, of_all_kinds, with_ways_out, in_nests, gone_over, converges, stacked]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
@@ -235,6 +244,17 @@ def test_errors_are_those_of_eager_code() -> None:
         else:
             with pytest.raises(IndexError, match=words):
                 traced(wrong)
+
+    traced = hm.trace(stacked)
+    for wrong in (series(0), series(0) * 0.0):
+        try:
+            expected = stacked(wrong)
+        except hm.ShapeError as error:
+            with pytest.raises(hm.ShapeError) as found:
+                traced(wrong)
+            assert str(found.value) == str(error)
+        else:
+            assert_same(expected, traced(wrong))
 
 
 # -- what stays Python's
@@ -352,7 +372,7 @@ def test_uses_are_read_in_the_instructions() -> None:
     assert found.keys() == {"a", "b", "d"}
     assert found["a"] == Uses(1, False, False, False, frozenset({"len"}))
     assert found["b"] == Uses(1, True, True, False, frozenset())
-    assert found["d"] == Uses(0, True, False, True, frozenset({"np"}))
+    assert found["d"] == Uses(0, True, False, True, frozenset({"np.array"}))
     heads = [flow_of(used.__code__).offset(k) for k in flow_of(used.__code__).loops]
     assert [name for name in "abd" if any(grows_by_data(used.__code__, head, name) for head in heads)] == ["b"]
     assert {name for head in heads for name in stacks_of(used.__code__, head)} == {"d"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
+
+from hybridml_compiler.record import record
 
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
@@ -21,6 +22,7 @@ _NAMES = (
     "arange array asanyarray asarray ascontiguousarray empty empty_like eye full full_like geomspace identity indices "
     "linspace logspace ones ones_like tri zeros zeros_like"
 )
+_np_stack = np.stack
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _NAMES.split()}
 
 
@@ -34,7 +36,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         first = args[0] if args else None
         if (as_array := getattr(type(first), "as_array", None)) is not None:
-            return as_array(first, partial(_made, function, args[1:], kwargs))
+            return as_array(first, _Made(function, args[1:], kwargs))
         if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
             if np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
                 return first
@@ -51,8 +53,25 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _made(function: Callable[..., Any], args: Any, kwargs: Any, values: Any) -> Any:
-    return function(values, *args, **kwargs)
+@record
+class _Made:
+    """A function of NumPy with arguments behind the first one. `of_arrays`: an array of the items is as good as a
+    list of them."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    of_arrays = property(lambda self: self.function is not _np_stack)
+
+    def __call__(self, values: Any) -> Any:
+        return self.function(values, *self.args, **self.kwargs)
+
+
+def _stack(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+    """`np.stack`: of a list of the program it is made when the call ends."""
+    as_array = getattr(type(arrays), "as_array", None)
+    return _np_stack(arrays, *args, **kwargs) if as_array is None else as_array(arrays, _Made(_np_stack, args, kwargs))
 
 
 def _filled(tracer: Tracer, function: Callable[..., Any], values: Any, args: Any, kwargs: Any) -> Any:
@@ -89,3 +108,4 @@ def _leaves(x: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
 
 
 PATCHES = {name: _patch(name, function) for name, function in FUNCTIONS.items()}
+FUNCTIONS["stack"], PATCHES["stack"] = _np_stack, _stack

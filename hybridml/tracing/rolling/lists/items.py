@@ -135,7 +135,9 @@ def python_array(
     function: Callable[..., Any], form: Any, is_reversed: bool, count: int, *buffers: Tensor
 ) -> Any:  # fmt: skip
     """The array that a function of NumPy makes of that list."""
-    if count and type(form) is Leaf and buffers:  # without an object for each item
+    if (
+        count and type(form) is Leaf and buffers and getattr(function, "of_arrays", False)
+    ):  # without an object for each item
         items: Any = buffers[0]._array[:count]
         return function(items[::-1].copy() if is_reversed else items.copy())
     return function(python_list(form, is_reversed, count, *buffers))

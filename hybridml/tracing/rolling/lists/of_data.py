@@ -71,7 +71,10 @@ class Shown(Proxy):
         self._form, self._operands = of.now()
 
     def as_array(self, function: Callable[..., Any]) -> Shown:
+        """The array that a function makes of it. `of_arrays`: of an array of the items as well; others refuse none."""
         self._function = function
+        if not getattr(function, "of_arrays", False):
+            self._of.check_some()
         return self
 
     def late(self) -> tuple[Callable[..., Any], Sequence[Any]]:
@@ -184,6 +187,10 @@ class DataList(Proxy):
     def now(self) -> tuple[Any, Sequence[Any]]:
         """The form of an item, and the count with the present values of the buffers."""
         return self._form, (self.count, *(self._tracer.wrap(t._array) for t in self._buffers))
+
+    def check_some(self) -> None:
+        """Has Python make a call in which it has no items."""
+        fails_where(self._tracer, self._int(self.count) < 1)
 
     def refuse(self, why: str) -> NoReturn:
         """Begins the trace anew, with a list of Python's."""

@@ -13,17 +13,15 @@ from __future__ import annotations
 import dis
 from collections.abc import Mapping
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
-
-import numpy as np
 
 from hybridml_compiler.record import record
 
 from ..code_loops import Flow, flow_of, is_question
 
 _METHODS = {"append": 1, "pop": 0}  # arguments that they are called with
-_ARRAYS = ("array", "asarray")
+_ARRAYS = {"numpy": ("array", "asarray", "stack"), "hybridml": ("stack",)}  # functions that make an array of a list
 _PASSED = ("NOP", "CACHE", "EXTENDED_ARG", "RESUME", "PRECALL", "KW_NAMES", "NOT_TAKEN")
 _CALLS = {"CALL": 2, "CALL_KW": 3}  # items that they take beside arguments
 _MOST = 64  # instructions of a statement that makes a list
@@ -42,12 +40,14 @@ class Uses:
 
     def are_as_named(self, space: Mapping[str, Any]) -> bool:
         """Whether those names mean what code that is traced finds for them."""
-        return all(space.get(name) is np if name != "len" else _is_len(space) for name in self.functions)
+        return all(_is_known(space, *name.split(".")) for name in self.functions)
 
 
-def _is_len(space: Mapping[str, Any]) -> bool:
-    found = space.get("len", len)
-    return found is len or getattr(found, "stands_for", None) is len
+def _is_known(space: Mapping[str, Any], name: str, function: str = "") -> bool:
+    found = space.get(name, len if name == "len" else None)
+    if name == "len":
+        return found is len or getattr(found, "stands_for", None) is len
+    return type(found) is ModuleType and function in _ARRAYS.get(found.__name__, ())
 
 
 @lru_cache(maxsize=1024)
@@ -207,10 +207,9 @@ def _of_call(flow: Flow, at: int, before: int, above: int) -> str | None:
     called, module = found[before], found[before - 1]
     if called.opname == "LOAD_GLOBAL" and called.argval == "len" and count == 1:
         return "len len"
-    is_array = called.opname in ("LOAD_METHOD", "LOAD_ATTR") and called.argval in _ARRAYS
-    if not is_array or module.opname != "LOAD_GLOBAL":
+    if called.opname not in ("LOAD_METHOD", "LOAD_ATTR") or module.opname != "LOAD_GLOBAL":
         return None
-    return f"returned {module.argval}" if _use(flow, at, -1) == "returned" else None
+    return f"returned {module.argval}.{called.argval}" if _use(flow, at, -1) == "returned" else None
 
 
 def _call_above(flow: Flow, k: int) -> int | None:
