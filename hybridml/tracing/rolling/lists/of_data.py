@@ -189,7 +189,7 @@ class DataList(Proxy):
         return self._form, (self.count, *(self._tracer.wrap(t._array) for t in self._buffers))
 
     def check_some(self) -> None:
-        """Has Python make a call in which it has no items."""
+        """Adds a check that there are items: Python makes a call in which there are none."""
         fails_where(self._tracer, self._int(self.count) < 1)
 
     def refuse(self, why: str) -> NoReturn:
