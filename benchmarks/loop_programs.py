@@ -1,6 +1,5 @@
 """Loops over elements and steps, as they are written for NumPy without a thought of compilers, and their inputs: what a
-step finds, chooses, counts or keeps is decided by data. `events` appends to a list where data decides, so it is no loop
-of one program in hybridml (see docs/control_flow.md), and runs eagerly.
+step finds, chooses, counts or keeps is decided by data.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
     for k, (start, own, after) in enumerate(loop.carries):
         if after is own:  # it stays as it is
             loop.consts.append((start, own))
-            results[k] = start
+            results[k] = make("astype", start, dtype=start.dtype) if start.aval.weak else start  # no result is weak
         else:
             carries.append((k, start, own, after))
     _given_numbers(loop, known, _in_memory([*(after for *_, after in carries), *loop.others]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -35,6 +35,10 @@ class Proxy:
 
     def _class_error(self) -> BaseException:
         return TypeError("the class of a number cannot be assigned")
+
+    def late(self) -> tuple[Callable[..., Any], Sequence[Any]] | None:
+        """The function that makes the value when a call ends, and its arguments; None where none is to be made."""
+        return None
 
     def _store(self, result: Tensor) -> None:
         """Takes the result of a function of NumPy, whose `out=` it is."""

@@ -28,6 +28,9 @@ class LateProxy(NumberProxy):
     def _concrete(self) -> Any:
         return self.op(*map(concrete_value, self.operands))
 
+    def late(self) -> tuple[Callable[..., Any], Sequence[Any]]:
+        return self.op, self.operands
+
     @property
     def is_timed(self) -> bool:
         """Whether it is computed from a clock."""

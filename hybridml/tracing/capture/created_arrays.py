@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.record import record
+
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
@@ -20,6 +22,7 @@ _NAMES = (
     "arange array asanyarray asarray ascontiguousarray empty empty_like eye full full_like geomspace identity indices "
     "linspace logspace ones ones_like tri zeros zeros_like"
 )
+_np_stack = np.stack
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _NAMES.split()}
 
 
@@ -32,6 +35,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if tracer is None or code not in tracer.codes or code.co_name == "__array__":  # NumPy wants its own of that
             return function(*args, **kwargs)
         first = args[0] if args else None
+        if (as_array := getattr(type(first), "as_array", None)) is not None:
+            return as_array(first, _Made(function, args[1:], kwargs))
         if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
             if np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
                 return first
@@ -46,6 +51,27 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     make.stands_for = function  # type: ignore[attr-defined]
     return make
+
+
+@record
+class _Made:
+    """A function of NumPy with arguments behind the first one. `of_arrays`: an array of the items is as good as a
+    list of them."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    of_arrays = property(lambda self: self.function is not _np_stack)
+
+    def __call__(self, values: Any) -> Any:
+        return self.function(values, *self.args, **self.kwargs)
+
+
+def _stack(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+    """`np.stack`: of a list of the program it is made when the call ends."""
+    as_array = getattr(type(arrays), "as_array", None)
+    return _np_stack(arrays, *args, **kwargs) if as_array is None else as_array(arrays, _Made(_np_stack, args, kwargs))
 
 
 def _filled(tracer: Tracer, function: Callable[..., Any], values: Any, args: Any, kwargs: Any) -> Any:
@@ -82,3 +108,4 @@ def _leaves(x: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
 
 
 PATCHES = {name: _patch(name, function) for name, function in FUNCTIONS.items()}
+FUNCTIONS["stack"], PATCHES["stack"] = _np_stack, _stack

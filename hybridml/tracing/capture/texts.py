@@ -16,8 +16,7 @@ from typing import Any
 
 from hybridml_compiler.errors import is_internal
 
-from ...core.proxies.base import NumberProxy
-from ...core.proxies.late import LateProxy
+from ...core.proxies.base import NumberProxy, Proxy
 from ...core.tensor import Tensor
 from ..python_state.libraries import is_library
 from ..python_state.recorded import Recorder
@@ -73,8 +72,8 @@ def has_text(texts: Sequence[Text], *leaves: Any) -> bool:
 
 def parts_of(texts: Sequence[Text], leaf: Any) -> tuple[Callable[..., Any], Sequence[Any]] | None:
     """The function that makes a leaf when the call ends, and its arguments; None for a leaf that is there."""
-    if issubclass(type(leaf), LateProxy):
-        return leaf.op, leaf.operands
+    if issubclass(type(leaf), Proxy) and (made := leaf.late()) is not None:
+        return made
     if issubclass(type(leaf), Recorder):  # its container
         return partial(getattr, leaf, "of"), ()
     if not has_text(texts, leaf):

@@ -44,6 +44,7 @@ from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer, top_tracer
+from ..rolling.lists.of_data import DataList
 from . import clocks, guards
 from .guard_types import ItemGuard
 from .reads import ABSENT
@@ -277,7 +278,14 @@ def _is_number(x: Any, in_step: bool, dtype: Any) -> bool:
     return in_step and (type(x) is int or is_dim(x))
 
 
+def _len(*args: Any) -> Any:
+    """`len`: a list that grows where data decides has an int of the program for a length."""
+    return args[0].count if len(args) == 1 and type(args[0]) is DataList else len(*args)
+
+
+_len.stands_for = len  # type: ignore[attr-defined]
 PATCHES: dict[str, Any] = {
+    "len": _len,
     "type": _Type(), "print": _print, "float": _Float(), "int": _Int(), "complex": _Complex(), "range": _range,
     **{of.__name__: _going_over(of) for of in (enumerate, zip, reversed)},
     "max": _extreme("max", operator.gt), "min": _extreme("min", operator.lt),

@@ -17,7 +17,7 @@ ways/           branches that join where an `if` ends
 undecided.py    decisions by the number of a step that are other ones in other steps
 carries.py      kinds of what goes from step to step
 number_types.py  variables that are numbers before a loop and tensors after a step
-lists.py        lists that grow
+lists/          lists that grow, by the same in each step or where data decides
 elements.py     what loops go over, by number
 code_loops.py   loops of a code object: what is assigned, read, carried on, and the questions that leave them
 held.py         what mutable objects hold, before a step and after it

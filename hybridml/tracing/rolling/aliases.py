@@ -12,7 +12,7 @@ from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray
 from ..specialize.errors import StepByStep
 from .carries import is_new_array
-from .lists import Grown, leaves_of
+from .lists.grown import Grown, leaves_of
 
 
 def mark(loop: Any, variables: Mapping[str, Any]) -> None:

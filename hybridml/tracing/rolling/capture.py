@@ -13,8 +13,6 @@ asked for) has the trace begin anew, with that loop step by step (see `Entry.gro
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import types
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -56,7 +54,8 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .histories import histories_known
-from .lists import Grown, lists_of
+from .lists.grown import Grown, lists_of
+from .lists.of_data import DataList, lists_of_data, note_lists, refuse_lists
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
 from .ways.joins import APART
@@ -103,6 +102,8 @@ class Capture(Questions):
         self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
         self.reads_inside = False  # loops in it do
         self.grown: list[Grown] = []
+        self.lists: dict[str, DataList] = {}  # that grow where data decides, by the names of their counts
+        self.appended: dict[str, int] = {}  # items that the step which runs has appended to them
         self.nests: dict[Any, int] = {}  # places of short loops in a step -> operations on few elements before them
         self.is_left = False  # before its last step, by a question about data
 
@@ -123,12 +124,15 @@ class Capture(Questions):
                 self.in_vain = around if around.vain is not None else around.in_vain
             if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
-            self.before = {name: variables[name] for name in self.loop.assigned if name in variables}
+            self.lists = lists_of_data(self)
+            self.loop, variables = self.loop.with_variables(self.lists), self.frame.f_locals
+            self.before = self._assigned()
             self.own = own_numbers(self, variables)
             self.carries = self.first_carries()
             self.held = self._held()
             self.grown = lists_of(self, variables)
         self.begin_run()
+        self.appended = {}
         self._forget()
         if not self.branches and not self.answers:
             self.begin_round()
@@ -184,10 +188,6 @@ class Capture(Questions):
     def _says(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse("a step prints or logs")
 
-    def _assigned(self) -> dict[str, Any]:
-        variables = self.frame.f_locals
-        return {name: variables[name] for name in self.loop.assigned if name in variables}
-
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
         sums = sums_of(self)
@@ -212,6 +212,8 @@ class Capture(Questions):
         found = self._leave(region)
         self._check_unchanged()
         self.states += found
+        for of in self.lists.values():
+            of.check(self, region)
         check_memory(self, memory)
         if (n := next((k for k in self.open if tuple(self.answers[:k]) in self.sides), None)) is not None:
             self.keep_apart(n)  # its other way has joined, and this one does not come to that
@@ -247,7 +249,9 @@ class Capture(Questions):
             self.refuse("a step sets gradients")
         now = self._held()
         if self.held is None or now is None or not are_same(self.held, now):
-            self.refuse("a step may change a container or an object")
+            why = "a step may change a container or an object"
+            note_lists(self, why, self.loop.read - self.loop.grown)
+            self.refuse(why)
 
     def _forget(self) -> None:
         """Drops what a step has made: a view that somebody holds is made anew with each update of what it shows."""
@@ -266,7 +270,7 @@ class Capture(Questions):
             self.last, self.also = self._last(), dict[ir.Node, None]()
             self.leaving = list[tuple[Branch[Tensor], bool]]()  # and whether the step has grown lists by then
             self.named = {name: self.after.get(name) for name in self._others()}
-            self.appended = [grown.items for grown in self.grown]
+            self.of_first = [grown.items for grown in self.grown]
         elif self.checks != list(region.checks):
             differ = {*self.checks} ^ {*region.checks}
             if any(node.kind != "control" and (node.op is None or not raises_in_vain(node.op)) for node in differ):
@@ -277,8 +281,9 @@ class Capture(Questions):
             self.checks = [*dict.fromkeys([*self.checks, *region.checks])]
         if any(not are_one(self.after.get(name), self.named.get(name)) for name in self._others()):
             self.refuse("a variable that is read after it has another value in each branch")
-        if not all(grown.has_like(items) for grown, items in zip(self.grown, self.appended, strict=True)):
-            self.refuse("a list gets other items in each branch")
+        pairs = zip(self.grown, self.of_first, strict=True)
+        if unlike := [grown for grown, items in pairs if not grown.has_like(items)]:
+            refuse_lists(self, "a list gets other items in each branch", unlike)
         if not histories_known(self):
             return False
         if not compute_as_floats(region, self.of_floats):
@@ -296,7 +301,7 @@ class Capture(Questions):
             self.outs.setdefault(exit.way, exit)
             keeps = [*exit.grown] == [len(grown.items) for grown in self.grown]
             if any(exit.grown) and not keeps:
-                self.refuse("a list gets some of the items of a step where it is left")
+                refuse_lists(self, "a list gets some of the items of a step where it is left", self.grown)
             is_same = all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True))
             if go is not None and exit.way == self.home and is_same and not any(exit.grown):
                 self.also[exit.leaves] = None
@@ -324,7 +329,7 @@ class Capture(Questions):
         )
         self.branches.append(Branch(tuple(questions), tuple(answers), [*values, *self.items]))
         if self.varies and any(g.items for g in self.grown) and not (self.is_left and type(self.length) in _KNOWN):
-            self.refuse("a list grows, and how many steps it takes comes with the call")
+            refuse_lists(self, "a list grows, and how many steps it takes comes with the call", self.grown)
         return True
 
     def _ends_known(self, region: Frame) -> bool:
@@ -361,7 +366,7 @@ class Capture(Questions):
             values = grown.values(region)
             arrays += [id(x._memory) for x in grown.leaves if type(x) is ProgramArray]
             if values is None or len({*arrays}) < len(arrays):
-                self.refuse("a list gets an item that may be changed later")
+                refuse_lists(self, "a list gets an item that may be changed later", [grown])
             if any(may_be_number(self.tracer, t._array) for t in values):
                 self.refuse("a list gets what may be a number")
             found += values
@@ -536,11 +541,3 @@ class Capture(Questions):
     def may_not_begin(self) -> bool:
         """Whether a variable that a step makes a tensor of is one from the start, as there may be no step."""
         return self.length is not None and not self.has_steps()
-
-    def assign(self, values: dict[str, Any]) -> None:
-        """Gives local variables of the running function values."""
-        if not values:
-            return
-        self.frame.f_locals.update(values)
-        if sys.version_info < (3, 13):
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))

@@ -176,7 +176,7 @@ def is_like(end: Any, carry: Carry) -> bool:
     if carry.kind in ("float", "complex", "flag"):
         return kind_of_number(end) == carry.kind and is_double(end) is carry.is_double
     if carry.kind == "count" and type(end) is IntProxy:
-        return end._bound <= LARGEST + _GROWS and end._gain <= 1 + _ROUNDED and end._kind is int
+        return is_small_count(end)
     if carry.kind == "count":
         return type(end) is int or is_dim(end)
     if carry.kind == "array":
@@ -186,6 +186,11 @@ def is_like(end: Any, carry: Carry) -> bool:
     may_be = is_numpy_scalar(end) is carry.is_element or (carry.number is Tensor and not is_numpy_scalar(end))
     t = tensor_in(end) if may_be else None
     return t is not None and carry.given is not None and aval_of(t) == aval_of(carry.given)
+
+
+def is_small_count(value: IntProxy) -> bool:
+    """Whether an int grows so slowly from step to step that it is exact in the steps of any loop."""
+    return value._bound <= LARGEST + _GROWS and value._gain <= 1 + _ROUNDED and value._kind is int
 
 
 def value_of_end(tracer: Tracer, carry: Carry, end: Any) -> Tensor:

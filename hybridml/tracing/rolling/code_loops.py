@@ -86,6 +86,12 @@ class CodeLoop:
         code = self.place[0]
         return self.read.intersection((*code.co_cellvars, *code.co_freevars)) - self.assigned
 
+    def with_variables(self, names: Iterable[str]) -> CodeLoop:
+        """The loop with further variables, which its steps read, assign and leave to what follows."""
+        more = {*names}
+        carried, after = (tuple(sorted({*given, *more})) for given in (self.carried, self.after))
+        return replace(self, assigned=self.assigned | more, carried=carried, after=after, always=self.always | more)
+
     def before_others(self) -> CodeLoop:
         """The loop where steps follow that are not of it, which read what it carries on."""
         after = tuple(sorted({*self.after, *self.carried}))

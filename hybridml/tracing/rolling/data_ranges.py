@@ -30,6 +30,7 @@ from .capture import MOST_PARTS
 from .carries import computed_int
 from .code_loops import CodeLoop
 from .elements import Elements
+from .lists.of_data import refuse_lists
 from .steps import FEWEST, Steps, loop_to_capture
 
 _MOST = 1 << 31  # of a number that is no index
@@ -169,7 +170,7 @@ class _DataSteps(Steps):
     def _items(self, region: Frame) -> list[Tensor]:
         found = super()._items(region)
         if any(grown.items for grown in self.grown):
-            self.refuse("a list grows, and data decides with which number it begins")
+            refuse_lists(self, "a list grows, and data decides with which number it begins", self.grown)
         return found
 
     def ints_after(self, steps: Tensor | None) -> dict[str, Any]:

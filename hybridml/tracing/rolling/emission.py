@@ -24,6 +24,7 @@ from .aliases import mark, mark_items
 from .capture import Capture
 from .carries import Carry, as_variable
 from .histories import check_arrays, is_differentiated
+from .lists.of_data import names_of, note_lists, refuse_lists
 from .number_types import may_change, with_types
 from .questions import LENGTH, until, way_out
 
@@ -86,6 +87,9 @@ class RolledLoop(Capture):
             else:
                 grown.share({id(self.after[name]): value for name, value in last.items() if name in carried})
         self._forget()
+        for of in self.lists.values():
+            if of.home == len(tracer.loops):
+                of.leaves(list(last.values()))
         tracer.rolled = True
         self.out = way_out(self, found.way)
 
@@ -166,6 +170,8 @@ class RolledLoop(Capture):
                 no_gradient="" if is_known else _NO_GRADIENT, reverse=self.reverse, sizes=self.sizes,
             )  # fmt: skip
 
+        if self.grows_lists:
+            note_lists(self, "a list grows, and data ends the loop", names_of(self, self.grown))
         if self.grows_lists or counted:
             most = config.field("gradient_memory") << 20
             with no_grad():
@@ -197,7 +203,7 @@ class RolledLoop(Capture):
     def _asked(self, count: Tensor) -> int:
         """The number of steps that have grown lists, which Python asks for."""
         if not can_ask(self.tracer):
-            self.refuse("a list grows in a loop that data ends, in another loop")
+            refuse_lists(self, "a list grows in a loop that data ends, in another loop", self.grown)
         assert self.tracer.ask is not None
         self.tracer.may_be_slower = True  # it runs twice, and gives out what many steps have made
         return int(self.tracer.ask(count._array, LENGTH))

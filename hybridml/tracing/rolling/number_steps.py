@@ -14,6 +14,8 @@ from types import CodeType, FrameType
 from hybridml_compiler.aval import CPU
 
 from ..capture.tracer import Tracer, current_tracer, top_tracer
+from .lists.of_data import begins_with_stack
+from .lists.uses import stacks_of
 from .number_loops import ASKED, DataLoop, NumberLoop, number_loops
 from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
@@ -41,7 +43,7 @@ class NumberLoops:
             pending += [const for const in code.co_consts if type(const) is CodeType]
             for loop in number_loops(code):
                 ends = loop.ends if isinstance(loop, NumberLoop) else ()
-                if isinstance(loop, DataLoop) and ASKED not in self.tracer.alone.get(loop.loop.place, ()):
+                if isinstance(loop, DataLoop) and not (self._is_asked(loop) or stacks_of(*loop.loop.place)):
                     continue
                 for offset in (*ends, loop.begin):
                     self.at[code].setdefault(offset, []).append(loop)
@@ -72,6 +74,9 @@ class NumberLoops:
             if offset == loop.begin:
                 self._begin(loop, frame)
 
+    def _is_asked(self, loop: DataLoop) -> bool:
+        return ASKED in self.tracer.alone.get(loop.loop.place, ())
+
     def _begin(self, loop: NumberLoop | DataLoop, frame: FrameType) -> None:
         key, place, tracer = (frame, loop.begin), loop.loop.place, self.tracer
         if key not in self.running:
@@ -79,6 +84,8 @@ class NumberLoops:
                 return
             now = [of for of in tracer.loops if of.frame is frame and of.place == place]
             if isinstance(loop, DataLoop):
+                if not now and not (self._is_asked(loop) or begins_with_stack(tracer, loop.loop, frame)):
+                    return
                 if not now:
                     While(tracer, loop.loop, frame, loop.position).begin_first()
                 elif isinstance(now[0], While):

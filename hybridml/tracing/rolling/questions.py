@@ -39,7 +39,7 @@ from ..capture.subgraphs import enter, fresh, leave, snapshot
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .code_loops import CodeLoop, Position, question_at
-from .lists import Grown
+from .lists.grown import Grown
 from .undecided import loop_of
 from .ways.joins import MOST_RUNS, Joins
 

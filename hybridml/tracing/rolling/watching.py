@@ -1,4 +1,4 @@
-"""Calls at chosen instructions of running code: before it runs them, in the thread of a trace.
+"""Calls at chosen instructions of running code: before it runs them, in the thread of a trace; and its variables.
 
 Python 3.12 and later tell of the instructions of one code object (`sys.monitoring`, PEP 669), earlier ones of those of
 a frame (`sys.settrace`). Where a debugger or a profiler has taken that, there is none of it.
@@ -6,8 +6,9 @@ a frame (`sys.settrace`). Where a debugger or a profiler has taken that, there i
 
 from __future__ import annotations
 
+import ctypes
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -88,3 +89,12 @@ def _traced(codes: Iterable[CodeType], told: Told) -> Iterator[Watch]:
     finally:
         if sys.gettrace() is called:
             sys.settrace(None)
+
+
+def assign(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Gives local variables of running code values."""
+    if not values:
+        return
+    frame.f_locals.update(values)
+    if sys.version_info < (3, 13):
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))

@@ -65,6 +65,7 @@ _ADVICE["the gradient of a loop that data ends"] = (
 _ADVICE["the way out of a loop"] = "assign a number before `break`, and return it after the loop"
 _ADVICE["the type of a number"] = 'begin with a tensor, `hm.tensor(0.0, dtype="float64")`'
 _ADVICE["how long a list has become"] = "fill an array that is as long as it may become"
+_ADVICE["whether a list is longer than was thought"] = _ADVICE["how long a list has become"]
 _IN_A_BODY = {**_OF_NUMBERS, "bool()": "use hm.cond or hm.where instead of `if`"}
 _READ_LATER = "return the tensor and read it after the call"
 

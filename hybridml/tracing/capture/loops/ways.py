@@ -11,6 +11,7 @@ anti-unification of terms (Plotkin, "A note on inductive generalization", 1970).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_
@@ -18,11 +19,12 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import hint
+from hybridml_compiler.sizes.dims import hint, is_dim, same
 from hybridml_compiler.walk import postorder
 
 Pair = tuple[ir.Node, ir.Node]
 _slice, _update, _where, _broadcast = OPS["slice"], OPS["slice_update"], OPS["where"], OPS["broadcast_to"]
+_reshape = OPS["reshape"]
 _rows, _set_rows = OPS["take"], OPS["scatter_set"]
 
 
@@ -107,16 +109,29 @@ def _operands(pair: Pair) -> Sequence[Pair]:
 
 def _alike(a: ir.Node, b: ir.Node) -> bool:
     if a.op is not LOOP or a.params["body"] is b.params["body"]:
-        return bool(a.params == b.params)
+        return _are_equal(a.params, b.params)
     bodies = a.params["body"], b.params["body"]
     if any(body.graph.checks for body in bodies) or bodies[0].inputs != bodies[1].inputs or a.params["condition"]:
         return False
-    return bool({**a.params, "body": None} == {**b.params, "body": None})
+    return _are_equal({**a.params, "body": None}, {**b.params, "body": None})
+
+
+def _are_equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether parameters are equal by their form, whatever steps decide."""
+    return a.keys() == b.keys() and all(_is_same(value, b[name]) for name, value in a.items())
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if is_dim(a) or is_dim(b):
+        return same(a, b)
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return bool(a == b)
 
 
 def _elements(a: ir.Node, b: ir.Node) -> int:
     """The number of elements that are chosen one by one."""
-    first, second, common = _since(a, b)
+    first, second, common = _since(*_flat(a, b))
     if common is None:
         return hint(a.aval.size)
     updates = [*first[: first.index(common)], *second[: second.index(common)]]
@@ -128,6 +143,9 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
     can be updated in place."""
     if a is b:
         return a
+    flat = _flat(a, b)
+    if flat[0].shape != a.shape:
+        return ir.apply(_reshape, [chosen(question, *flat)], {"shape": a.shape})
     first, second, common = _since(a, b)
     if common is None:
         return ir.apply(_where, [question, a, b])
@@ -145,6 +163,18 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
                 _set_rows if at else _update, [array, *at, value], window, update.where
             )  # fmt: skip
     return array
+
+
+def _flat(a: ir.Node, b: ir.Node) -> Pair:
+    """Two arrays in the shape in which elements of one are updated: `x[i, j] = v` is an update of x as one row."""
+    for node in map(_whole, (a, b)):
+        if node.op is _reshape and (updated := _whole(node.inputs[0])).op is _set_rows:
+            return _in_shape(a, updated.shape), _in_shape(b, updated.shape)
+    return a, b
+
+
+def _in_shape(node: ir.Node, shape: tuple[Any, ...]) -> ir.Node:
+    return _whole(ir.apply(_reshape, [node], {"shape": shape}))
 
 
 def _since(a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
@@ -165,8 +195,12 @@ def _history(node: ir.Node) -> list[ir.Node]:
 
 def _whole(node: ir.Node) -> ir.Node:
     """The array that `x[...]` shows, which is rows of the same."""
-    while node.op is OPS["reshape"] and node.shape == node.inputs[0].shape:
-        node = node.inputs[0]
+    while node.op is _reshape:
+        below = _whole(node.inputs[0])
+        of = below.inputs[0] if below.op is _reshape and node.shape != below.shape else below
+        if node.shape != of.shape:
+            return node if of is node.inputs[0] else ir.apply(_reshape, [of], {"shape": node.shape})
+        node = of
     return node
 
 

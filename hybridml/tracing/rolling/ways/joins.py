@@ -41,6 +41,7 @@ from ...capture.subgraphs import fresh
 from ..carries import are_one, computed_int, kind_of_number
 from ..code_loops import flow_of
 from ..held import are_same, held
+from ..watching import assign
 from .choices import Made, choice_of
 from .join_points import join_points
 
@@ -104,6 +105,7 @@ class Joins:
     frame: FrameType
     region: Any
     grown: Sequence[Any]
+    lists: Mapping[str, Any]
     exits: list[Any]
     states: list[Tensor]
     asked: list[ir.Node]
@@ -125,10 +127,14 @@ class Joins:
     runs = 0
 
     def _assigned(self) -> dict[str, Any]:
-        raise NotImplementedError
+        variables, counts = self.frame.f_locals, {name: of.count for name, of in self.lists.items()}
+        return {name: variables[name] for name in self.loop.assigned if name in variables} | counts
 
     def assign(self, values: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Gives local variables of the running function values."""
+        for name in self.lists.keys() & values.keys():
+            self.lists[name].count = values[name]
+        assign(self.frame, {name: value for name, value in values.items() if name not in self.lists})
 
     # -- a run
 
@@ -226,7 +232,7 @@ class Joins:
         if any(waits(x) for x in variables.values()):
             raise CannotJoin
         written = dict(self._written(fork))
-        live = self._live(fork) & variables.keys()
+        live = (self._live(fork) | self.lists.keys()) & variables.keys()
         variables = {name: x for name, x in variables.items() if name in live}
         shown = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
         changed = {name for name, x in variables.items() if x is not fork.variables.get(name, _MISSING)}

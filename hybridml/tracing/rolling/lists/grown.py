@@ -8,15 +8,15 @@ from typing import Any
 from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
 from hybridml_compiler.sizes.steps import replaced
 
-from ...core.proxies.complex import ComplexProxy
-from ...core.proxies.integer import IntProxy
-from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, aval_of
-from ..capture.loops.one_memory import root_of
-from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
-from ..capture.tracer import Frame, Tracer
-from .carries import are_one, computed_int, is_new_array
-from .held import CONSTANTS
+from ....core.proxies.complex import ComplexProxy
+from ....core.proxies.integer import IntProxy
+from ....core.proxies.scalar import ScalarProxy
+from ....core.tensor import Tensor, aval_of
+from ...capture.loops.one_memory import root_of
+from ...capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
+from ...capture.tracer import Frame, Tracer
+from ..carries import are_one, computed_int, is_new_array
+from ..held import CONSTANTS
 
 _NUMBERS = (ScalarProxy, ComplexProxy, IntProxy)
 
