@@ -400,13 +400,10 @@ def count() -> None:
     """Counts a call in Python of what may have a native method. Where these cannot be made, as with a full disk, the
     Python ones stay, and a CompileWarning says so; deep in a program that recurs they are tried again later."""
     global _left
-    if not _left:
+    if not _left or interpreter_stack() is not None:  # a trace has no use for them
         return
     _left -= 1
     if _left:
-        return
-    if interpreter_stack() is not None:  # a trace has no use for them, and would take what makes them for its own
-        _left = 1
         return
     _left = _IN_PYTHON
     try:

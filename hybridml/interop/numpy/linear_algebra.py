@@ -10,7 +10,6 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ... import arrays as xp
-from ... import linalg
 from ...arrays.shaping.manipulation import _tensor
 from ...core.tensor import Tensor
 from .table import implements, same
@@ -69,41 +68,47 @@ same(np.linalg, "cross matmul matrix_transpose vecdot", "linalg.")
 # -- np.linalg
 
 
+def _linalg() -> Any:
+    from ... import linalg  # nine modules, which programs without such calls do not load
+
+    return linalg
+
+
 @implements(np.linalg.eigh)
 def eigh(a: Any, UPLO: Any = "L") -> Any:
-    return linalg.eigh(_tensor(a), UPLO=UPLO.upper())
+    return _linalg().eigh(_tensor(a), UPLO=UPLO.upper())
 
 
 @implements(np.linalg.eigvalsh)
 def eigvalsh(a: Any, UPLO: Any = "L") -> Any:
-    return linalg.eigvalsh(_tensor(a), UPLO=UPLO.upper())
+    return _linalg().eigvalsh(_tensor(a), UPLO=UPLO.upper())
 
 
 @implements(np.linalg.svd)
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     x = _tensor(a)
-    return linalg.svd(x, full_matrices=full_matrices) if compute_uv else linalg.svdvals(x)
+    return _linalg().svd(x, full_matrices=full_matrices) if compute_uv else _linalg().svdvals(x)
 
 
 @implements(np.linalg.qr)
 def qr(a: Any, mode: str = "reduced") -> Any:
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(f"np.linalg.qr: mode must be 'reduced', 'complete' or 'r' for tensors, got {mode!r}")
-    found = linalg.qr(_tensor(a), mode="complete" if mode == "complete" else "reduced")
+    found = _linalg().qr(_tensor(a), mode="complete" if mode == "complete" else "reduced")
     return found.R if mode == "r" else found
 
 
 @implements(np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """Least squares. NumPy's residuals have an axis, the columns of b, empty where no equation is left over."""
-    found = linalg.lstsq(_tensor(a), _tensor(b), rcond=rcond)
+    found = _linalg().lstsq(_tensor(a), _tensor(b), rcond=rcond)
     m, n = np.shape(a)
     return (found[0], xp.reshape(found[1], (-1,)) if m > n else xp.zeros((0,), dtype=found[1].dtype), *found[2:])
 
 
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    return linalg.pinv(_tensor(a), rtol=rcond if rtol is None else rtol)
+    return _linalg().pinv(_tensor(a), rtol=rcond if rtol is None else rtol)
 
 
 @implements(np.linalg.matrix_rank)
@@ -112,8 +117,8 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if x.ndim < 2:
         return xp.astype(xp.any(xp.not_equal(x, 0)), xp.int64)
     if tol is not None:
-        return xp.count_nonzero(linalg.svdvals(x) > xp.expand_dims(_tensor(tol), axis=-1), axis=-1)
-    return linalg.matrix_rank(x, rtol=rtol)
+        return xp.count_nonzero(_linalg().svdvals(x) > xp.expand_dims(_tensor(tol), axis=-1), axis=-1)
+    return _linalg().matrix_rank(x, rtol=rtol)
 
 
 same(np.linalg, "cholesky cond det diagonal eig eigvals inv matrix_norm matrix_power multi_dot norm", "linalg.")
@@ -122,7 +127,7 @@ same(np.linalg, "slogdet solve svdvals tensorinv tensorsolve trace vector_norm",
 # -- np.fft
 
 same(
-    np.fft,
+    "numpy.fft",
     "fft ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft fftshift ifftshift",
     "fft.",
 )

@@ -28,19 +28,20 @@ def _horner(c: Tensor, x: Tensor, each: bool = True) -> Any:
     return found
 
 
-@implements(np.polynomial.polynomial.polygrid2d)
+@implements("numpy.polynomial.polynomial.polygrid2d")
 def polygrid2d(x: Any, y: Any, c: Any) -> Any:
     """Values of a polynomial at each pair of an x and a y."""
     along_x = _horner(_tensor(c), _tensor(x))
     return _horner(along_x, _tensor(y))
 
 
-@implements(np.polynomial.polynomial.polyval2d)
+@implements("numpy.polynomial.polynomial.polyval2d")
 def polyval2d(x: Any, y: Any, c: Any) -> Any:
     """Values of a polynomial at pairs of an x and the y in its place."""
     return polyvalnd((x, y), c)
 
 
+@implements("numpy.polynomial.polynomial.polyvalnd")  # NumPy 2.5
 def polyvalnd(pts: Any, c: Any) -> Any:
     """Values of a polynomial at points whose coordinates are in the same places of the arrays of `pts`."""
     first, *others = (_tensor(x) for x in pts)
@@ -48,7 +49,3 @@ def polyvalnd(pts: Any, c: Any) -> Any:
     for x in others:
         found = _horner(found, x, each=False)
     return found
-
-
-if hasattr(np.polynomial.polynomial, "polyvalnd"):  # NumPy 2.5
-    implements(np.polynomial.polynomial.polyvalnd)(polyvalnd)

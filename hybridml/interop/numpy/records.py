@@ -1,10 +1,9 @@
-"""The functions of `numpy.lib.recfunctions` that have a meaning for numbers without named fields."""
+"""The functions of `numpy.lib.recfunctions` that have a meaning for numbers without named fields. (Importing that
+module takes as long as a small program takes to compile.)"""
 
 from __future__ import annotations
 
 from typing import Any
-
-from numpy.lib import recfunctions
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -14,23 +13,23 @@ from .selecting import copyto
 from .table import implements
 
 
-@implements(recfunctions.repack_fields)
+@implements("numpy.lib.recfunctions.repack_fields")
 def repack_fields(a: Any, align: bool = False, recurse: bool = False) -> Any:
     """The tensor itself: there is nothing between its fields."""
     return _tensor(a)
 
 
-@implements(recfunctions.require_fields)
+@implements("numpy.lib.recfunctions.require_fields")
 def require_fields(array: Any, required_dtype: Any) -> Any:
     return xp.astype(_tensor(array), required_dtype)
 
 
-@implements(recfunctions.assign_fields_by_name)
+@implements("numpy.lib.recfunctions.assign_fields_by_name")
 def assign_fields_by_name(dst: Any, src: Any, zero_unassigned: bool = True) -> None:
     copyto(dst, src)
 
 
-@implements(recfunctions.stack_arrays)
+@implements("numpy.lib.recfunctions.stack_arrays")
 def stack_arrays(
     arrays: Any, defaults: Any = None, usemask: bool = True, asrecarray: bool = False, autoconvert: bool = False
 ) -> Any:

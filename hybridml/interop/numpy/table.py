@@ -24,7 +24,7 @@ from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor, values
 
 Function = Callable[..., Any]
-FUNCTIONS: dict[Function, Function | str] = {}
+FUNCTIONS: dict[Function | str, Function | str] = {}  # or its dotted name, of a module that few programs load
 REFUSED: dict[str, str] = {}  # dotted name of a NumPy function or module -> why, and what to use instead
 
 # Parameters that say how an array lies in memory, how it is cast, or which algorithm finds the same result.
@@ -36,8 +36,8 @@ def original(function: Any) -> Any:
     return getattr(function, "stands_for", function)
 
 
-def implements(*functions: Function) -> Callable[[Function], Function]:
-    """Decorator: the function runs in the place of NumPy's `functions`."""
+def implements(*functions: Function | str) -> Callable[[Function], Function]:
+    """Decorator: the function runs in the place of NumPy's `functions`, which may be given by their dotted names."""
 
     def register(fn: Function) -> Function:
         FUNCTIONS.update(dict.fromkeys(map(original, functions), fn))
@@ -47,29 +47,35 @@ def implements(*functions: Function) -> Callable[[Function], Function]:
 
 
 def same(namespace: Any, names: str, prefix: str = "") -> None:
-    """Rows for functions of a NumPy namespace which `hybridml` has under the same name; an older NumPy lacks some."""
+    """Rows for functions of a NumPy namespace, or of its dotted name, which `hybridml` has under the same name; an
+    older NumPy lacks some."""
     for name in names.split():
-        if hasattr(namespace, name):
+        if isinstance(namespace, str):
+            FUNCTIONS[f"{namespace}.{name}"] = prefix + name
+        elif hasattr(namespace, name):
             FUNCTIONS[original(getattr(namespace, name))] = prefix + name
 
 
 def name_of(func: Function) -> str:
     """NumPy's name of a function, as users write it: `np.linalg.norm`."""
-    return f"{func.__module__}.{func.__name__}".replace("numpy", "np", 1)
+    return _path_of(func).replace("numpy", "np", 1)
+
+
+def _path_of(func: Function) -> str:
+    return f"{getattr(func, '__module__', 'numpy')}.{func.__name__}"  # an older ufunc has no module
 
 
 def target_of(func: Function) -> Function | None:
     """Function that runs in the place of a NumPy function; None where there is no row, or its home is not there."""
-    row = FUNCTIONS.get(public(func))
+    row = FUNCTIONS.get(public(func)) or FUNCTIONS.get(_path_of(func))
     return _named(row) if isinstance(row, str) else row
 
 
 def refusal(func: Function) -> str:
     """The reason why a NumPy function does not take tensors, and what to use."""
-    module = func.__module__
     return (
-        REFUSED.get(f"{module}.{func.__name__}")
-        or REFUSED.get(module)
+        REFUSED.get(_path_of(func))
+        or REFUSED.get(func.__module__)
         or "has no counterpart for tensors; give it arrays (`t.detach().numpy()`), or use functions of hybridml"
     )
 
@@ -189,7 +195,7 @@ def _signature(func: Function) -> inspect.Signature | None:
 @cache
 def public(func: Function) -> Function:
     """The function that users call: NumPy has a second one behind each that takes `like=`."""
-    module = importlib.import_module(getattr(func, "__module__", "numpy"))  # an older ufunc has none
+    module = importlib.import_module(getattr(func, "__module__", "numpy"))
     found = original(getattr(module, func.__name__, func))
     return found if callable(found) else func
 

@@ -88,8 +88,8 @@ class Capture(Questions):
         self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
-        self.separate, self.there = set[int](), set[ir.Node]()
-        self.sides = {}
+        self.separate, self.two_sided, self.there = set[int](), set[int](), set[ir.Node]()
+        self.sides, self.at_once = {}, set[tuple[bool, ...]]()
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
@@ -108,7 +108,8 @@ class Capture(Questions):
         self.is_left = False  # before its last step, by a question about data
 
     def refuse(self, why: str) -> NoReturn:
-        may_join = [loop for loop in (self.in_vain, self) if loop is not None and loop.sides and not loop.stays_apart()]
+        loops = [loop for loop in (self.in_vain, self) if loop is not None]
+        may_join = [loop for loop in loops if loop.has_joined and not loop.stays_apart()]
         raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
 
     # -- a step
@@ -158,7 +159,7 @@ class Capture(Questions):
         """Makes inputs for all that is known to go from one step to the next."""
         self.rounds += 1
         self.into_arrays: list[Any] = []  # of what it writes to NumPy's arrays
-        self.sides, self.made, self.runs = {}, set(), 1
+        self.sides, self.at_once, self.made, self.runs = {}, set(), set(), 1
         self.origins, self.chosen = {}, {}
         self.sizes, self.since = DataSizes.of(self.tracer, self.place), clock()
         self.given = [self.input(t, id(t)) for t in self.states]

@@ -29,7 +29,7 @@ _LEAVES = ("RETURN_", "YIELD_", "SEND", "RAISE_", "RERAISE", "IMPORT_", "STORE_G
            "GET_AWAITABLE", "GET_AITER")  # fmt: skip
 _CLEARS = "LOAD_FAST_AND_CLEAR"  # of a comprehension in the code around it
 _COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")  # of a comprehension, whose list is in no variable
-_NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
+NOTHING = ("POP_TOP", "NOP", "JUMP_FORWARD", "END_FOR", "NOT_TAKEN", "POP_ITER")  # on the way out of a loop
 _COMPUTES = ("LOAD_FAST", "LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "UNARY_NEGATIVE", "STORE_FAST")
 _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
@@ -317,7 +317,7 @@ class Flow:
             if i.opname.startswith(_COMPUTES) and "[" not in i.argrepr:
                 found.append(i)
                 depth += dis.stack_effect(i.opcode, i.arg if i.opcode >= dis.HAVE_ARGUMENT else None)
-            elif depth or i.opname not in _NOTHING:
+            elif depth or i.opname not in NOTHING:
                 return None
             (at,) = self.following[at]
         return found
@@ -390,7 +390,7 @@ class Flow:
 
     def _arrives(self, at: int) -> int:
         """The instruction to which the way out of a loop leads, by others that do nothing there."""
-        while self.found[at].opname in _NOTHING:
+        while self.found[at].opname in NOTHING:
             (at,) = self.following[at]
         return at
 

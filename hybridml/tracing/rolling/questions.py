@@ -172,22 +172,30 @@ class Questions(Joins):
             return np.asarray(stays is not leaves)
         known = next((k for k in self.open if self.asked[k] is node), None)
         in_vain = self.vain is not None or self.in_vain is not None
+        body = self.body_of(node, what) if known is None and not in_vain else None
+        in_vain = in_vain or self.vain is not None
+        if body is False:  # "yes" goes on to it
+            node = ir.apply(_not, [node])
+            known = next((k for k in self.open if self.asked[k] is node), None)
         if known is None and in_vain:
             self.ask_in_vain()
         if max(self.runs, len(self.asked), self.asks_in_vain) > MOST_RUNS:  # of a `while` that each answer has go on
             self.refuse(_TOO_MANY)
         if known is not None or in_vain:
-            return np.asarray(known is None or self.answers[known])
+            return np.asarray((known is None or self.answers[known]) is not (body is False))
         taken = [answer for k, answer in enumerate(self.answers) if k not in self.joined]
         done = sum(0.5**k for k, answer in enumerate(taken, 1) if not answer)  # of all ways, if they ask as many
         ways = len(self.branches)
         if ways >= _FEW_WAYS and (ways > done * _WAYS or len(self.made) > _MOST_NODES):
             self.refuse(_TOO_MANY)
         self.asked.append(node)
-        self.fork()
-        if len(self.asked) > len(self.answers):
+        self.fork(body is not None)
+        n = len(self.asked) - 1
+        if n == len(self.answers):
             self.answers.append(True)
-        return np.asarray(self.answers[len(self.asked) - 1])
+        elif body is not None and tuple(self.answers[:n]) in self.at_once:
+            self.answers[n] = True
+        return np.asarray(self.answers[n] is not (body is False))
 
     def leaves_at(self, position: Position, leaves: ir.Node) -> bool:
         """Whether Python leaves the loop where this may be so. It does once the loop is in the program; before that it

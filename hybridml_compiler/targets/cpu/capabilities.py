@@ -7,11 +7,11 @@ from ...graph.facts import stored
 from ...graph.ir import Node
 from ...loops.ir import Expr, Kernel
 from ...loops.regions import everywhere
+from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities
 from ...schedule.kernels.transform_steps import steps_of
 from ...sizes.dims import hint
 from .kernels.loop_schedule import schedule, schedule_matrix
-from .llvm.fusion.row_fusion import row_plan
 from .llvm.kind import CallKind
 from .llvm.registry import kind_of
 from .spec import CpuSpec
@@ -35,6 +35,11 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
             return False
         return node.op.kind != "convolution" or node.dtype is dtypes.int32 or multiplies_pairs
 
+    def runs_rows(dots: Product, updates: Product) -> bool:
+        from .llvm.fusion.row_fusion import row_plan  # loads what emits products
+
+        return row_plan(dots, updates, cpu) is not None
+
     return Capabilities(
         lambda call: _kind(call).computes(call, cpu),
         lambda call: _kind(call).takes_epilogue(call, cpu),
@@ -48,7 +53,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         lambda product, other: _kind(product).same_sums(product, other, cpu),
         lambda aval, transforms: steps_of(aval, transforms, cpu.lanes, cpu.cores),
         sum_blocks=lambda product: _kind(product).sum_blocks(product, cpu),
-        runs_rows=lambda dots, updates: row_plan(dots, updates, cpu) is not None,
+        runs_rows=runs_rows,
         runs_control=True,
         tiles_time=True,
         takes_sizes=True,

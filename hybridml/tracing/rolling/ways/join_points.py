@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from types import CodeType
 
-from ..code_loops import Flow, flow_of
+from ..code_loops import NOTHING, Flow, flow_of
 
 # Instructions of which Python does not tell.
 _SILENT = ("END_FOR", "POP_ITER", "NOT_TAKEN", "CACHE", "EXTENDED_ARG", "RESUME", "PRECALL")
@@ -82,6 +82,25 @@ class JoinPoints:
             nearest = max(found, key=lambda k: self.later[k].bit_count(), default=None)
             self.known[offset] = None if nearest is None else self.flow.offset(nearest)
         return self.known[offset]
+
+    def compares(self, offset: int) -> str:
+        """The relation that an instruction compares by, if it does."""
+        i = self.flow.found[self.flow.running(offset)]
+        return str(i.argval) if i.opname == "COMPARE_OP" else ""
+
+    def leaves(self, offset: int) -> bool | None:
+        """The truth of what a conditional jump asks with which it leads to the place where its ways join, and does
+        nothing on the way; None where neither does."""
+        at, join = self.flow.question(offset), self.after(offset)
+        if at is None or join is None:
+            return None
+        jumps = "IF_TRUE" in self.flow.found[at].opname
+        for truth, k in ((jumps, self.flow.jump(at)), (not jumps, at + 1)):
+            while k != self.flow.at[join] and self.flow.found[k].opname in (*NOTHING, "JUMP_BACKWARD"):
+                (k,) = self.flow.following[k]
+            if k == self.flow.at[join]:
+                return truth
+        return None
 
 
 @lru_cache(maxsize=256)

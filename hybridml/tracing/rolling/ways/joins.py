@@ -4,6 +4,8 @@
     run 2   x > 0: no       at the end of the `if` the two are one: s = where(x > 0, s of run 1, s of this run)
             y > 0: yes      kept at its end, and so on: inner ifs join inside
 
+An `if` without `else` needs no run of its own (one_sided.py).
+
 A question of the loop's own code, or of what that calls, has a place where its ways join (join_points.py), about which
 Python tells (watching.py). Ways stay apart to the end of the step where there is none, where they leave the loop, where
 lists or other objects differ, and where variables do of which no choice is one: a tensor or a number, other types.
@@ -43,7 +45,8 @@ from ..code_loops import flow_of
 from ..held import are_same, held
 from ..watching import assign
 from .choices import Made, choice_of
-from .join_points import join_points
+from .join_points import JoinPoints, join_points
+from .one_sided import answer_of_body
 
 APART = "apart"  # of a loop: its ways do not join
 _MISSING = object()
@@ -64,11 +67,13 @@ class Fork:
     held: list[Any] | None
     grown: Sequence[int]
     exits: int
+    checks: int
+    has_body: bool = False  # whether "yes" goes on to what is in an `if`, and "no" to the place where they join
 
 
 @record(frozen=False, eq=False)
 class Side:
-    """State of a step that the way "yes" has made by the place where it joins the other one."""
+    """State of a step that a way has made by the place where it joins the other one."""
 
     fork: Fork
     variables: Mapping[str, Any]
@@ -80,8 +85,12 @@ class Side:
     def changes(self, name: str) -> bool:
         return name in self.changed or name not in self.variables
 
+    @property
+    def does_nothing(self) -> bool:
+        return not (self.changed or self.written or len(self.checks) > self.fork.checks)
 
-NOWHERE = Fork(-1, None, {}, {}, {}, (), None, (), 0)
+
+NOWHERE = Fork(-1, None, {}, {}, {}, (), None, (), 0, 0)
 
 
 def tensor_of(x: Any) -> Tensor | None:
@@ -117,6 +126,8 @@ class Joins:
     joined: set[int]  # the numbers of questions whose ways have joined in this run
     separate: set[int]  # sites of questions whose ways do not
     there: set[ir.Node]  # nodes that were there before the last join, of the program around as well
+    two_sided: set[int]  # sites of questions whose ways need a run each
+    at_once: set[tuple[bool, ...]]  # answers before questions whose ways have joined in one run
     sides: dict[tuple[bool, ...], Side]  # "yes", by the answers before the question
     shows: dict[int, tuple[Tensor, ...]]  # variables that were chosen, by id, each with what it may show
     places: set[int | None]  # offsets where ways of this run join
@@ -144,11 +155,27 @@ class Joins:
         self.runs += 1
 
     @property
+    def has_joined(self) -> bool:
+        """Whether ways of it have joined in this round."""
+        return bool(self.sides or self.at_once)
+
+    @property
     def open(self) -> list[int]:
         """The numbers of the questions whose ways have not joined."""
         return [k for k in range(len(self.asked)) if k not in self.joined]
 
-    def fork(self) -> None:
+    def body_of(self, node: ir.Node, what: str) -> bool | None:
+        """The answer to a question with which the step goes on to what is in an `if` that has nothing else."""
+        site, join = self._site()
+        if join is None or site in self.two_sided:
+            return None
+        if any(fork.has_body and fork.site == site for fork in (self.forks[k] for k in self.open)):
+            self.two_sided.add(site)  # its instruction asks several questions
+            self.vain = -1
+            return None
+        return answer_of_body(self._points(), self.frame, node, what)
+
+    def fork(self, has_body: bool) -> None:
         """Notes what there is at a question that was not asked before in this run."""
         site, join = self._site()
         if join is None:
@@ -160,6 +187,7 @@ class Joins:
         self.forks.append(Fork(
             site, join, variables, written, dict(self.region.tensors), _of_numpy(self.tracer),
             held(variables, variables), [len(g.target) for g in self.grown], len(self.exits),
+            len(self.region.checks), has_body,
         ))  # fmt: skip
 
     def ask_in_vain(self) -> None:
@@ -177,9 +205,12 @@ class Joins:
         site = -1 if frame is None else frame.f_lasti
         if frame is None or site in self.separate or self.stays_apart():
             return site, None
-        join = join_points(*self.loop.place, self.ends_of_step()).after(site)
+        join = self._points().after(site)
         self.places.add(join)
         return site, join
+
+    def _points(self) -> JoinPoints:
+        return join_points(*self.loop.place, self.ends_of_step())
 
     def stays_apart(self) -> bool:
         """Whether no ways of it join. Dual numbers and batches are to know which way they go."""
@@ -198,8 +229,16 @@ class Joins:
         while self.vain is None and self.open and self.forks[n := self.open[-1]].join == offset:
             before = tuple(self.answers[:n])
             try:
-                side = self._side(self.forks[n])
-                if self.answers[n]:
+                side = self._side(fork := self.forks[n])
+                if fork.has_body and self.answers[n] and side.does_nothing:
+                    self.two_sided.add(fork.site)
+                    self.vain = -1
+                elif fork.has_body and self.answers[n]:
+                    self._join(n, side, self._as_before(fork, side))
+                    self.joined.add(n)
+                    self.at_once.add(before)
+                    self.answers[n] = False  # there is no other one to be tried
+                elif self.answers[n]:
                     self.sides[before], self.vain = side, n
                     self._blur(side.variables, side.fork.variables)
                 elif before in self.sides:
@@ -242,6 +281,19 @@ class Joins:
             raise CannotJoin  # one tensor has two names
         variables |= {name: like(t, t._array) for name, t in shown.items()}
         return Side(fork, variables, changed, memory, written, list(region.checks))
+
+    def _as_before(self, fork: Fork, other: Side) -> Side:
+        """The side that does nothing: what there was at the question, of tensors with the values that they had."""
+        before = self._values_before(fork)
+        live = self._live(fork) & fork.variables.keys()
+        variables = {name: fork.variables[name] for name in live}
+        shown = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
+        variables |= {name: like(t, before.get(id(t), t._array)) for name, t in shown.items() if name in other.changed}
+        return Side(fork, variables, set(), {}, {}, list(self.region.checks)[: fork.checks])
+
+    def _values_before(self, fork: Fork) -> dict[int, ir.Node]:
+        """The values at a question of the tensors that have been written to, by their ids."""
+        return {**{id(t): array for t, array, *_ in self.region.written.values()}, **fork.arrays}
 
     def _live(self, fork: Fork) -> frozenset[str]:
         assert fork.join is not None
@@ -313,7 +365,7 @@ class Joins:
     # -- the join
 
     def _join(self, n: int, yes: Side, no: Side) -> None:
-        """Makes one way of two, of which the second one is the present."""
+        """Makes one way of two, of which one is the present."""
         tracer, region = self.tracer, self.region
         others = {*yes.checks} ^ {*no.checks}
         if any(node.kind != "control" and (node.op is None or not raises_in_vain(node.op)) for node in others):
@@ -339,7 +391,7 @@ class Joins:
 
     def _both(self, yes: Side, no: Side) -> list[tuple[Tensor, ir.Node, ir.Node]]:
         """The tensors that either side has written to, with the values that they have after each."""
-        before = {**{id(w[0]): w[1] for w in self.region.written.values()}, **no.fork.arrays}
+        before = self._values_before(no.fork)
         found = []
         for key in {**yes.written, **no.written}:
             t = yes.written[key][0] if key in yes.written else no.written[key][0]
@@ -348,10 +400,11 @@ class Joins:
                 if is_program(x) and not x._memory.is_traced:
                     raise CannotJoin
                 t = root_of(x._memory.tensor if is_program(x) else x)
-            if any(may_be_number(self.tracer, node) for node in (t._array, yes.written.get(key, (t, t._array))[1])):
+            now = before.get(id(t), t._array)
+            after = [side.written[key][1] if key in side.written else now for side in (yes, no)]
+            if any(may_be_number(self.tracer, node) for node in after):
                 raise CannotJoin
-            after_yes = yes.written[key][1] if key in yes.written else before[id(t)]
-            found.append((t, after_yes, t._array))
+            found.append((t, after[0], after[1]))
         return found
 
     def _choice(self, name: str, yes: Side, no: Side) -> tuple[ir.Node, ir.Node, Made]:

@@ -74,7 +74,7 @@ def _source() -> jit.Source:
 
         return block_cache.text()
 
-    return jit.emitted_source("block_cache", emit, "targets.cpu.runtime.block_cache")
+    return jit.emitted_source("block_cache", emit, "targets.cpu.runtime.block_cache", opt=jit.RARELY_CALLED)
 
 
 @once

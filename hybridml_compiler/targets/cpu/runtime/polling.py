@@ -35,5 +35,5 @@ def _library() -> loader.Library:
         return polling_ir.text(has_clock=bool(time))
 
     emitters = ("targets.cpu.runtime.polling*", "targets.cpu.runtime.thread_block", "targets.cpu.runtime.spans")
-    source = jit.emitted_source(f"polling {bool(time)}", emit, *emitters)
+    source = jit.emitted_source(f"polling {bool(time)}", emit, *emitters, opt=jit.RARELY_CALLED)
     return loader.load([jit.compile_source(source)], imports, (BEGIN, POLL))

@@ -71,5 +71,6 @@ def _library() -> loader.Library:
 
         return scratch_ir.text(_GET, _SET, _ZERO, THREAD_BYTES)
 
-    source = jit.emitted_source("scratch", emit, "targets.cpu.runtime.scratch*", "targets.cpu.runtime.thread_block")
+    emitters = ("targets.cpu.runtime.scratch*", "targets.cpu.runtime.thread_block")
+    source = jit.emitted_source("scratch", emit, *emitters, opt=jit.RARELY_CALLED)
     return loader.load([jit.compile_source(source)], imports, (SCRATCH, READY), keep=[key])

@@ -95,7 +95,8 @@ def source() -> jit.Source:
 
         return pool_ir.text()
 
-    return jit.emitted_source("pool", emit, "targets.cpu.runtime.pool_*", "targets.cpu.runtime.thread_block")
+    emitters = ("targets.cpu.runtime.pool_*", "targets.cpu.runtime.thread_block")
+    return jit.emitted_source("pool", emit, *emitters, opt=jit.RARELY_CALLED)
 
 
 def run(function: int, argument: int, total: int, granule: int) -> None:
