@@ -59,6 +59,7 @@ from .histories import histories_known
 from .lists import Grown, lists_of
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
+from .taken import check_taken, take_over
 from .ways.joins import APART
 
 _ROUNDS = 16  # of a step, until all that it carries on is known
@@ -90,6 +91,8 @@ class Capture(Questions):
         self.branches: list[Branch[Tensor]] = []
         self.made: set[ir.Node] = set()
         self.separate, self.there = set[int](), set[ir.Node]()
+        self.stays: set[str] = set()  # variables that some step leaves as the array of NumPy's that they are
+        self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.sides = {}
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
@@ -190,7 +193,7 @@ class Capture(Questions):
 
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
-        sums = sums_of(self)
+        sums = sums_of(self) | {id(self.carries[name].given) for name in self.taken if name in self.carries}
         return {name: like(t, t._array, t._node) if id(t) in sums else t for name, t in variables.items()}
 
     def end(self, go: ir.Node | None = None) -> bool:
@@ -211,6 +214,10 @@ class Capture(Questions):
         self.after = self._as_now(self.after)
         found = self._leave(region)
         self._check_unchanged()
+        check_taken(self, memory)
+        if take_over(self, found):
+            self.held = self._held()
+            return self._again(False)
         self.states += found
         check_memory(self, memory)
         if (n := next((k for k in self.open if tuple(self.answers[:k]) in self.sides), None)) is not None:
@@ -437,10 +444,11 @@ class Capture(Questions):
         written = [w for w in written if id(w[0]) not in sums]
         if any(may_be_number(tracer, array) for _, array, _ in written):
             self.refuse("a number that changes its type is updated in place")
-        carried = {id(carry.given) for carry in self.carries.values()}
-        if any(id(t) in carried for t, *_ in written):
-            self.refuse("a step updates a variable in place, and assigns it")
-        others = [t for t, *_ in written]
+        carried = {id(carry.given): name for name, carry in self.carries.items()}
+        for name in [carried[id(t)] for t, *_ in written if id(t) in carried]:
+            if self.taken.get(name) is None:
+                self.refuse(self.in_place(name))
+        others = [t for t, *_ in written if id(t) not in carried]
         for t in (*self.states, *others):  # histories hold views, which later steps do not write to
             if type(t._version) is list:
                 t._version[1:] = [r for r in t._version[1:] if (v := r()) is not None and not region.has_made(v)]
@@ -493,6 +501,12 @@ class Capture(Questions):
                 self.refuse_to_join(f"{name} changes its type")
             self.carries[name] = carry
         return known
+
+    def carry_of(self, name: str, start: Any, end: Any) -> Carry | None:
+        return self._carry_of(name, start, end, False)
+
+    def in_place(self, name: str) -> str:
+        return f"a step updates {name} in place, and assigns it"
 
     def _carry_of(self, name: str, start: Any, end: Any, by_steps: bool) -> Carry | None:
         found = carry_of(self.tracer, start, end, by_steps, self.may_be_either)
