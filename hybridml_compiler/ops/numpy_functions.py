@@ -3,8 +3,9 @@ the shapes and dtypes of their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,9 @@ _OF_NUMPY = (
 )
 _OF_LINALG = "cholesky cond det eigvalsh inv matrix_norm matrix_power matrix_rank norm pinv solve vector_norm"
 _OF_FFT = "fft fft2 fftn fftshift ifft ifft2 ifftn ifftshift irfft rfft"
-# By the names that `numpy_function` has for them.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in _OF_NUMPY.split()},
-    **{f"linalg.{name}": getattr(np.linalg, name) for name in _OF_LINALG.split() if hasattr(np.linalg, name)},
-    **{f"fft.{name}": getattr(np.fft, name) for name in _OF_FFT.split()},
-}
+# By the names that `numpy_function` has for them. NumPy imports its modules when they are asked for.
+_PREFIXES = {"": _OF_NUMPY, "linalg.": _OF_LINALG, "fft.": _OF_FFT}
+NAMES = frozenset(prefix + name for prefix, names in _PREFIXES.items() for name in names.split())
 # Of `form`, what an argument is: an operand as an array, one as a number of Python's, a list, or a constant.
 ARRAY, NUMBER, LIST, CONSTANT = "array", "number", "list", "constant"
 
@@ -41,7 +39,7 @@ def _called(xs: Sequence[np.ndarray], name: str, form: Any) -> Any:
 
     args, named = form
     with np.errstate(all="ignore"):
-        return FUNCTIONS[name](*map(made, args), **{key: made(part) for key, part in named})
+        return attrgetter(name)(np)(*map(made, args), **{key: made(part) for key, part in named})
 
 
 def _eager(xs: Sequence[np.ndarray], *, name: str, form: Any) -> np.ndarray:

@@ -244,17 +244,21 @@ class _Planner:
         results = _by_number(group)
         begun: list[KernelSpec] = []  # when it is known whether steps run in tiles
 
+        def begins(spec: KernelSpec, is_body: bool = False) -> None:
+            begun.append(spec)
+
         def planned(
             body: Graph, donate: Mapping[int, int] = NO_DONATIONS, carried: Sequence[Node] | None = None
         ) -> Plan:
-            return make_plan(body, donate, self.target, begun.append, carried, self.reuse, is_body=True)
+            return make_plan(body, donate, self.target, begins, carried, self.reuse, is_body=True)
 
         spec = control_of(results, planned, self.target.cores, self.target.tiles_time)
+        is_tiled = isinstance(spec, Loop) and spec.tiles is not None
         if isinstance(spec, Loop) and spec.tiles is not None:
             group.reasons.append(f"its steps run {spec.tiles}, which stay in a cache")
             begun = [launch.spec for launch in spec.body.launches if not isinstance(launch.spec, Copy)]
         for own in begun:
-            self.begin(own)
+            self.begin(own, is_body=not is_tiled)
         if isinstance(spec, Loop) and spec.ranges == 1 and results[0].params["parallel"]:
             why = why_in_order(results) or "a step calls Python, or writes an array as a whole"
             group.reasons.append(f"its steps run in order, on one thread: {why}")

@@ -85,6 +85,7 @@ class Memory:
         """The tensor of what the block holds now."""
         if self.is_traced:
             assert self.tensor is not None
+            self.tracer.marked.read(self.tensor)
             return self.tensor
         if self._seen is None:
             self._shows(literal(self.tracer, self.owner))

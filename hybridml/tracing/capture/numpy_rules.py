@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import HybridmlError
-from hybridml_compiler.ops.numpy_functions import ARRAY, CONSTANT, FUNCTIONS, LIST, NUMBER
+from hybridml_compiler.ops.numpy_functions import ARRAY, CONSTANT, LIST, NAMES, NUMBER
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
 from hybridml_compiler.sizes.steps import Undecided
@@ -54,7 +54,6 @@ _EXACT = frozenset((
 ))  # fmt: skip
 _OPERATORS = frozenset(("multiply", "divide", "power", "square"))
 _EXACT_COMPLEX = frozenset(("add", "conjugate", "equal", "negative", "not_equal", "positive", "subtract"))
-_CALLED = {function: name for name, function in FUNCTIONS.items()}
 _WRITTEN = ("out", "copy", "overwrite_input")  # parameters by which a function writes to its arguments
 _CONSTANTS = (bool, int, float, complex, str, type(None))
 
@@ -257,7 +256,7 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         found = _attempt(lambda: _as_selections(tracer, func, name, args, kwargs))
     if found is None and name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
-    if found is None and func in _CALLED:
+    if found is None and _name_of(func) in NAMES:
         found = _attempt(lambda: _as_call(tracer, func, args, kwargs))
     return _settled(tracer, func, args, kwargs) if found is None else found
 
@@ -297,6 +296,11 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, li
     return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
 
 
+def _name_of(func: Any) -> str:
+    """The name by which a function of NumPy's is found there."""
+    return f"{func.__module__}.{func.__name__}".removeprefix("numpy.")
+
+
 def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
     """The result of a function of NumPy's that the program calls; None where it takes what no operand stands for, or
     writes to an argument."""
@@ -323,7 +327,7 @@ def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
     if len(dtypes) != 1 or np.dtype(np.float16) in dtypes or any(x is None for x in operands):
         return None
     tracer.may_be_slower |= bool(tracer.loops)
-    result = OPS["numpy_function"].fn(operands, name=_CALLED[func], form=form)
+    result = OPS["numpy_function"].fn(operands, name=_name_of(func), form=form)
     return value_of(tracer, result, scalar=True)
 
 

@@ -13,6 +13,7 @@ from ..capture.program_arrays import ProgramArray
 from ..specialize.errors import StepByStep
 from .carries import is_new_array
 from .lists.grown import Grown, leaves_of
+from .taken import refuse_update, tensor_of
 
 
 def mark(loop: Any, variables: Mapping[str, Any]) -> None:
@@ -33,12 +34,13 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
     for name, others in loop.chosen.items():
         if others and issubclass(type(t := variables.get(name)), Tensor):
             loop.tracer.marked.choose(t, [root_of(starts.get(id(x), x)) for x in others])
-    if not loop.has_steps():
-        for name in loop.carries.keys() & variables.keys():
+    for name in loop.carries.keys() & variables.keys():
+        if not loop.has_steps() or name in loop.stays:
             groups = _joined(groups, ({name}, [loop.carries[name].start]))
     for names, before in groups:
-        found = [variables[name] for name in sorted(names) if name in variables]
-        found = [t for t in (*found, *map(root_of, before)) if issubclass(type(t), Tensor)]
+        found = [tensor_of(variables[name]) for name in sorted(names) if name in variables]
+        found += [root_of(t) for t in map(tensor_of, before) if issubclass(type(t), Tensor)]
+        found = [t for t in found if issubclass(type(t), Tensor)]
         if len({id(t) for t in found}) > 1:
             loop.tracer.marked.mark(found, loop.place)
 
@@ -130,13 +132,16 @@ def check_new_arrays(loop: Any) -> None:
     updated = {memory_of(t) for t in loop.states}
     for name, carry in arrays.items():
         given, start = carry.shown._memory.tensor, carry.start._memory.tensor
-        if given is None or carry.given is None or given._array is not carry.given._array:
-            loop.refuse(f"a step updates {name}, an array of NumPy's, in place, and assigns it")
-        if not loop.has_steps() or start is None or memory_of(start) in updated:
+        is_same = given is not None and carry.given is not None and given._array is carry.given._array
+        if not is_same:
+            refuse_update(loop, [name])
+        if start is None or memory_of(start) in updated:
             loop.refuse(f"{name} may be an array that something else is")
     for objects in (loop.after, *(exit.objects for exit in loop.exits)) if arrays else ():
         found = [objects.get(n) for n in {*loop.loop.carried, *loop.loop.after}]
-        memories = [id(x._memory) for x in (*found, *(c.shown for c in arrays.values())) if type(x) is ProgramArray]
-        ends = [objects.get(n) for n in arrays]
-        if len({*memories}) < len(memories) or not all(is_new_array(x) for x in ends if type(x) is ProgramArray):
+        changed = {n: c.shown for n, c in arrays.items() if objects.get(n) is not c.shown}
+        loop.stays |= arrays.keys() - changed.keys()
+        memories = [id(x._memory) for x in (*found, *changed.values()) if type(x) is ProgramArray]
+        ends = [x for n in changed if type(x := objects.get(n)) is ProgramArray]
+        if len({*memories}) < len(memories) or not all(map(is_new_array, ends)):
             loop.refuse("arrays that go on may be views, or the same ones")

@@ -58,6 +58,7 @@ from .lists.grown import Grown, lists_of
 from .lists.of_data import DataList, lists_of_data, note_lists, refuse_lists
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
+from .taken import check_taken, refuse_update, take_over
 from .ways.joins import APART
 
 _ROUNDS = 16  # of a step, until all that it carries on is known
@@ -90,6 +91,8 @@ class Capture(Questions):
         self.made: set[ir.Node] = set()
         self.separate, self.two_sided, self.there = set[int](), set[int](), set[ir.Node]()
         self.sides, self.at_once = {}, set[tuple[bool, ...]]()
+        self.stays: set[str] = set()  # variables that some step leaves as the array of NumPy's that they are
+        self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
         self.twice: set[str] = set()
@@ -191,7 +194,7 @@ class Capture(Questions):
 
     def _as_now(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables of which a sum is the value that it has now: `s += v` updates it in place, once it is a tensor."""
-        sums = sums_of(self)
+        sums = sums_of(self) | {id(self.carries[name].given) for name in self.taken if name in self.carries}
         return {name: like(t, t._array, t._node) if id(t) in sums else t for name, t in variables.items()}
 
     def end(self, go: ir.Node | None = None) -> bool:
@@ -212,6 +215,10 @@ class Capture(Questions):
         self.after = self._as_now(self.after)
         found = self._leave(region)
         self._check_unchanged()
+        check_taken(self, memory)
+        if take_over(self, found):
+            self.held = self._held()
+            return self._again(False)
         self.states += found
         for of in self.lists.values():
             of.check(self, region)
@@ -443,10 +450,9 @@ class Capture(Questions):
         written = [w for w in written if id(w[0]) not in sums]
         if any(may_be_number(tracer, array) for _, array, _ in written):
             self.refuse("a number that changes its type is updated in place")
-        carried = {id(carry.given) for carry in self.carries.values()}
-        if any(id(t) in carried for t, *_ in written):
-            self.refuse("a step updates a variable in place, and assigns it")
-        others = [t for t, *_ in written]
+        carried = {id(carry.given): name for name, carry in self.carries.items()}
+        refuse_update(self, [carried[id(t)] for t, *_ in written if id(t) in carried])
+        others = [t for t, *_ in written if id(t) not in carried]
         for t in (*self.states, *others):  # histories hold views, which later steps do not write to
             if type(t._version) is list:
                 t._version[1:] = [r for r in t._version[1:] if (v := r()) is not None and not region.has_made(v)]
@@ -464,7 +470,7 @@ class Capture(Questions):
                 if end is start or (type(start) in CONSTANTS and are_one(end, start)):
                     continue
                 by_steps = self.in_steps and name not in self.counted and IntProxy not in (type(start), type(end))
-                carry, known = self._carry_of(name, start, end, by_steps), False
+                carry, known = self.carry_of(name, start, end, by_steps), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
                     carry = single_of(self.tracer, start, end)
                 if carry is not None and carry.kind == "array" and not (has_tensor(end) or self._meets_data()):
@@ -474,7 +480,7 @@ class Capture(Questions):
             elif carry.kind == "int":
                 known = (self.grows(carry, end) or self._count([name])) and known
             elif not is_like(end, carry) or (carry.is_single and not computes_as_number(self.region, carry)):
-                other = None if carry.kind == "tensor" else self._carry_of(name, start, end, False)
+                other = None if carry.kind == "tensor" else self.carry_of(name, start, end)
                 carry, known = other, False
                 if carry is not None:
                     self.carries[name] = carry
@@ -494,13 +500,13 @@ class Capture(Questions):
             if name in self.carries or name not in self.loop.after:
                 continue
             start = self.before.get(name)
-            carry, known = self._carry_of(name, start, value, False), False
+            carry, known = self.carry_of(name, start, value), False
             if carry is None or carry.kind == "tensor":
                 self.refuse_to_join(f"{name} changes its type")
             self.carries[name] = carry
         return known
 
-    def _carry_of(self, name: str, start: Any, end: Any, by_steps: bool) -> Carry | None:
+    def carry_of(self, name: str, start: Any, end: Any, by_steps: bool = False) -> Carry | None:
         found = carry_of(self.tracer, start, end, by_steps, self.may_be_either)
         if found is not None and found.kind == "flag":
             by_data = FlagProxy in (type(start), type(end)) or self.exits or any(k != self.vain for k in self.open)

@@ -24,13 +24,18 @@ class Marked:
         self.groups: list[tuple[list[_Weak], Any, Sequence[Any]]] = []
         self.chosen: list[tuple[_Weak, list[_Weak]]] = []  # each with what it may be
         self.stale: list[_Weak] = []  # those of which one has been updated
+        self.taken: list[tuple[_Weak, Any]] = []  # tensors whose memory loops have as their own, and places of these
 
     def clear(self) -> None:
-        self.groups, self.chosen, self.stale = [], [], []
+        self.groups, self.chosen, self.stale, self.taken = [], [], [], []
 
     def mark(self, tensors: Iterable[Tensor], place: Any, apart: Sequence[Any] = ()) -> None:
         """Notes that tensors may be in one memory after the loop at this place, or in it."""
         self.groups.append(([*map(ref, tensors)], place, apart))
+
+    def take(self, t: Tensor, place: Any) -> None:
+        """Notes that the loop at this place has the memory of a tensor as its own: nobody else may look at it."""
+        self.taken.append((ref(t), place))
 
     def choose(self, t: Tensor, of: Iterable[Tensor]) -> None:
         """Notes that a tensor is one of others, or of their memory."""
@@ -49,6 +54,7 @@ class Marked:
             shown = [memory_of(x) == memory_of(t) for x in alive]
             if any(shown) and not all(shown):
                 raise StepByStep(place, "a variable is updated that may be in the memory of another one", apart)
+        self._check_taken(t)
         self.chosen = [one for one in self.chosen if one[0]() is not None]
         if self.may_be(t):
             raise StepByStep(None, "what max() or min() gives is updated, which is one of their arguments", (WHICH,))
@@ -58,8 +64,15 @@ class Marked:
 
     def read(self, t: Tensor) -> None:
         """Raises StepByStep where a tensor may show an update of another one."""
+        self._check_taken(t)
         if any((x := r()) is not None and memory_of(x) == memory_of(t) for r in self.stale):
             raise StepByStep(None, "what max() or min() gives is read after an update of their arguments", (WHICH,))
+
+    def _check_taken(self, t: Tensor) -> None:
+        for r, place in self.taken:
+            if (x := r()) is not None and memory_of(x) == memory_of(t):
+                why = "a step updates a variable in place, which is in the memory of another one, and assigns it"
+                raise StepByStep(place, why)
 
 
 def memory_of(t: Tensor) -> int:
