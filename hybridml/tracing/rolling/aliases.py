@@ -35,7 +35,7 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
         if others and issubclass(type(t := variables.get(name)), Tensor):
             loop.tracer.marked.choose(t, [root_of(starts.get(id(x), x)) for x in others])
     for name in loop.carries.keys() & variables.keys():
-        if not loop.has_steps() or name in loop.stays:
+        if not loop.has_steps() or name in loop.unchanged:
             groups = _joined(groups, ({name}, [loop.carries[name].start]))
     for names, before in groups:
         found = [tensor_of(variables[name]) for name in sorted(names) if name in variables]
@@ -140,7 +140,7 @@ def check_new_arrays(loop: Any) -> None:
     for objects in (loop.after, *(exit.objects for exit in loop.exits)) if arrays else ():
         found = [objects.get(n) for n in {*loop.loop.carried, *loop.loop.after}]
         changed = {n: c.shown for n, c in arrays.items() if objects.get(n) is not c.shown}
-        loop.stays |= arrays.keys() - changed.keys()
+        loop.unchanged |= arrays.keys() - changed.keys()
         memories = [id(x._memory) for x in (*found, *changed.values()) if type(x) is ProgramArray]
         ends = [x for n in changed if type(x := objects.get(n)) is ProgramArray]
         if len({*memories}) < len(memories) or not all(map(is_new_array, ends)):

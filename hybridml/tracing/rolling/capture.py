@@ -91,7 +91,7 @@ class Capture(Questions):
         self.made: set[ir.Node] = set()
         self.separate, self.two_sided, self.there = set[int](), set[int](), set[ir.Node]()
         self.sides, self.at_once = {}, set[tuple[bool, ...]]()
-        self.stays: set[str] = set()  # variables that some step leaves as the array of NumPy's that they are
+        self.unchanged: set[str] = set()  # variables that some step leaves as the array of NumPy's that they are
         self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
