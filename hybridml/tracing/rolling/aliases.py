@@ -35,8 +35,9 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
         if others and issubclass(type(t := variables.get(name)), Tensor):
             loop.tracer.marked.choose(t, [root_of(starts.get(id(x), x)) for x in others])
     for name in loop.carries.keys() & variables.keys():
-        if not loop.has_steps() or name in loop.unchanged:
-            groups = _joined(groups, ({name}, [loop.carries[name].start]))
+        others = {name} if not loop.has_steps() else set()
+        for other in others | loop.arrays_before.get(name, set()):
+            groups = _joined(groups, ({name}, [loop.carries[other].start]))
     for names, before in groups:
         found = [tensor_of(variables[name]) for name in sorted(names) if name in variables]
         found += [root_of(t) for t in map(tensor_of, before) if issubclass(type(t), Tensor)]
@@ -139,9 +140,11 @@ def check_new_arrays(loop: Any) -> None:
             loop.refuse(f"{name} may be an array that something else is")
     for objects in (loop.after, *(exit.objects for exit in loop.exits)) if arrays else ():
         found = [objects.get(n) for n in {*loop.loop.carried, *loop.loop.after}]
-        changed = {n: c.shown for n, c in arrays.items() if objects.get(n) is not c.shown}
-        loop.unchanged |= arrays.keys() - changed.keys()
-        memories = [id(x._memory) for x in (*found, *changed.values()) if type(x) is ProgramArray]
-        ends = [x for n in changed if type(x := objects.get(n)) is ProgramArray]
-        if len({*memories}) < len(memories) or not all(map(is_new_array, ends)):
+        ends = {n: x for n in arrays if type(x := objects.get(n)) is ProgramArray}
+        before = {n: next((m for m, c in arrays.items() if c.shown is x), None) for n, x in ends.items()}
+        for name, of in before.items():
+            loop.arrays_before.setdefault(name, set()).update([] if of is None else [of])
+        left = [c.shown for m, c in arrays.items() if m not in before.values()]
+        memories = [id(x._memory) for x in (*found, *left) if type(x) is ProgramArray]
+        if len({*memories}) < len(memories) or not all(is_new_array(x) for n, x in ends.items() if before[n] is None):
             loop.refuse("arrays that go on may be views, or the same ones")

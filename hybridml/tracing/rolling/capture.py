@@ -91,7 +91,9 @@ class Capture(Questions):
         self.made: set[ir.Node] = set()
         self.separate, self.two_sided, self.there = set[int](), set[int](), set[ir.Node]()
         self.sides, self.at_once = {}, set[tuple[bool, ...]]()
-        self.unchanged: set[str] = set()  # variables that some step leaves as the array of NumPy's that they are
+        self.arrays_before: dict[
+            str, set[str]
+        ] = {}  # whose array of NumPy's, as it was before a step, a variable is then
         self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
@@ -226,7 +228,7 @@ class Capture(Questions):
         if (n := next((k for k in self.open if tuple(self.answers[:k]) in self.sides), None)) is not None:
             self.keep_apart(n)  # its other way has joined, and this one does not come to that
             return self._again(False)
-        known = not found and self._learn() and self._branched(region, go) and len(self.views) == views
+        known = not found and self.learn() and self._branched(region, go) and len(self.views) == views
         self.answers = (following(self.answers) or []) if known else []
         if known and not self.answers:
             return True
@@ -248,7 +250,7 @@ class Capture(Questions):
         if n is None or n < 0:
             self.rounds -= 1
             return self._again(False)
-        known = not found and self._learn() and self._ends_known(region)
+        known = not found and self.learn() and self._ends_known(region)
         self.answers = following(self.answers[: n + 1]) or []
         return self._again(known)
 
@@ -459,7 +461,7 @@ class Capture(Questions):
         region.written.clear()  # it holds views that end with the step
         return [t for t in others if all(t is not state for state in self.states)]
 
-    def _learn(self) -> bool:
+    def learn(self) -> bool:
         """Whether all variables that are carried on were known to be; finds those that a step has changed."""
         known = True
         for name in self.loop.carried:

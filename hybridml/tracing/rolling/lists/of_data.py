@@ -13,7 +13,7 @@ index beyond the list is found by a check: Python makes the call then, with its 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from types import CodeType, FrameType
@@ -30,7 +30,7 @@ from ....core.proxies.base import Proxy
 from ....core.proxies.integer import IntProxy
 from ....core.tensor import Tensor
 from ...capture.loops.counts import can_ask
-from ...capture.loops.one_memory import root_of
+from ...capture.loops.one_memory import memory_of, root_of
 from ...capture.loops.taken import fails_where
 from ...capture.tracer import Frame, Tracer
 from ...specialize.errors import StepByStep
@@ -278,6 +278,11 @@ class DataList(Proxy):
     def enters(self) -> None:
         """Begins the outermost loop."""
         self._base, self._start = [t._array for t in self._buffers], self._most
+
+    def refuse_items_in(self, memories: Set[int]) -> None:
+        """Refuses items of this step that are in memory which the next one updates."""
+        if any(memory_of(root) in memories for root in self._roots.values()):
+            self.refuse("a list gets an item that may be changed later")
 
     def check(self, loop: Any, region: Frame) -> None:
         """Refuses items that a step updates, after the end of one."""
