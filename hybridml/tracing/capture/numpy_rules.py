@@ -34,6 +34,7 @@ from .program_arrays import (
     ProgramArray,
     ProgramScalar,
     ProgramValue,
+    asked,
     found_in,
     given_back,
     is_program,
@@ -73,6 +74,10 @@ _VIEWS = _named(
     "T array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diagonal dsplit expand_dims flip "
     "fliplr flipud hsplit mT matrix_transpose moveaxis ravel reshape rollaxis rot90 split squeeze swapaxes transpose "
     "unstack vsplit"
+)
+# Those of such whose arguments are all arrays; of others they are sizes, axes and places but for the first.
+_OF_MANY = _named(
+    "atleast_1d atleast_2d atleast_3d broadcast_arrays can_cast may_share_memory result_type shares_memory"
 )
 # Those that move elements, and those that compute with them, in the dtype of the result:
 _MOVES = _named(
@@ -201,7 +206,7 @@ def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor | None:
         return of_size(x, dtype)
     x = x._number if type(x) is IntProxy else x
     t = operand(tracer, x)
-    return cast(literal(tracer, np.array(concrete_value(plain(x)), dtype)) if t is None else t, dtype)
+    return cast(literal(tracer, np.array(concrete_value(asked(x, "a number in a list")), dtype)) if t is None else t, dtype)
 
 
 def _attempt(compute: Callable[[], Any]) -> Any:
@@ -244,6 +249,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs, _model(args))) if known else None
         return _settled(tracer, func, args, kwargs) if found is None else found
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
+    if (looks or name in _VIEWS) and name not in _OF_MANY:
+        asked([args[1:], kwargs], f"np.{name}")
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
     if name in _VIEWS:
@@ -369,6 +376,8 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
     tracer, given = x._memory.tracer, [x, *found_in([args, kwargs])]
     if any(v._memory.is_traced for v in given):
         plainly = not (kwargs or any(type(a) is str for a in args))
+        if name in _VIEWS:
+            asked([args, kwargs], f"{name}()")
         if name in _VIEWS and type(x) is ProgramArray:
             result = _views(tracer, lambda: getattr(x._array, name)(*plain(args), **plain(kwargs)), given)
             if result is not None:
