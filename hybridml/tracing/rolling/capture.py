@@ -110,6 +110,10 @@ class Capture(Questions):
         may_join = [loop for loop in (self.in_vain, self) if loop is not None and loop.sides and not loop.stays_apart()]
         raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
 
+    def refuse_number(self, why: str) -> NoReturn:
+        """Refuses a step that does with a number of Python's, which is there in the first one, what tensors alone do."""
+        self.refuse(why)
+
     # -- a step
 
     def begin(self) -> None:
