@@ -206,7 +206,9 @@ def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor | None:
         return of_size(x, dtype)
     x = x._number if type(x) is IntProxy else x
     t = operand(tracer, x)
-    return cast(literal(tracer, np.array(concrete_value(asked(x, "a number in a list")), dtype)) if t is None else t, dtype)
+    return cast(
+        literal(tracer, np.array(concrete_value(asked(x, "a number in a list")), dtype)) if t is None else t, dtype
+    )
 
 
 def _attempt(compute: Callable[[], Any]) -> Any:

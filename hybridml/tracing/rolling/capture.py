@@ -111,7 +111,7 @@ class Capture(Questions):
         raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
 
     def refuse_number(self, why: str) -> NoReturn:
-        """Refuses a step that does with a number of Python's, which is there in the first one, what tensors alone do."""
+        """Refuses a step that does what tensors alone do with what is a number of Python's in the first one."""
         self.refuse(why)
 
     # -- a step
