@@ -283,8 +283,8 @@ def test_errors_are_those_of_eager_code(body: str) -> None:
     "expression",
     "v[j:]; v[:j] * 2; b[:j, 1]; v[..., j:]; v[[j, 1]]; b[[j, 0], [1, j]]; np.stack([v] * 6).reshape(j, -1); "
     "b + [j, 1, 2]; np.split(v, [j]); np.broadcast_to(b[:1], (j, 3)).copy(); np.zeros_like(v, shape=j); "
-    "np.rot90(b, j); np.moveaxis(b, 0, j - 1); np.diagonal(b, j); np.roll(v, j); np.repeat(v, j); put(v, slice(j)); put(v, [j, 1]); "
-    "put(b, (slice(j), 1))".split("; "),
+    "np.rot90(b, j); np.moveaxis(b, 0, j - 1); np.diagonal(b, j); np.roll(v, j); np.repeat(v, j); put(v, slice(j)); "
+    "put(v, [j, 1]); put(b, (slice(j), 1))".split("; "),
 )
 def test_places_and_sizes_that_tensors_decide_are_asked_for(expression: str) -> None:
     """`j`, an int of NumPy's that a tensor decides, as a size, an axis, an index or an end of a slice."""
