@@ -350,7 +350,7 @@ def plain(value: Any) -> Any:
 
 
 def asked(value: Any, what: str = "index") -> Any:
-    """As `plain`, for sizes, axes and indices, on which a result depends: Python asks for those that tensors decide."""
+    """Returns what `plain` does of sizes, axes and indices: Python asks for those that tensors decide."""
     for x in found_in(value):
         x._memory.settle(what)
     return plain(value)
