@@ -25,7 +25,7 @@ class Budget(NamedTuple):
 BUDGETS = {
     "hybridml": Budget(
         70050,
-        "NumPy's scalars beside arrays, places that tensors decide, quotients of counts, first steps by themselves (60); "
+        "NumPy's scalars beside arrays, places that tensors decide, quotients of counts, first steps alone (60); "
         "NumPy's functions in programs that make arrays (30); "
         "parts of arrays of any dtype, arrays that go on, objects of steps, ints outside of loops, linalg (395); "
         "branches of steps that join, flags that data decides (780); "
