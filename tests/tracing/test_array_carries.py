@@ -89,9 +89,46 @@ def followed(x: Any) -> Any:
     return ends, i, n
 
 
-@pytest.mark.parametrize("program", [recurrence, ints, two, covariance, parts, filled, followed])
+def filtered(x: Any) -> Any:
+    w, p, buf, err = np.zeros(3), np.ones(3), np.zeros(3), np.zeros(N)
+    for k in range(N):
+        buf[1:] = buf[:-1].copy()
+        buf[0] = x[k]
+        gain = p * buf / (0.9 + buf.max())
+        err[k] = x[k] - w.max()
+        w = w + gain * err[k] + err[k] * gain
+        p = (p - gain * buf.max()) / 0.9
+    return w, p, err
+
+
+def beside_scalars(x: Any) -> Any:
+    w, a, ones, below = np.zeros(3), np.zeros(N), np.arange(3.0), 0
+    for k in range(N):
+        a[k] = x[k]
+        w = np.maximum(a[k], w) + (a[k] - ones) * (a[k] > ones) + ones / (1 + a[k])
+        w += a[k]
+        below = below + (a[k] < ones)
+    return w, below
+
+
+@pytest.mark.parametrize(
+    "program", [filtered, beside_scalars, recurrence, ints, two, covariance, parts, filled, followed]
+)
 def test_they_go_from_step_to_step(program: Callable[[Any], Any]) -> None:
     assert is_loop(both(program, data(N)))
+
+
+def test_a_float_that_is_an_argument_meets_scalars_of_numpy() -> None:
+    def damped(x: Any, factor: float) -> Any:
+        p, q = np.eye(3), np.zeros(3)
+        for k in range(N):
+            q[1] = x[k]
+            p = p / (factor + q.max()) + q * (factor - q[1])
+            if factor < q.max():
+                p = p * 0.5
+        return p, factor + q.max()
+
+    assert is_loop(both(damped, data(N), lambda: 0.9))
 
 
 def in_place(x: Any) -> Any:

@@ -333,3 +333,21 @@ def test_sizes_of_a_call_and_numbers_of_steps_are_told_apart() -> None:
         x = np.arange(float(M))
         assert_same(prefix(hm.tensor(x), n), traced(hm.tensor(x), n))
     assert " loop(" in traced.ir
+
+
+def test_a_loop_that_comes_again_with_narrower_arrays_learns_once() -> None:
+    def carved(image: Any) -> Any:
+        for _ in range(4):
+            h, w = image.shape
+            place, new = np.argmin(image[:, 0]), np.zeros((h, w - 1))
+            for i in range(h):
+                new[i, :place] = image[i, :place]
+                new[i, place:] = image[i, place + 1 :]
+            image = new
+        return image
+
+    traced = hm.trace(carved)
+    for seed in range(3):
+        image = np.random.default_rng(seed).random((20, 24))
+        np.testing.assert_array_equal(traced(hm.asarray(image)), carved(hm.asarray(image)))
+    assert " loop(" in traced.ir

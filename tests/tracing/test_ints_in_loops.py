@@ -10,7 +10,7 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.errors import TraceError
-from tests.support.loops import assert_same
+from tests.support.loops import assert_same, both, data, is_loop
 
 N = 40
 
@@ -188,3 +188,32 @@ def test_the_advice_names_the_dtype_that_goes_on() -> None:
 
     with pytest.raises(TraceError, match=r"e changes its type to that of a float64 tensor.*dtype=\"float64\""):
         hm.trace(fn, strict=True)(hm.asarray(-np.ones(N)))
+
+
+def shares(x: hm.Tensor) -> Any:
+    hits, width, out = 0, 1.0, np.zeros(20)
+    for k in range(20):
+        if x[k] > 0.5:
+            hits += 1
+        share = hits / (k + 1)
+        out[k] = share + (k + 1) / (hits + 1) + hits // (k + 2) + hits % (k + 3)
+        if share < 0.4:
+            width *= 0.8
+        elif share > 0.6:
+            width *= 1.25
+    return hits, width, out
+
+
+def by_none(x: hm.Tensor) -> Any:
+    hits, out = 0, np.zeros(20)
+    for k in range(20):
+        hits += x[k] > 0.5
+        out[k] = hits / k if k > 0 else 0.0
+        if x[k] > 0.5:
+            hits += 1
+    return hits, out
+
+
+def test_quotients_of_counts_and_the_number_of_a_step() -> None:
+    assert is_loop(both(shares, data(20)))
+    both(by_none, data(20))

@@ -481,3 +481,26 @@ def test_random_programs_of_numbers(seed: int) -> None:
         for a, b in zip(flat(expected), flat(found), strict=True):
             assert type(a) is type(b), source
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=source)
+
+
+def wrapped(x: hm.Tensor) -> Any:
+    phase, out = 0.0, np.zeros(N)
+    for k in range(N):
+        phase += 1.0 - 0.05 * x[k] * np.sin(phase)
+        if phase > np.pi:
+            phase -= 2 * np.pi
+        out[k] = phase
+    return phase, out
+
+
+def wrapped_where_data_decides(x: hm.Tensor) -> Any:
+    phase = 0.0
+    for k in range(N):
+        if x[k] > 0.5:
+            phase = x[k] + np.sin(phase)
+    return phase
+
+
+def test_the_first_step_has_a_number_and_the_others_take_functions_of_tensors() -> None:
+    assert " loop(" in alike(wrapped).ir
+    alike(wrapped_where_data_decides)

@@ -279,6 +279,23 @@ def test_errors_are_those_of_eager_code(body: str) -> None:
     assert error(hm.trace(program)) == error(program)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    "v[j:]; v[:j] * 2; b[:j, 1]; v[..., j:]; v[[j, 1]]; b[[j, 0], [1, j]]; np.stack([v] * 6).reshape(j, -1); "
+    "b + [j, 1, 2]; np.split(v, [j]); np.broadcast_to(b[:1], (j, 3)).copy(); np.zeros_like(v, shape=j); "
+    "np.rot90(b, j); np.moveaxis(b, 0, j - 1); np.diagonal(b, j); np.roll(v, j); np.repeat(v, j); put(v, slice(j)); "
+    "put(v, [j, 1]); put(b, (slice(j), 1))".split("; "),
+)
+def test_places_and_sizes_that_tensors_decide_are_asked_for(expression: str) -> None:
+    """`j`, an int of NumPy's that a tensor decides, as a size, an axis, an index or an end of a slice."""
+    made = "v = np.zeros(3)\n    v[:] = x\n    j = np.argmin(v)\n    b = np.arange(9).reshape(3, 3)"
+    put = "def put(a, key):\n        a[key] = 7\n        return a"
+    program = _function(f"def program(x):\n    {put}\n    {made}\n    return {expression}")
+    traced = hm.trace(program)
+    for values in ([3.0, 2.0, 1.0], [3.0, 1.0, 2.0]):
+        assert _run(traced, hm.asarray(np.array(values))) == _run(program, hm.asarray(np.array(values)))
+
+
 def test_arrays_of_others_that_change_are_not_read_late() -> None:
     made = np.zeros(3).copy  # no creation that the code names
 

@@ -94,9 +94,8 @@ class IntProxy(NumberProxy):
 
     def _combined(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """The result of `self op other`, for sums, differences and products."""
+        other = self._beside(other)
         kind = type(other)
-        if is_dim(other) and self._value is None and (of_step := self._of_step(other)) is not None:
-            other, kind = of_step, IntProxy
         if kind is IntProxy or kind is int or kind is bool:
             value, size, real = (
                 (other._value, other._bound, other._number) if kind is IntProxy else (other, abs(other), other)
@@ -122,10 +121,11 @@ class IntProxy(NumberProxy):
         """Whether it has no value, so that what is computed with numbers of steps, or this one, is of the graph."""
         return self._value is None and (step is None or bound_of_step(step) is not None)
 
-    def _of_step(self, step: Size) -> IntProxy | None:
-        """The number of a step of a loop, for which one step stands, as an int of the graph."""
-        bound = bound_of_step(step)
-        return None if bound is None else IntProxy(self._tracer, ScalarProxy(self._tracer.size(step)), None, bound)
+    def _beside(self, other: Any) -> Any:
+        """The number of a step of a loop, for which one step stands, as an int of the graph beside one that has no
+        value; any other operand as it is."""
+        bound = bound_of_step(other) if is_dim(other) and self._value is None else None
+        return other if bound is None else IntProxy(self._tracer, ScalarProxy(self._tracer.size(other)), None, bound)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""
@@ -137,6 +137,7 @@ class IntProxy(NumberProxy):
 
     def _reduced(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """The remainder or quotient by a number of Python's, where it asks, or of two that have no values."""
+        other = self._beside(other)
         kind = type(other)
         if self._value is None and ((kind is int and abs(other) <= LARGEST) or kind is IntProxy):
             a, b = (other, self) if swapped else (self, other)
@@ -163,8 +164,7 @@ class IntProxy(NumberProxy):
 
     def _compared(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """A comparison, where it asks a question that each call answers; otherwise one of the int itself."""
-        if is_dim(other) and self._value is None:
-            other = of_step if (of_step := self._of_step(other)) is not None else other
+        other = self._beside(other)
         of_int = type(other) is IntProxy or (type(other) is int and abs(other) <= EXACT)
         if self._kind is int and of_int and (self._asks or (type(other) is IntProxy and other._asks)):
             return op(self._number, other._number if type(other) is IntProxy else float(other))
@@ -190,10 +190,12 @@ class IntProxy(NumberProxy):
         return self._value == 0
 
     def _divided(self, other: Any, swapped: bool) -> Any:
+        given, other = other, self._beside(other)
         kind = type(other)
         if kind is IntProxy or (kind is int and abs(other) <= EXACT):
             divisor = self if swapped else other
-            if divisor._is_zero() if type(divisor) is IntProxy else divisor == 0:
+            is_above = divisor is not self and is_dim(given) and (bounds(given) or 0) > 0
+            if not is_above and (divisor._is_zero() if type(divisor) is IntProxy else divisor == 0):
                 other = concrete_value(other)
                 return other / self._concrete() if swapped else self._concrete() / other  # as Python does, or NumPy
             number: Any = other._number if kind is IntProxy else float(other)

@@ -131,6 +131,8 @@ def _computed(method: str, op: Op) -> Method:
             found = type(self).by_numpy(UFUNCS[op], (other, self) if swapped else (self, other))
             if found is not None:
                 return found
+        if isinstance(other, np.float64) and type(other) is not np.float64 and (t := tensor_of(other)) is not other:
+            return _number(slot(self._tensor, t))  # a scalar of NumPy's that the program computes
         if isinstance(other, complex):
             found = ComplexProxy.compute(op, *((other, self) if swapped else (self, other)))
             if found is not None:

@@ -36,7 +36,7 @@ _astype, _full, _permute, _reshape = (OPS[name] for name in ("astype", "full", "
 _LARGE = 4096  # elements: larger literals are inputs of the program
 _blocks: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # by what is in them
 Step = Callable[[Tensor], Tensor]
-_NEW = {
+OF_SCALARS: dict[str, Any] = {  # methods of what stands for NumPy's scalars; numpy_rules.py has more
     name: getattr(Tensor, f"__{name[3:]}")
     for name in dir(Tensor)
     if name[:3] == "__i" and hasattr(Tensor, f"__{name[3:]}")
@@ -204,7 +204,7 @@ def is_element(t: Tensor) -> bool:
 @lru_cache(maxsize=1)  # of the trace that runs
 def _scalars(cls: type[Traced]) -> type[Traced]:
     """The class of the tensors of a trace that are no memory: their operators in place make new ones."""
-    return type("Tensor", (cls,), {"__slots__": (), "__module__": "hybridml", "is_element": True, **_NEW})
+    return type("Tensor", (cls,), {"__slots__": (), "__module__": "hybridml", "is_element": True, **OF_SCALARS})
 
 
 def literal(tracer: Tracer, array: np.ndarray) -> Tensor:

@@ -28,12 +28,13 @@ from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import cast, literal
+from .memory import OF_SCALARS, cast, is_element, literal
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
     ProgramScalar,
     ProgramValue,
+    asked,
     found_in,
     given_back,
     is_program,
@@ -72,6 +73,10 @@ _VIEWS = _named(
     "T array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diagonal dsplit expand_dims flip "
     "fliplr flipud hsplit mT matrix_transpose moveaxis ravel reshape rollaxis rot90 split squeeze swapaxes transpose "
     "unstack vsplit"
+)
+# Those of such whose arguments are all arrays; of others they are sizes, axes and places but for the first.
+_OF_MANY = _named(
+    "atleast_1d atleast_2d atleast_3d broadcast_arrays can_cast may_share_memory result_type shares_memory"
 )
 # Those that move elements, and those that compute with them, in the dtype of the result:
 _MOVES = _named(
@@ -200,7 +205,9 @@ def _cast_operand(tracer: Tracer, x: Any, dtype: np.dtype) -> Tensor | None:
         return of_size(x, dtype)
     x = x._number if type(x) is IntProxy else x
     t = operand(tracer, x)
-    return cast(literal(tracer, np.array(concrete_value(plain(x)), dtype)) if t is None else t, dtype)
+    return cast(
+        literal(tracer, np.array(concrete_value(asked(x, "a number in a list")), dtype)) if t is None else t, dtype
+    )
 
 
 def _attempt(compute: Callable[[], Any]) -> Any:
@@ -243,6 +250,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs, _model(args))) if known else None
         return _settled(tracer, func, args, kwargs) if found is None else found
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
+    if (looks or name in _VIEWS) and name not in _OF_MANY:
+        asked([args[1:], kwargs], f"np.{name}")
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
     if name in _VIEWS:
@@ -373,6 +382,8 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
     tracer, given = x._memory.tracer, [x, *found_in([args, kwargs])]
     if any(v._memory.is_traced for v in given):
         plainly = not (kwargs or any(type(a) is str for a in args))
+        if name in _VIEWS:
+            asked([args, kwargs], f"{name}()")
         if name in _VIEWS and type(x) is ProgramArray:
             result = _views(tracer, lambda: getattr(x._array, name)(*plain(args), **plain(kwargs)), given)
             if result is not None:
@@ -398,9 +409,36 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _of_ufunc(self: ProgramValue, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
-    if any(issubclass(type(x), Tensor) for x in inputs):
+    tensors = [x for x in inputs if issubclass(type(x), Tensor)]
+    if tensors and not all(map(is_element, tensors)):
         return NotImplemented  # the tensor knows
-    return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
+    return of_ufunc(self._memory.tracer, ufunc, call, _with_scalars(self._memory.tracer, inputs), kwargs)
+
+
+def _with_scalars(tracer: Tracer, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands with stand-ins of NumPy's scalars that are tensors in the step of a loop."""
+    return tuple([value_of(tracer, x, scalar=True) if issubclass(type(x), Tensor) else x for x in inputs])
+
+
+def _of_scalar(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+    """A ufunc of such a scalar: beside an array it gives an array."""
+    array = next((x for x in inputs if issubclass(type(x), ProgramArray)), None)
+    if array is None:
+        return Tensor.__array_ufunc__(self, ufunc, call, *inputs, **kwargs)
+    return _of_ufunc(array, ufunc, call, *inputs, **kwargs)
+
+
+def _beside_array(own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """An operator of such a scalar, which leaves that to the array."""
+    return lambda self, other: NotImplemented if issubclass(type(other), ProgramArray) else own(self, other)
+
+
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne")
+OF_SCALARS["__array_ufunc__"] = _of_scalar
+for _name in _BINARY:
+    OF_SCALARS[f"__{_name}__"] = _beside_array(getattr(Tensor, f"__{_name}__"))
+    if f"__i{_name}__" in OF_SCALARS:
+        OF_SCALARS[f"__i{_name}__"] = OF_SCALARS[f"__{_name}__"]
 
 
 def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

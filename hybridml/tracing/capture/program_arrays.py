@@ -148,7 +148,7 @@ class ProgramArray(ProgramValue):
         if name in ("real", "imag"):
             getattr(self, name)[...] = value
         elif name in ("shape", "flat"):
-            setattr(self._array if name == "shape" else self._own(name), name, plain(value))
+            setattr(self._array if name == "shape" else self._own(name), name, asked(value))
             self._memory.touched()
         else:
             raise TypeError(f"the {name} of an array cannot be assigned while a function is traced")
@@ -345,8 +345,15 @@ def plain(value: Any) -> Any:
     if kind is dict:
         return {k: plain(v) for k, v in value.items()}
     if kind is slice:
-        return slice(plain(value.start), plain(value.stop), plain(value.step))
+        return slice(asked(value.start), asked(value.stop), asked(value.step))
     return int(value) if is_dim(value) else value
+
+
+def asked(value: Any, what: str = "index") -> Any:
+    """Returns what `plain` does of sizes, axes and indices: Python asks for those that tensors decide."""
+    for x in found_in(value):
+        x._memory.settle(what)
+    return plain(value)
 
 
 def found_in(value: Any) -> Iterator[ProgramValue]:
@@ -480,7 +487,7 @@ def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
         if has_tensor(k) and type(k) is not list:
             found.append(operand(tracer, k))
         elif isinstance(k, _ndarray | list | np.bool_):
-            at = np.asarray(plain(k))
+            at = np.asarray(asked(k))
             if at.dtype.kind == "b" and at.ndim:
                 found += [literal(tracer, p) for p in at.nonzero()]
             else:

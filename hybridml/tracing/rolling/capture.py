@@ -93,7 +93,7 @@ class Capture(Questions):
         self.sides, self.at_once = {}, set[tuple[bool, ...]]()
         self.arrays_before: dict[
             str, set[str]
-        ] = {}  # whose array of NumPy's, as it was before a step, a variable is then
+        ] = {}  # whose array of NumPy's a variable is after a step
         self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
@@ -116,6 +116,10 @@ class Capture(Questions):
         loops = [loop for loop in (self.in_vain, self) if loop is not None]
         may_join = [loop for loop in loops if loop.has_joined and not loop.stays_apart()]
         raise StepByStep((may_join or [self])[0].place, why, (APART,) if may_join else ())
+
+    def refuse_number(self, why: str) -> NoReturn:
+        """Refuses a step that does what tensors alone do with what is a number of Python's in the first one."""
+        self.refuse(why)
 
     # -- a step
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.sizes.dims import LEAST, Size, hint, is_dim, symbol
@@ -103,7 +103,7 @@ class Counted(RolledLoop):
         self.name, self.is_last = f"i{len(tracer.loops)}", is_last
         self.done, end = part  # steps so far
         self.length = end - self.done - self.lasts  # that are left, but for the last ones
-        self.is_nest = _NEST in alone
+        self.is_nest, self.is_parted = _NEST in alone, "first" in alone
         self.peeled = 0
         self.now: Literal["", "captured", "alone", "after"] = ""  # how the step runs that has been begun
 
@@ -131,6 +131,11 @@ class Counted(RolledLoop):
     def grows(self, carry: Carry, end: Any) -> bool:
         now = carry.start + self.number * carry.by
         return (type(end) is int or is_dim(end)) and is_number(end - now, carry.by)
+
+    def refuse_number(self, why: str) -> NoReturn:
+        if not self.is_parted and type(self.length) is int and self.has_steps():
+            raise StepByStep(self.place, why, ("first",))  # after it there may be tensors alone
+        super().refuse_number(why)
 
     def begin_later(self, name: str) -> None:
         if self.peeled >= _PEELED or not self.has_steps():

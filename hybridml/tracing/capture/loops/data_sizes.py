@@ -61,7 +61,7 @@ class DataSize:
 @record(frozen=False, eq=False)
 class DataSizes:
     """The symbols of a step, by the forms of what they stand for. `place`: of its loop; `depth`: the number of loops
-    around it; `learnt`: names of symbols that are not 0, and names with what they are never above."""
+    around it; `learnt`: names of symbols that are not 0, and names with how far they are below what is known first."""
 
     place: Any = None
     depth: int = 0
@@ -79,13 +79,14 @@ class DataSizes:
         if known is None:
             name = self._next()
             least = int(name in self.learnt)
-            for bound in (end for of, end in (n for n in self.learnt if type(n) is tuple) if of == name):
-                most = bound if at_most(bound, most) else most
-                value = OPS["minimum"].fn(value, _tensor(tracer, bound))
+            for less in (by for of, by in (n for n in self.learnt if type(n) is tuple) if of == name):
+                most = most - less if at_most(less, most) else most
+                value = OPS["minimum"].fn(value, _tensor(tracer, most))
             value = OPS["maximum"].fn(value, least)
             known = self.found[form] = DataSize(name, value._array, least, most)
         elif not at_most(known.most, most):  # of another array, which is shorter
-            raise StepByStep(self.place, "slices of several arrays differ in their sizes", ((known.name, most),))
+            less = known.most - most  # the same for arrays of other sizes, when the loop comes again
+            raise StepByStep(self.place, "slices of several arrays differ in their sizes", ((known.name, less),))
         return known
 
     def start(self, key: Any, value: Tensor, most: Size) -> DataSize:

@@ -209,6 +209,6 @@ def _is_cast(node: ir.Node) -> bool:
 def _refuse(tracer: Any, some: Sequence[Perhaps], why: str) -> None:
     """Refuses a loop whose first step always has a number there; checks that there is none elsewhere."""
     if tracer.loops and any(of.at_first for of in some):
-        tracer.loops[-1].refuse(why)
+        tracer.loops[-1].refuse_number(why)
     flags = [ir.apply(_not, [of.flag]) for of in some]
     fails_where(tracer, tracer.wrap(reduce(lambda a, b: ir.apply(_or, [a, b]), flags)))
