@@ -28,9 +28,10 @@ from ..step import emit_step, launch_sources, stops_of
 from ..types import I8, I64, PTR, VOID, Literal
 from .elements import elements_source, emit_elements
 from .fits import is_of_elements
-from .parts import at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll
+from .parts import any_steps, at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
+_PASSES_NS = 5_000.0  # of a loop over elements that LLVM's passes are for: they take a few milliseconds
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
@@ -152,6 +153,9 @@ def _emit_one(
         status = b.operand(function.args[0], operands) if checked else None
         _emit_shared(b, module, name, control, callees, given, failed, sizes, status)
     elif is_of_elements(control):
+        if _nanoseconds(control) >= _PASSES_NS or any_steps(control):
+            module.passes = True
+            function.attributes.add('"no-builtins"')  # a loop that copies stays one
         emit_elements(b, control, given, failed, sizes, ranges)
     elif isinstance(control, Loop):
         _emit_loop(b, module, name, control, callees, given, failed, sizes, slot, ranges)
