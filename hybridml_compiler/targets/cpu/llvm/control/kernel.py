@@ -45,7 +45,7 @@ def distinct_specs(control: Control) -> list[KernelSpec]:
 
 def control_source(control: Control, callees: Callees) -> str:
     if is_of_elements(control):
-        return elements_source(control)
+        return f"passes {_takes_passes(control)}\n{elements_source(control)}"
     lines = [
         line
         for plan in control.plans
@@ -153,7 +153,7 @@ def _emit_one(
         status = b.operand(function.args[0], operands) if checked else None
         _emit_shared(b, module, name, control, callees, given, failed, sizes, status)
     elif is_of_elements(control):
-        if _nanoseconds(control) >= _PASSES_NS or any_steps(control):
+        if _takes_passes(control):
             module.passes = True
             function.attributes.add('"no-builtins"')  # a loop that copies stays one
         emit_elements(b, control, given, failed, sizes, ranges)
@@ -385,6 +385,12 @@ def _copy_share(
     share = size // loop.slots
     first = b.mul(slot, i64(share))
     copy(b, at_byte(b, target, first), at_byte(b, source, first), i64(share))
+
+
+def _takes_passes(control: Control) -> bool:
+    """Whether a loop over elements goes through LLVM's passes: values that a step stores and the next one loads are in
+    registers then, and so are sums in elements, and what inner steps have in common is before them."""
+    return any_steps(control) or _nanoseconds(control) >= _PASSES_NS
 
 
 def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:
