@@ -12,9 +12,14 @@ import hybridml as hm
 from tests.support.random_graphs import same_bits
 
 N = 12  # steps; arrays are 5 x 4 and 3 x 4 x 5, and ints below 3
-_KEYS = ("a[p[i], {c}]", "a[{c}, p[i]]", "a[p[i], q[i]]", "a[{c}, {d}]", "a[i % 3, {c}]", "a[{c}, q[i] - 1]", "a[-1, i % 3]",
-         "t[p[i], {c}, q[i]]", "t[{c}, p[i], i % 4]", "t[p[i], q[i], {d}]", "t[{c}, {d}, 1]", "t[i % 3, p[i], -{d}]")  # fmt: skip
-_ROWS = ("a[{c}, :]", "a[{c}, 1:3]", "a[:, {d}]", "t[{c}, {d}]", "t[{c}, :, {d}]", "t[p[i], {c}]", "t[{c}, p[i], 1:3]", "a[p[i]]")
+_KEYS = (
+    "a[p[i], {c}]", "a[{c}, p[i]]", "a[p[i], q[i]]", "a[{c}, {d}]", "a[i % 3, {c}]", "a[{c}, q[i] - 1]", "a[-1, i % 3]",
+    "t[p[i], {c}, q[i]]", "t[{c}, p[i], i % 4]", "t[p[i], q[i], {d}]", "t[{c}, {d}, 1]", "t[i % 3, p[i], -{d}]",
+)  # fmt: skip
+_ROWS = (
+    "a[{c}, :]", "a[{c}, 1:3]", "a[:, {d}]", "t[{c}, {d}]", "t[{c}, :, {d}]", "t[p[i], {c}]", "t[{c}, p[i], 1:3]",
+    "a[p[i]]",
+)  # fmt: skip
 
 
 def _program(seed: int) -> str:
@@ -32,7 +37,8 @@ def _program(seed: int) -> str:
         if kind < 0.25:
             lines.append(f"        {key(_ROWS)} {of.choice(('=', '+='))} {value()}")
         elif kind < 0.5:
-            lines += [f"        if {value()} > 0.2:", f"            {key(_KEYS)} {of.choice(('=', '+=', '*='))} {value()}"]
+            lines.append(f"        if {value()} > 0.2:")
+            lines.append(f"            {key(_KEYS)} {of.choice(('=', '+=', '*='))} {value()}")
         else:
             lines.append(f"        {key(_KEYS)} {of.choice(('=', '+=', '-='))} {value()}")
     return "\n".join([*lines, "    return a, t"])

@@ -182,8 +182,8 @@ def plan(key: Any, aval: Aval) -> Plan:
 
 
 def _is_of_numbers(parts: Sequence[Any]) -> bool:
-    """Whether integers of a key stand beside numbers that data decides, and beside nothing else: `x[i, 3]` is an element
-    of x as one row then, which an update replaces in place, and no element of a column, which would be copied."""
+    """Whether integers of a key stand beside numbers that data decides, and beside nothing else: `x[i, 3]` is an
+    element of x as one row then, which an update replaces in place, and not one of a column, which would be copied."""
     among = [n for n, k in enumerate(parts) if isinstance(k, Tensor) or _is_integer(k)]
     arrays = [k for k in parts if isinstance(k, Tensor)]
     numbers = all(k.ndim == 0 and k.dtype.kind in "iu" for k in arrays)
@@ -312,7 +312,11 @@ def _joined(p: Plan) -> Tensor:
     for axis, named, index in p.arrays:
         size = p.shape[axis]
         at = OPS["index"].fn(index, size, named) if isinstance(index, Tensor) else index
-        flat = at if flat is None else _sum(OPS["multiply"].fn(flat, size) if isinstance(flat, Tensor) else flat * size, at)
+        flat = (
+            at
+            if flat is None
+            else _sum(OPS["multiply"].fn(flat, size) if isinstance(flat, Tensor) else flat * size, at)
+        )
     found: Tensor = flat
     return found
 

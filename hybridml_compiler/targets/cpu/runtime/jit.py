@@ -81,7 +81,8 @@ def compile_ir(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> byte
     """Object code of a module of LLVM IR, for the CPU of this process unless another is given.
 
     LLVM's passes over IR are left out, which take half the time: code is final as emitted, with hoisted expressions and
-    explicit vectors ([Note: Compile time]). Loops over elements ask for them (llvm/control/elements.py). Raises CompileError with LLVM's message where the text is not valid IR.
+    explicit vectors ([Note: Compile time]). Loops over elements ask for them (llvm/control/kernel.py). Raises
+    CompileError with LLVM's message where the text is not valid IR.
     """
     return _compiled([text], opt, cpu or host_spec())
 
