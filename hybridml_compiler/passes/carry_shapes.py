@@ -88,8 +88,7 @@ def _slices_in_shape(own: Node, after: Node) -> dict[Node, Node]:
 
 
 def _window(update: Node, shape: Sequence[int]) -> tuple[tuple[Size, ...], tuple[Size, ...]] | None:
-    """Where the slice of an update begins in the array of another shape, and its sizes there; None where it is no
-    slice of that."""
+    """Starts and sizes of the slice of an update in the array of another shape; None where it is no slice of that."""
     p = update.params
     steps = p["steps"] or (1,) * len(update.shape)
     axes = [*zip(p["starts"], map(count, map(positions, p["starts"], p["stops"], steps)), update.shape, strict=True)]
