@@ -184,6 +184,30 @@ def adaptive(u, end, tolerance):
 # ---- inputs
 
 
+def votes(rows, kinds, bins):
+    counts = np.zeros((bins, kinds), dtype=np.int64)
+    for i in range(len(rows)):
+        for k in range(kinds):
+            counts[(rows[i] * (k + 1)) % bins, k] += 1
+    return counts
+
+
+def relaxed(u):
+    for i in range(1, u.shape[0] - 1):
+        for j in range(1, u.shape[1] - 1):
+            u[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+    return u
+
+
+def products(a, b):
+    c = np.zeros((a.shape[0], b.shape[1]))
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            for k in range(b.shape[0]):
+                c[i, j] += a[i, k] * b[k, j]
+    return c
+
+
 def segments(rng, n, m):
     return {"ends": np.sort(np.append(rng.integers(0, m, n - 1), [0, m])), "values": rng.random(m)}
 
@@ -209,6 +233,9 @@ LOOPS: dict[Callable[..., Any], tuple[Inputs, dict[str, dict[str, Any]]]] = {
     run_lengths: (lambda rng, n: {"values": rng.integers(0, 3, n).astype(float)}, {"S": {"n": 3_000}}),
     clipped: (lambda rng, n: {"image": rng.random((n, n))},
               {"S": {"n": 60, "low": 0.1, "high": 0.9, "dark": 0.2, "bright": 0.8}}),
+    votes: (lambda rng, n: {"rows": rng.integers(0, 50, n)}, {"S": {"n": 500, "kinds": 16, "bins": 50}}),
+    relaxed: (lambda rng, n: {"u": rng.random((n, n))}, {"S": {"n": 200}}),
+    products: (lambda rng, n: {"a": rng.random((n, n)), "b": rng.random((n, n))}, {"S": {"n": 60}}),
     few_bodies: (bodies, {"S": {"n": 8, "steps": 200, "dt": 0.01}}),
     fourier: (lambda rng, n: {"signal": rng.random(n)}, {"S": {"n": 64}}),
     snapshots: (lambda rng, n: {"u": rng.random(n)}, {"S": {"n": 2_000, "steps": 2_000, "every": 50}}),

@@ -187,7 +187,9 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
             results[k] = make("astype", start, dtype=start.dtype) if start.aval.weak else start  # no result is weak
         else:
             carries.append((k, start, own, after))
+    results |= _repeated(loop, read)
     _given_numbers(loop, known, _in_memory([*(after for *_, after in carries), *loop.others]))
+    read = [k for k in read if k not in results or k < len(loop.carries)]
     ys = [loop.ys[k - len(loop.carries)] for k in read if k >= len(loop.carries)]
     live = _live(carries, [*ys, *loop.others[len(loop.ys) :]], numbers)
     carries = [carry for carry in carries if carry[1] in live or carry[0] in numbers or carry[2] in live]
@@ -207,6 +209,20 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
     at = {k: places[k] if k < first else len(loop.carries) + wanted[old[k - first]] for k in left}
     new = loop.nodes(sorted(set(at.values())), optimized)
     return as_floats(with_shapes(results | {k: new[at[k]] for k in left}, shapes), counts)
+
+
+def _repeated(loop: Loop, read: Sequence[int]) -> Results:
+    """The results that are an operand for each step: they need no loop, and what is left may not depend on it."""
+    if loop.counts or loop.go is not None:
+        return {}  # steps that are not run give zeros
+    given = {own: start for start, own in loop.consts}
+    found: Results = {}
+    for k in read:
+        start = given.get(loop.ys[k - len(loop.carries)]) if k >= len(loop.carries) else None
+        if start is not None:
+            row = make("reshape", start, shape=(1, *start.shape))
+            found[k] = make("broadcast_to", row, shape=(loop.length, *start.shape))
+    return found
 
 
 def _given_numbers(loop: Loop, known: dict[Node, Node], outputs: set[Node]) -> None:

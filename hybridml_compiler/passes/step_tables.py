@@ -132,8 +132,9 @@ def numbers_before(loop: Loop, optimized: Optimize) -> dict[Node, Node]:
         carries = left
     known, frontier = given | {own for _, own, _ in carries}, _frontier(nodes, roots, called)
     wanted = [n for n in nodes if n in frontier and not n.aval.weak and known & {*topological([n])}]  # else in a table
-    between = [n for n in topological(wanted) if called.get(n)]
-    taken = list(dict.fromkeys(n for node in between for n in node.inputs if not called[n] and n.value is None))
+    # What the step alone decides is in a table, also where loops around this one would call it for all steps each time.
+    between = {n: None for n in topological(wanted) if called.get(n) and known & {*topological([n])}}
+    taken = list(dict.fromkeys(n for node in between for n in node.inputs if n not in between and n.value is None))
     if not taken:
         return {}
     first = Loop(

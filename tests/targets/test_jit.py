@@ -57,7 +57,7 @@ def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that we leave out is left out once for all threads, and is there again, also after an error."""
     usual = sys.getswitchinterval()  # of the interpreter: the turns of threads are shorter meanwhile
     said: list[str] = []
-    monkeypatch.setattr(jit, "_TRIED", llvm_library.llvm_version_info()[0])
+    monkeypatch.setattr(llvm_library, "TRIED", llvm_library.llvm_version_info()[0])
     monkeypatch.setattr(llvm_library, "set_option", said.append)
     with jit._leaner():
         threads = [threading.Thread(target=jit.compile_ir, args=(adder(k),)) for k in range(3)]

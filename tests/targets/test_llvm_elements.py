@@ -12,6 +12,7 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.targets.cpu.llvm.control import fits, kernel
+from hybridml_compiler.targets.cpu.runtime.llvm_library import PASSES
 from tests.support.random_graphs import same_bits
 from tests.support.random_loops import M, N, program_of
 
@@ -212,7 +213,8 @@ def test_random_loops_are_those_of_called_bodies(ints: bool, seed: int, monkeypa
     if ints:
         given += [rng.integers(0, N, N), np.sort(rng.integers(0, N, N + 1))]
     found = []
-    for in_place in (True, False):
+    for nanoseconds, in_place in ((0.0, True), (np.inf, True), (0.0, False)):  # with LLVM's passes, without, and called
+        monkeypatch.setattr(kernel, "_PASSES_NS", nanoseconds)
         if not in_place:
             for module in (fits, kernel):
                 monkeypatch.setattr(module, "is_of_elements", lambda _: False)
@@ -220,5 +222,20 @@ def test_random_loops_are_those_of_called_bodies(ints: bool, seed: int, monkeypa
         results = hm.trace(program)(*tensors)
         leaves = [x for r in results for x in (r if isinstance(r, list) else [r])]
         found.append([*map(np.asarray, (*leaves, *tensors))])
-    for a, b in zip(*found, strict=True):
-        assert same_bits(a, b), source
+    for a, *others in zip(*found, strict=True):
+        assert all(same_bits(a, b) for b in others), source
+
+
+def test_long_loops_go_through_passes() -> None:
+    def product(a: Any, b: Any) -> Any:
+        c = np.zeros((40, 40))
+        for i in range(40):
+            for j in range(40):
+                for k in range(40):
+                    c[i, j] += a[i, k] * b[k, j]
+        return c
+
+    a, b = _values(1600).reshape(40, 40), _values(1600, 1).reshape(40, 40)
+    traced = hm.trace(product)
+    assert same_bits(np.asarray(product(a, b)), np.asarray(traced(hm.tensor(a), hm.tensor(b))))
+    assert PASSES in traced.llvm

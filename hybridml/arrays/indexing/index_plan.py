@@ -42,7 +42,7 @@ class Plan:
     stops: tuple[int, ...]
     steps: tuple[int, ...]
     shape: tuple[int, ...]  # after the reshape; the axes that index arrays replace are still there
-    arrays: tuple[tuple[int, int, Tensor], ...] = ()  # (axis of `shape`, axis of x, integers)
+    arrays: tuple[tuple[int, int, Any], ...] = ()  # (axis of `shape`, axis of x, integers, or one that is known)
     front: int = 0  # axes of the result before those of the index arrays
 
     @property
@@ -137,10 +137,10 @@ def plan(key: Any, aval: Aval) -> Plan:
     at = dots[0] if dots else len(parts)
     # The '...' itself stays: it keeps index arrays apart even where it stands for no axis.
     parts[at:at] = [_WHOLE] * (aval.ndim - taken)
-    indexed = any(isinstance(k, Tensor) for k in parts)
+    indexed, together = any(isinstance(k, Tensor) for k in parts), _is_of_numbers(parts)
     ranges: list[Positions] = []
     shape: list[int] = []
-    arrays: list[tuple[int, int, Tensor]] = []
+    arrays: list[tuple[int, int, Any]] = []
     runs = 0  # of neighbours among index arrays and integers
     front, inside = 0, False
     for k in parts:
@@ -171,11 +171,23 @@ def plan(key: Any, aval: Aval) -> Plan:
             i = i + size if i < 0 else i
             if not 0 <= i < size:
                 raise OutOfBoundsError(f"index: {k} is out of bounds for axis {axis} of {aval}")
-            ranges.append(positions(i, i + 1, 1))
+            if together:
+                arrays.append((len(shape), axis, i))
+                shape.append(size)
+            ranges.append(positions(0, size, 1) if together else positions(i, i + 1, 1))
     return Plan(
         tuple(r.start for r in ranges), tuple(r.stop for r in ranges), tuple(r.step for r in ranges),
         tuple(shape), tuple(arrays), front if runs == 1 else 0,
     )  # fmt: skip
+
+
+def _is_of_numbers(parts: Sequence[Any]) -> bool:
+    """Whether integers of a key stand beside numbers that data decides, and beside nothing else: `x[i, 3]` is an
+    element of x as one row then, which an update replaces in place, and not one of a column, which would be copied."""
+    among = [n for n, k in enumerate(parts) if isinstance(k, Tensor) or _is_integer(k)]
+    arrays = [k for k in parts if isinstance(k, Tensor)]
+    numbers = all(k.ndim == 0 and k.dtype.kind in "iu" for k in arrays)
+    return bool(arrays) and numbers and among[-1] - among[0] < len(among)
 
 
 def _selects_nothing(mask: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
@@ -276,7 +288,7 @@ def gathered(x: Tensor, p: Plan) -> Gathered:
     """`x`: what `sliced` gives."""
     place = place_of(x)
     if place is not None:  # index arrays of the CPU may select from a device's tensor, as in PyTorch
-        p = replace(p, arrays=tuple([(axis, named, transfer(index, place)) for axis, named, index in p.arrays]))
+        p = replace(p, arrays=tuple([(axis, named, _there(index, place)) for axis, named, index in p.arrays]))
     axes = tuple(axis for axis, _, _ in p.arrays)
     rest = [k for k in range(len(p.shape)) if k not in axes]
     order = (*rest[: p.front], *axes, *rest[p.front :])
@@ -289,16 +301,31 @@ def gathered(x: Tensor, p: Plan) -> Gathered:
     return Gathered(OPS["reshape"].fn(x, joined), _joined(p), p.front, order, shape)
 
 
+def _there(index: Any, place: Any) -> Any:
+    return transfer(index, place) if isinstance(index, Tensor) else index
+
+
 def _joined(p: Plan) -> Tensor:
     """Several index arrays as one array of positions in their axes taken together."""
-    _broadcasts([index for _, _, index in p.arrays])
+    _broadcasts([index for _, _, index in p.arrays if isinstance(index, Tensor)])
     flat: Any = None
     for axis, named, index in p.arrays:
         size = p.shape[axis]
-        checked = OPS["index"].fn(index, size, named)
-        flat = checked if flat is None else OPS["add"].fn(OPS["multiply"].fn(flat, size), checked)
+        at = OPS["index"].fn(index, size, named) if isinstance(index, Tensor) else index
+        flat = (
+            at
+            if flat is None
+            else _sum(OPS["multiply"].fn(flat, size) if isinstance(flat, Tensor) else flat * size, at)
+        )
     found: Tensor = flat
     return found
+
+
+def _sum(x: Any, y: Any) -> Any:
+    """The sum of positions, of which any may be known."""
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        return x + y
+    return y if same(x, 0) else x if same(y, 0) else OPS["add"].fn(x, y)
 
 
 def _broadcasts(arrays: Sequence[Tensor]) -> None:

@@ -14,6 +14,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 from ....errors import CompileError
+from ..runtime.llvm_library import PASSES
 from ..runtime.thread_block import POLL
 from ..spec import CpuSpec
 from .values import ArrayType as ArrayType
@@ -192,6 +193,7 @@ class Module:
     def __init__(self, name: str, cpu: CpuSpec, builder: type[IRBuilder] | None = None) -> None:
         self.name, self.cpu, self.builder = name, cpu, builder or IRBuilder
         self.stack, self.scratch = 0, 0  # bytes that all functions together have there
+        self.passes = False  # whether its code is not final, and goes through LLVM's passes
         self.globals: dict[str, Any] = {}
         self._metadata: dict[str, str] = {}  # text -> name
 
@@ -219,7 +221,7 @@ class Module:
         return self._metadata.setdefault(text, f"!{len(self._metadata)}")
 
     def __str__(self) -> str:
-        lines = [f"; {self.name}"]
+        lines = [PASSES] * self.passes + [f"; {self.name}"]
         for value in self.globals.values():
             lines += value.lines()
         lines += [f"{name} = !{{{text}}}" for text, name in self._metadata.items()]

@@ -32,6 +32,7 @@ EMITTERS = (
     "loops.*",
     "schedule.*",
     "targets.cpu.runtime.jit",
+    "targets.cpu.runtime.llvm_library",
     "targets.cpu.runtime.scratch",
     "targets.cpu.runtime.thread_block",
     "targets.cpu.runtime.sanitize",

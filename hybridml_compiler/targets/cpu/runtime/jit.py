@@ -47,7 +47,7 @@ _CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
 # Loop strength reduction is a fifth of LLVM's time and gains nothing, as kernels are emitted with invariants outside of
 # their loops ([Note: Compile time]). No attribute of a function leaves it out. A version that does not know the option,
 # or not that it may be given twice, ends the process: we give it to the one that it was tried with.
-_PASS_LEFT_OUT, _TRIED = "-disable-lsr", 22
+_PASS_LEFT_OUT = "-disable-lsr"
 
 # Seconds for which a thread may keep the interpreter to itself. A module is three long calls of LLVM, after each of
 # which its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while
@@ -76,7 +76,7 @@ def _lean() -> Callable[[], object]:
 
 
 def _set_option(option: str) -> None:
-    if llvm_library.llvm_version_info()[0] == _TRIED:
+    if llvm_library.llvm_version_info()[0] == llvm_library.TRIED:
         llvm_library.set_option(option)
 
 
@@ -84,7 +84,8 @@ def compile_ir(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> byte
     """Object code of a module of LLVM IR, for the CPU of this process unless another is given.
 
     LLVM's passes over IR are left out, which take half the time: code is final as emitted, with hoisted expressions and
-    explicit vectors ([Note: Compile time]). Raises CompileError with LLVM's message where the text is not valid IR.
+    explicit vectors ([Note: Compile time]). Loops over elements ask for them (llvm/control/kernel.py). Raises
+    CompileError with LLVM's message where the text is not valid IR.
     """
     return _compiled([text], opt, cpu or host_spec())
 

@@ -22,6 +22,9 @@ from typing import Any
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
 
+# The first line of a module that goes through LLVM's passes over IR, and the version that they were tried with.
+PASSES, TRIED = "; passes", 22
+
 VERSIONS = ("0.45", "0.46", "0.47", "0.48", "0.49", "0.50")
 
 _TEXT = POINTER(c_char_p)  # of a string that LLVM allocates
@@ -54,13 +57,23 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "SetDataLayout": (None, (c_void_p, c_char_p)),
     "VerifyModule": (c_bool, (c_void_p, _TEXT)),
     "DisposeModule": (None, (c_void_p,)),
+    "CreatePipelineTuningOptions": (c_void_p, ()),
+    "PTOSetLoopVectorization": (None, (c_void_p, c_bool)),
+    "PTOSetSLPVectorization": (None, (c_void_p, c_bool)),
+    "PTOSetLoopUnrolling": (None, (c_void_p, c_bool)),
+    "CreatePassBuilder": (c_void_p, (c_void_p, c_void_p)),
+    "buildPerModuleDefaultPipeline": (c_void_p, (c_void_p, c_int)),
+    "RunNewModulePassManager": (None, (c_void_p, c_void_p, c_void_p)),
+    "DisposeNewModulePassManger": (None, (c_void_p,)),
     "TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, _TEXT)),
     "GetBufferStart": (c_void_p, (c_void_p,)),
     "GetBufferSize": (c_size_t, (c_void_p,)),
     "DisposeMemoryBuffer": (None, (c_void_p,)),
 }
 # Python's threads go on while one is in these. Any other call takes less than a change of threads.
-_LONG = frozenset(("ParseAssembly", "LinkModules", "VerifyModule", "TargetMachineEmitToMemory"))
+_LONG = frozenset(
+    ("ParseAssembly", "LinkModules", "VerifyModule", "RunNewModulePassManager", "TargetMachineEmitToMemory")
+)
 
 
 @once
@@ -189,14 +202,13 @@ class Machine:
         llvm.DisposeTargetData(data)
         self.layout = said.take().encode()
         self.at_work = rlock()
+        self._builder: int | None = None  # of passes
 
     def object_of(self, texts: Sequence[str]) -> bytes:
         """Object code of modules of LLVM IR, linked to one. Raises ValueError with LLVM's message for text that is no
         valid IR."""
         llvm, said = library(), _Text()
-        with _linked(texts) as module:
-            llvm.SetTarget(module, self.triple)
-            llvm.SetDataLayout(module, self.layout)
+        with self._linked(texts) as module:
             wrong = llvm.VerifyModule(module, said)
             message = said.take()  # which LLVM allocates in either case
             if wrong:
@@ -208,24 +220,42 @@ class Machine:
             llvm.DisposeMemoryBuffer(buffer)
             return data
 
+    @contextmanager
+    def _linked(self, texts: Sequence[str]) -> Iterator[int]:
+        """A module of all the texts, in a context of its own: what a compilation allocates goes with it, and no two
+        threads share any of it."""
+        llvm, said, modules = library(), _Text(), list[int]()
+        context = llvm.ContextCreate()
+        try:
+            for text in texts:
+                module = llvm.ParseAssembly(context, text.encode(), said)
+                if not module:
+                    raise ValueError(f"LLVM IR parsing error\n{said.take()}")
+                modules.append(module)
+                llvm.SetTarget(module, self.triple)
+                llvm.SetDataLayout(module, self.layout)
+                if text.startswith(PASSES) and llvm_version_info()[0] == TRIED:
+                    self._run_passes(module)
+            while len(modules) > 1:
+                if llvm.LinkModules(modules[0], modules.pop(1), said):  # which ends the second
+                    raise ValueError(said.take())
+            yield modules[0]
+        finally:
+            for module in modules:
+                llvm.DisposeModule(module)
+            llvm.ContextDispose(context)
 
-@contextmanager
-def _linked(texts: Sequence[str]) -> Iterator[int]:
-    """A module of all the texts, in a context of its own: what a compilation allocates goes with it, and no two threads
-    share any of it."""
-    llvm, said, modules = library(), _Text(), list[int]()
-    context = llvm.ContextCreate()
-    try:
-        for text in texts:
-            module = llvm.ParseAssembly(context, text.encode(), said)
-            if not module:
-                raise ValueError(f"LLVM IR parsing error\n{said.take()}")
-            modules.append(module)
-        while len(modules) > 1:
-            if llvm.LinkModules(modules[0], modules.pop(1), said):  # which ends the second
-                raise ValueError(said.take())
-        yield modules[0]
-    finally:
-        for module in modules:
-            llvm.DisposeModule(module)
-        llvm.ContextDispose(context)
+    def _run_passes(self, module: int) -> None:
+        """LLVM's passes of level 1, on a valid module: those of level 2 take twice the time and gain nothing here."""
+        llvm, said = library(), _Text()
+        if llvm.VerifyModule(module, said):
+            raise ValueError(said.take())
+        said.take()
+        if self._builder is None:
+            options = llvm.CreatePipelineTuningOptions()
+            for what in ("LoopVectorization", "SLPVectorization", "LoopUnrolling"):
+                getattr(llvm, f"PTOSet{what}")(options, False)
+            self._builder = llvm.CreatePassBuilder(self.handle, options)
+        passes = llvm.buildPerModuleDefaultPipeline(self._builder, 1)  # which one run uses up
+        llvm.RunNewModulePassManager(passes, module, self._builder)
+        llvm.DisposeNewModulePassManger(passes)

@@ -28,10 +28,13 @@ from ..step import emit_step, launch_sources, stops_of
 from ..types import I8, I64, PTR, VOID, Literal
 from .elements import elements_source, emit_elements
 from .fits import is_of_elements
-from .parts import at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll, stop_at
+from .parts import (
+    any_steps, at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll, stop_at,
+)  # fmt: skip
 from .time_tiles import block_steps, emit_tile, run_block
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
+_PASSES_NS = 5_000.0  # of a loop over elements that LLVM's passes are for: they take a few milliseconds
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
@@ -45,7 +48,7 @@ def distinct_specs(control: Control) -> list[KernelSpec]:
 
 def control_source(control: Control, callees: Callees) -> str:
     if is_of_elements(control):
-        return elements_source(control)
+        return f"passes {_takes_passes(control)}\n{elements_source(control)}"
     lines = [
         line
         for plan in control.plans
@@ -153,6 +156,9 @@ def _emit_one(
         status = b.operand(function.args[0], operands) if checked else None
         _emit_shared(b, module, name, control, callees, given, failed, sizes, status)
     elif is_of_elements(control):
+        if _takes_passes(control):
+            module.passes = True
+            function.attributes.add('"no-builtins"')  # a loop that copies stays one
         emit_elements(b, control, given, failed, sizes, ranges)
     elif isinstance(control, Loop):
         _emit_loop(b, module, name, control, callees, given, failed, sizes, slot, ranges)
@@ -408,6 +414,12 @@ def _copy_share(
     share = size // loop.slots
     first = b.mul(slot, i64(share))
     copy(b, at_byte(b, target, first), at_byte(b, source, first), i64(share))
+
+
+def _takes_passes(control: Control) -> bool:
+    """Whether a loop over elements goes through LLVM's passes: values that a step stores and the next one loads are in
+    registers then, and so are sums in elements, and what inner steps have in common is before them."""
+    return any_steps(control) or _nanoseconds(control) >= _PASSES_NS
 
 
 def _callees_by_id(control: Control, cpu: CpuSpec, symbols: Sequence[str]) -> dict[int, Callee]:

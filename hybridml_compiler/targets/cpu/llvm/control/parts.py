@@ -51,6 +51,17 @@ def step_nanoseconds(loop: Loop) -> float:
     return max(sum(kind_of(spec).nanoseconds(spec) for spec in specs), _LEAST_NS)
 
 
+def any_steps(control: Control) -> bool:
+    """Whether it has a loop that data ends: nobody knows how long it takes."""
+    if isinstance(control, Loop) and control.length is None:
+        return True
+    return any(
+        isinstance(launch.spec, Control) and any_steps(launch.spec)
+        for plan in control.plans
+        for launch in plan.launches
+    )
+
+
 def steps_a_poll(loop: Loop) -> int:
     """A power of two; 0 where all steps together are too short for a poll."""
     step = step_nanoseconds(loop)
