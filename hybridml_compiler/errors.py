@@ -10,8 +10,10 @@ import linecache
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 
@@ -136,8 +138,31 @@ class HybridmlError(Exception):
     ShapeError
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(with_location(message))
+    _later: tuple[Callable[[], str], tuple[CodeType, int] | None] | None = None
+
+    def __init__(self, message: str | Callable[[], str]) -> None:
+        if isinstance(message, str):
+            super().__init__(with_location(message))
+        else:  # words for an error that NumPy mostly drops: made where somebody reads them, which takes 5 us
+            super().__init__()
+            self._later = message, user_place()
+
+    def _settled(self) -> HybridmlError:
+        if self._later is not None:
+            (words, place), self._later = self._later, None
+            where = LOCATION + describe_line(place[0].co_filename, line_number(*place)) if place else ""
+            self.args = (words() + where,)
+        return self
+
+    def __str__(self) -> str:
+        return Exception.__str__(self._settled())
+
+    def __repr__(self) -> str:
+        return Exception.__repr__(self._settled())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        its: tuple[Any, ...] = Exception.__reduce__(self._settled())
+        return its
 
 
 class ShapeError(HybridmlError, ValueError):

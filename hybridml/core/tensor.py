@@ -243,11 +243,9 @@ class Tensor(TensorMethods):
         return int(real_value(self, "int", "int()"))
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu":
-            raise DTypeError(
-                f"a tensor used as a Python index must be an integer, got {self.dtype.name}; use int() (one is "
-                "asked for by `tensor * sequence` too, where the sequence is no array of numbers)"
-            )
+        dtype = self._array.dtype
+        if dtype.kind not in "iu":
+            raise DTypeError(lambda: _no_index(dtype))  # which `array[mask]` asks for before it takes the mask
         return int(single_value(self, "number", "index"))
 
     def __len__(self) -> int:
@@ -477,6 +475,13 @@ def single_value(t: Tensor, how: Reading, what: str) -> Any:
         )
     interpreter = _reader(t)
     return array_of(t).item() if interpreter is None else interpreter.read(t, how, what)
+
+
+def _no_index(dtype: np.dtype) -> str:
+    return (
+        f"a tensor used as a Python index must be an integer, got {dtype.name}; use int() (one is asked for by "
+        "`tensor * sequence` too, where the sequence is no array of numbers)"
+    )
 
 
 def real_value(t: Tensor, how: Reading, what: str) -> Any:
