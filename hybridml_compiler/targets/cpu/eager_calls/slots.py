@@ -107,16 +107,17 @@ def compared(c: NativeBuilder, row: Record, left: Any, right: Any, which: Any) -
         c.ret(of_operands(c, loop, x, y))
     kind = dtype_row(c, x["descr"]).struct(DTYPE)["kind"]
     is_int = x["descr"] == c.symbol("hml_int64")
-    with c.if_then(~(is_int | (kind == DOUBLE))):
+    with c.if_then(~(is_int | (kind == DOUBLE) | (kind == SINGLE))):
         c.ret(of_numbers(c, loop, x, y))
     with c.if_then(is_int):
         p, q = x["data"].load(), y["data"].load()
         true.value = c.select(p == q, _EQUAL, c.select(c.icmp_signed("<", p, q), i64(_LESS), _GREATER))
-    with c.if_then(~is_int):
-        p, q = x["data"].load("double"), y["data"].load("double").text
-        true.value = i64(_UNORDERED)
-        for how, bit in (("oeq", _EQUAL), ("olt", _LESS), ("ogt", _GREATER)):
-            true.value = c.select(c.append(f"fcmp {how} {p}, {q}", KINDS["i1"]), i64(bit), true.value)
+    for its, real_kind in ((DOUBLE, "double"), (SINGLE, "float")):
+        with c.if_then(kind == its):
+            p, q = x["data"].load(real_kind), y["data"].load(real_kind).text
+            true.value = i64(_UNORDERED)
+            for how, bit in (("oeq", _EQUAL), ("olt", _LESS), ("ogt", _GREATER)):
+                true.value = c.select(c.append(f"fcmp {how} {p}, {q}", KINDS["i1"]), i64(bit), true.value)
     wanted = c.variable(i64(_TRUE_OF[COMPARISONS[0]]))
     for k, name in enumerate(COMPARISONS[1:]):
         wanted.value = c.select(which == i32(k + 1), i64(_TRUE_OF[name]), wanted.value)
