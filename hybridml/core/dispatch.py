@@ -133,7 +133,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
             args = tuple([a.item() if isinstance(a, np.generic) and not _is_narrow(a) else a for a in args])
         if level is None and _LOCAL.issuperset(map(type, args)):
             args = tuple([adopt(a) if type(a) is _ndarray else a for a in args])
-            if _is_native(op, args):
+            if _is_native(op, args) and not _waits(op, args):
                 return by_native_call(op, arithmetic)(*args)
             fast = _with_numbers(op, args)
             if fast is not None:
@@ -175,6 +175,16 @@ def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
         if type(a) is Tensor and (not a._array.flags.c_contiguous or (a._node is not None and op.differentiable)):
             return a._array.flags.c_contiguous and grad_is_off()
     return True
+
+
+def _waits(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether native methods, which are not there yet, will do what a program would be compiled for, 50 ms each."""
+    if not _left or not isinstance(op.eager, np.ufunc):
+        return False
+    return all([a._array.size <= _FEW for a in args if type(a) is Tensor])
+
+
+_FEW = 8192  # elements of a tensor that native methods take beside any other
 
 
 @functools.cache
@@ -393,7 +403,9 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
 
 _IN_PYTHON = 1000  # calls before there are native methods: loading their code takes as long as these
 _left = _IN_PYTHON
-installers: list[Callable[[], None]] = []  # what makes them. `native_methods`, which stands above, registers it
+_SOON = 100  # calls between two looks whether their code has been compiled
+# What makes them, or says False where it cannot yet. `native_methods`, which stands above, registers it.
+installers: list[Callable[[], bool | None]] = []
 
 
 def count() -> None:
@@ -410,8 +422,7 @@ def count() -> None:
         return
     _left = _IN_PYTHON
     try:
-        installers[0]()
-        _left = 0
+        _left = _SOON if installers[0]() is False else 0
     except RecursionError:
         pass
     except Exception as error:

@@ -63,6 +63,23 @@ class Method:
     ] = ()  # instructions by the kinds of dtypes of which NumPy's loops have other bits
 
 
+def _source(methods: Mapping[str, Method]) -> jit.Source:
+    given = {name: method.does for name, method in methods.items()}
+
+    def emit() -> str:
+        from .text import text  # once per machine
+
+        return text({name: does for name, does in given.items() if does in _SLOTTED})
+
+    about = f"eager calls {object_layout.layout()} {given}"
+    return jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
+
+
+def at_hand(methods: Mapping[str, Method]) -> bool:
+    """Whether `native_methods` has nothing to compile. Where this is False it is compiled in a thread from now on."""
+    return object_layout.measured() is None or jit.at_hand(_source(methods))
+
+
 def native_methods(
     cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -108,18 +125,11 @@ def native_methods(
         "hml_n_ufuncs": table([len(ufuncs)]),
     }  # fmt: skip
     given = {name: method.does for name, method in methods.items()}
-
-    def emit() -> str:
-        from .text import text  # once per machine
-
-        return text({name: does for name, does in given.items() if does in _SLOTTED})
-
-    about = f"eager calls {object_layout.layout()} {given}"
-    source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *shortcuts.names(), *dict.fromkeys(exported.values())]
-    library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
+    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *shortcuts.names()]
+    exports += dict.fromkeys(exported.values())
+    library = loader.load([jit.compile_source(_source(methods))], imports, exports, keep=kept)
     loader.never_freed(library)
     kernels.use(library.address("hml_kernel_loop"))
     object_layout.replace_dealloc(cls, library.address("hml_dealloc"))
