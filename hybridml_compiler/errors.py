@@ -10,7 +10,6 @@ import linecache
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -138,31 +137,8 @@ class HybridmlError(Exception):
     ShapeError
     """
 
-    _later: tuple[Callable[[], str], tuple[CodeType, int] | None] | None = None
-
-    def __init__(self, message: str | Callable[[], str]) -> None:
-        if isinstance(message, str):
-            super().__init__(with_location(message))
-        else:  # words for an error that NumPy mostly drops: made where somebody reads them, which takes 5 us
-            super().__init__()
-            self._later = message, user_place()
-
-    def _settled(self) -> HybridmlError:
-        if self._later is not None:
-            (words, place), self._later = self._later, None
-            where = LOCATION + describe_line(place[0].co_filename, line_number(*place)) if place else ""
-            self.args = (words() + where,)
-        return self
-
-    def __str__(self) -> str:
-        return Exception.__str__(self._settled())
-
-    def __repr__(self) -> str:
-        return Exception.__repr__(self._settled())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        its: tuple[Any, ...] = Exception.__reduce__(self._settled())
-        return its
+    def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
 
 
 class ShapeError(HybridmlError, ValueError):
@@ -255,6 +231,35 @@ class LinAlgError(HybridmlError, np.linalg.LinAlgError):
         ...
     hybridml_compiler.errors.LinAlgError: inv: f32[2,2] is singular: its rank is 0 of 2; use pinv or lstsq...
     """
+
+
+class NoIndexError(DTypeError):
+    """A DTypeError of `__index__`, made of a dtype. `array[mask]` asks for an index first and drops the error: its words,
+    which take 5 us, are made where somebody reads them."""
+
+    __init__ = Exception.__init__
+
+    def __str__(self) -> str:
+        given, where, step = self.args[0], "", self.__traceback__
+        if isinstance(given, str):
+            return given
+        while step is not None:
+            if not is_internal(step.tb_frame.f_code.co_filename):
+                where = LOCATION + describe_line(step.tb_frame.f_code.co_filename, step.tb_lineno)
+            step = step.tb_next
+        return (
+            f"a tensor used as a Python index must be an integer, got {given.name}; use int() (one is asked for by "
+            f"`tensor * sequence` too, where the sequence is no array of numbers){where}"
+        )
+
+    def __repr__(self) -> str:
+        return f"DTypeError({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DTypeError, (str(self),)
+
+
+NoIndexError.__name__ = NoIndexError.__qualname__ = "DTypeError"  # as it is shown
 
 
 class GradientError(HybridmlError, RuntimeError):

@@ -19,7 +19,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, NoIndexError, ShapeError, TraceError
 from hybridml_compiler.sizes.dims import Dim
 from hybridml_compiler.targets.registry import canonical, find_device
 
@@ -245,7 +245,7 @@ class Tensor(TensorMethods):
     def __index__(self) -> int:
         dtype = self._array.dtype
         if dtype.kind not in "iu":
-            raise DTypeError(lambda: _no_index(dtype))  # which `array[mask]` asks for before it takes the mask
+            raise NoIndexError(dtype)
         return int(single_value(self, "number", "index"))
 
     def __len__(self) -> int:
@@ -475,13 +475,6 @@ def single_value(t: Tensor, how: Reading, what: str) -> Any:
         )
     interpreter = _reader(t)
     return array_of(t).item() if interpreter is None else interpreter.read(t, how, what)
-
-
-def _no_index(dtype: np.dtype) -> str:
-    return (
-        f"a tensor used as a Python index must be an integer, got {dtype.name}; use int() (one is asked for by "
-        "`tensor * sequence` too, where the sequence is no array of numbers)"
-    )
 
 
 def real_value(t: Tensor, how: Reading, what: str) -> Any:
