@@ -234,8 +234,8 @@ class LinAlgError(HybridmlError, np.linalg.LinAlgError):
 
 
 class NoIndexError(DTypeError):
-    """A DTypeError of `__index__`, made of a dtype. `array[mask]` asks for an index first and drops the error: its words,
-    which take 5 us, are made where somebody reads them."""
+    """A DTypeError of `__index__`, made of a dtype: `array[mask]` drops the error, whose words take 5 us and are made
+    where somebody reads them."""
 
     __init__ = Exception.__init__
 

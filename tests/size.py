@@ -123,7 +123,8 @@ BUDGETS = {
         5156, "polynomials of special functions; loops of scalars (240)", "the fallback to numba in the front end"
     ),
     "hybridml_compiler/targets": Budget(
-        34900,
+        35050,
+        "NumPy's numbers and functions of tensors without its way round, code compiled beside the program (150); "
         "loops over single elements in registers (590); "
         "slots of tensors, their memory, elements of several dtypes, kernels of ours as loops (870); "
         "products that read a matrix together (80); "
@@ -148,7 +149,8 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        67589,
+        67805,
+        "NumPy's numbers and functions of tensors without its way round, errors that NumPy drops (190); "
         "functions of NumPy's as one row (59); "
         "loops over single elements in registers (605), counts as ints and sums (285); "
         "slots of tensors, their memory, elements of several dtypes, kernels of ours as loops (880); "
@@ -165,7 +167,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        78250,
+        78405,
+        "NumPy's numbers and functions before tensors (140); "
         "functions of NumPy's in programs, what is counted towards native methods (110); "
         "arrays, objects and ints of steps, with random programs (1,150); "
         "branches that join, flags, random programs of them (590); "

@@ -133,7 +133,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
             args = tuple([a.item() if isinstance(a, np.generic) and not _is_narrow(a) else a for a in args])
         if level is None and _LOCAL.issuperset(map(type, args)):
             args = tuple([adopt(a) if type(a) is _ndarray else a for a in args])
-            if _is_native(op, args) and not _waits(op, args):
+            if _is_native(op, args):
                 return by_native_call(op, arithmetic)(*args)
             fast = _with_numbers(op, args)
             if fast is not None:
@@ -171,20 +171,12 @@ def _power(x: Any, y: Any) -> Any:
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
     """Whether a native call is tried: without a history, of memory without gaps, which NumPy reads as they are."""
+    if _left and isinstance(op.eager, np.ufunc) and all([a._array.size < _LEAST for a in args if type(a) is Tensor]):
+        return False
     for a in args:
         if type(a) is Tensor and (not a._array.flags.c_contiguous or (a._node is not None and op.differentiable)):
             return a._array.flags.c_contiguous and grad_is_off()
     return True
-
-
-def _waits(op: Op, args: tuple[Any, ...]) -> bool:
-    """Whether native methods, which are not there yet, will do what a program would be compiled for, 50 ms each."""
-    if not _left or not isinstance(op.eager, np.ufunc):
-        return False
-    return all([a._array.size <= _FEW for a in args if type(a) is Tensor])
-
-
-_FEW = 8192  # elements of a tensor that native methods take beside any other
 
 
 @functools.cache
@@ -401,11 +393,10 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     return tuple(rounded) if op.results else rounded[0]
 
 
-_IN_PYTHON = 1000  # calls before there are native methods: loading their code takes as long as these
-_left = _IN_PYTHON
-_SOON = 100  # calls between two looks whether their code has been compiled
-# What makes them, or says False where it cannot yet. `native_methods`, which stands above, registers it.
-installers: list[Callable[[], bool | None]] = []
+# Calls before there are native methods, as loading their code takes as long, and between looks whether it is compiled.
+_IN_PYTHON, _SOON, _left = 1000, 100, 1000
+_LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
+installers: list[Callable[[], bool | None]] = []  # `native_methods.install_soon`
 
 
 def count() -> None:

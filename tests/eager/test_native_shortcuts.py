@@ -1,8 +1,9 @@
-"""Numbers of NumPy's before tensors, and its functions of tensors, do what `__array_ufunc__` does, which is not asked."""
+"""Numbers of NumPy's before tensors, and its functions of tensors, do what `__array_ufunc__` does, without it."""
 
 from __future__ import annotations
 
 import operator
+import pickle
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,11 @@ def test_arrays_and_numbers_of_numpy_stay_its_own() -> None:
             return "right", super().__radd__(other)
 
     assert Number(1.0) + 2.0 == ("left", 3.0) and np.float64(2.0) + Number(1.0) == ("right", 3.0)
-    assert (np.float64(2.0) + [1.0, 2.0]).tolist() == [3.0, 4.0]
+    assert operator.add(np.float64(2.0), [1.0, 2.0]).tolist() == [3.0, 4.0]
     assert type(np.float64(2.0) + np.int64(1)) is np.float64 and type(np.int64(2) + 1) is np.int64
     assert np.float64(2.0) != "a" and pow(np.int64(2), np.int64(3)) == 8
     with pytest.raises(TypeError):
-        np.float64(2.0) < "a"
+        operator.lt(np.float64(2.0), "a")
     assert np.add(1.0, 2.0, dtype=np.float32).dtype == np.float32 and np.exp([0.0]).tolist() == [1.0]
     with pytest.raises(TypeError):
         np.exp()
@@ -112,6 +113,13 @@ def test_masks_of_arrays() -> None:
     a, m = np.arange(4.0), hm.tensor([True, False, True, False])
     a[m] += 1.0
     assert a.tolist() == [1.0, 1.0, 3.0, 3.0] and a[m].tolist() == [1.0, 3.0]
+    with pytest.raises(
+        hm.errors.DTypeError, match=r"(?s)must be an integer, got bool.*test_native_shortcuts.py"
+    ) as found:
+        operator.index(m)
+    copied = pickle.loads(pickle.dumps(found.value))
+    assert type(copied) is hm.errors.DTypeError
+    assert (str(copied), repr(copied)) == (str(found.value), repr(found.value))
 
 
 def test_infinities_beside_narrow_floats() -> None:

@@ -107,7 +107,7 @@ def _slot(symbol: str) -> Native:
 
 @native("ptr", "ptr", "ptr", "i64", "ptr")
 def hml_ufunc(c: NativeBuilder, ufunc: Any, args: Any, count: Any, names: Any) -> None:
-    """What is called for a function of NumPy's, with the arguments as CPython has them."""
+    """The call of a function of NumPy's, with the arguments as CPython has them."""
     slow, n, tensor = c.label("slow"), c.variable(count & _ARGUMENTS), c.symbol("hml_tensor")
     c.unless((names == 0) & (n.value != 0) & (n.value <= 2), slow)
     first, second = args.load("ptr"), (args + (n.value - 1) * WORD).load("ptr")
