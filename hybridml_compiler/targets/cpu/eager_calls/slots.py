@@ -127,7 +127,7 @@ def compared(c: NativeBuilder, row: Record, left: Any, right: Any, which: Any) -
     c.ret(wrap(c, array))
 
 
-def row_of_comparison(c: NativeBuilder, which: Any) -> Record:
+def row_of_comparison(c: NativeBuilder, which: Any) -> Any:
     """The row of a comparison by CPython's number for it."""
     rows = c.local("ptr", len(COMPARISONS))
     for k, name in enumerate(COMPARISONS):
