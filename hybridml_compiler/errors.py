@@ -12,6 +12,7 @@ import sys
 import warnings
 from functools import lru_cache
 from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 
@@ -230,6 +231,35 @@ class LinAlgError(HybridmlError, np.linalg.LinAlgError):
         ...
     hybridml_compiler.errors.LinAlgError: inv: f32[2,2] is singular: its rank is 0 of 2; use pinv or lstsq...
     """
+
+
+class NoIndexError(DTypeError):
+    """A DTypeError of `__index__`, made of a dtype: `array[mask]` drops the error, whose words take 5 us and are made
+    where somebody reads them."""
+
+    __init__ = Exception.__init__
+
+    def __str__(self) -> str:
+        given, where, step = self.args[0], "", self.__traceback__
+        if isinstance(given, str):
+            return given
+        while step is not None:
+            if not is_internal(step.tb_frame.f_code.co_filename):
+                where = LOCATION + describe_line(step.tb_frame.f_code.co_filename, step.tb_lineno)
+            step = step.tb_next
+        return (
+            f"a tensor used as a Python index must be an integer, got {given.name}; use int() (one is asked for by "
+            f"`tensor * sequence` too, where the sequence is no array of numbers){where}"
+        )
+
+    def __repr__(self) -> str:
+        return f"DTypeError({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DTypeError, (str(self),)
+
+
+NoIndexError.__name__ = NoIndexError.__qualname__ = "DTypeError"  # as it is shown
 
 
 class GradientError(HybridmlError, RuntimeError):

@@ -171,6 +171,8 @@ def _power(x: Any, y: Any) -> Any:
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:
     """Whether a native call is tried: without a history, of memory without gaps, which NumPy reads as they are."""
+    if _left and isinstance(op.eager, np.ufunc) and all([a._array.size < _LEAST for a in args if type(a) is Tensor]):
+        return False
     for a in args:
         if type(a) is Tensor and (not a._array.flags.c_contiguous or (a._node is not None and op.differentiable)):
             return a._array.flags.c_contiguous and grad_is_off()
@@ -391,9 +393,10 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     return tuple(rounded) if op.results else rounded[0]
 
 
-_IN_PYTHON = 1000  # calls before there are native methods: loading their code takes as long as these
-_left = _IN_PYTHON
-installers: list[Callable[[], None]] = []  # what makes them. `native_methods`, which stands above, registers it
+# Calls before there are native methods, as loading their code takes as long, and between looks whether it is compiled.
+_IN_PYTHON, _SOON, _left = 1000, 100, 1000
+_LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
+installers: list[Callable[[], bool | None]] = []  # `native_methods.install_soon`
 
 
 def count() -> None:
@@ -407,8 +410,7 @@ def count() -> None:
         return
     _left = _IN_PYTHON
     try:
-        installers[0]()
-        _left = 0
+        _left = _SOON if installers[0]() is False else 0
     except RecursionError:
         pass
     except Exception as error:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, NoIndexError, ShapeError, TraceError
 from hybridml_compiler.sizes.dims import Dim
 from hybridml_compiler.targets.registry import canonical, find_device
 
@@ -243,11 +243,9 @@ class Tensor(TensorMethods):
         return int(real_value(self, "int", "int()"))
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu":
-            raise DTypeError(
-                f"a tensor used as a Python index must be an integer, got {self.dtype.name}; use int() (one is "
-                "asked for by `tensor * sequence` too, where the sequence is no array of numbers)"
-            )
+        dtype = self._array.dtype
+        if dtype.kind not in "iu":
+            raise NoIndexError(dtype)
         return int(single_value(self, "number", "index"))
 
     def __len__(self) -> int:

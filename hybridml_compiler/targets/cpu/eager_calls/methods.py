@@ -20,7 +20,7 @@ from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, builtin, descriptor, knows_slots, slot_method
-from . import kernels
+from . import kernels, shortcuts
 from .tables import COMPLEX, DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE, TRUTH, slot_of
 
 _API = (
@@ -63,6 +63,23 @@ class Method:
     ] = ()  # instructions by the kinds of dtypes of which NumPy's loops have other bits
 
 
+def _source(methods: Mapping[str, Method]) -> jit.Source:
+    given = {name: method.does for name, method in methods.items()}
+
+    def emit() -> str:
+        from .text import text  # once per machine
+
+        return text({name: does for name, does in given.items() if does in _SLOTTED})
+
+    about = f"eager calls {object_layout.layout()} {given}"
+    return jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
+
+
+def at_hand(methods: Mapping[str, Method]) -> bool:
+    """Whether `native_methods` has nothing to compile. Where this is False it is compiled in a thread from now on."""
+    return object_layout.measured() is None or jit.at_hand(_source(methods))
+
+
 def native_methods(
     cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,6 +96,7 @@ def native_methods(
         return {}, {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
         return {}, {}
+    of_numpy = shortcuts.found()
     kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _TEXTS]
 
     def table(values: Sequence[int]) -> int:
@@ -90,7 +108,7 @@ def native_methods(
     words_of = {name: _words(_row(method)) for name, method in methods.items()}
     kept.append(words_of)
     rows = {name: ctypes.addressof(memory) for name, memory in words_of.items()}
-    ufuncs = [name for name, method in methods.items() if method.does in ("operator", "unary", "function")]
+    ufuncs = [name for name, method in methods.items() if method.does in _LOOPS and not method.ufunc.signature]
     imports = {
         **{name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in _API},
         **{name: allocation.numpy_function(slot) for name, slot in _NUMPY.items()},
@@ -98,6 +116,7 @@ def native_methods(
         **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
         **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
+        **of_numpy,
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         **{name: ctypes.addressof(text) for name, text in _TEXTS.items()},
         "hml_common": table([_common(one, other) for one in _DTYPES for other in _DTYPES]),
@@ -106,21 +125,15 @@ def native_methods(
         "hml_n_ufuncs": table([len(ufuncs)]),
     }  # fmt: skip
     given = {name: method.does for name, method in methods.items()}
-
-    def emit() -> str:
-        from .text import text  # once per machine
-
-        return text({name: does for name, does in given.items() if does in _SLOTTED})
-
-    about = f"eager calls {object_layout.layout()} {given}"
-    source = jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *dict.fromkeys(exported.values())]
-    library = loader.load([jit.compile_source(source)], imports, exports, keep=kept)
+    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *shortcuts.names()]
+    exports += dict.fromkeys(exported.values())
+    library = loader.load([jit.compile_source(_source(methods))], imports, exports, keep=kept)
     loader.never_freed(library)
     kernels.use(library.address("hml_kernel_loop"))
     object_layout.replace_dealloc(cls, library.address("hml_dealloc"))
+    shortcuts.put(library.address, of_numpy, [np.matmul, *(methods[name].ufunc for name in ufuncs)])
     copies = [_copies(dtype, library.address("hml_copy_loop")) for dtype in _DTYPES]
     words_of["__setitem__"][len(ROW.fields) :] = [word for loop in copies for word in loop]
     for name, method in methods.items():
@@ -142,6 +155,7 @@ def native_methods(
     }
 
 
+_LOOPS = frozenset(("operator", "unary", "function"))
 _SLOTTED = frozenset(("operator", "reflected", "update", "unary", "slot"))
 _FLAGS = {
     "array_function": METH_FASTCALL,
