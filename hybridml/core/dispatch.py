@@ -515,7 +515,9 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
     """The hot path of a row over a list: tensors whose shapes and dtypes have come before (3 us, 12 in general)."""
     if type(xs) is not list and type(xs) is not tuple:
         return None
-    library, given = libraries[op], params.values()
+    library, given = libraries.get(op), params.values()
+    if library is None:  # of a row that has no native calls
+        return None
     direct = library.directs.get(len(xs))
     if direct is not None:
         out: Tensor = direct(*xs, *given)

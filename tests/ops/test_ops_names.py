@@ -28,6 +28,11 @@ ABOUT_AN_OP = {
 
 # Decisions about one row that are left in files about other things, with the reason.
 HONEST = {
+    ("hybridml/tracing/rolling/ways/one_sided.py", "node.op.name == _OF_VALUES.get(compares)"): "an operator's row",
+    ("hybridml/tracing/capture/loops/ways.py", "(updated := _whole(node.inputs[0])).op is _set_rows"): "rows of it",
+    ("hybridml/tracing/capture/loops/ways.py", "node.op is _reshape"): "an array, and all of it as rows",
+    ("hybridml/tracing/capture/loops/ways.py", "below.op is _reshape"): "an array, and all of it as rows",
+    ("hybridml_compiler/schedule/control.py", "end.op is OPS['add']"): "the end of one step is its number and one",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "node.op.name == 'add'"): "what a history adds up is a sum",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "value.op.name == 'add'"): "what a history adds up is a sum",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "new.op.name != 'add'"): "what a history adds up is a sum",
@@ -40,7 +45,6 @@ HONEST = {
     ): "the row that checks indices, and does nothing else",
     ("hybridml_compiler/graph/independence.py", "node.op.name == 'slice'"): "the row that reads a window",
     ("hybridml/tracing/capture/loops/ways.py", "node.op is _set_rows"): "the update at indices that is a carry",
-    ("hybridml/tracing/capture/loops/ways.py", "node.op is OPS['reshape']"): "the movement that keeps every element",
     ("hybridml/tracing/staging/graphs.py", "control[node.op]"): "loops and branches, each with its own rule",
     ("hybridml/core/proxies/scalar.py", "UFUNCS[op]"): "an operator of Python's",
     ("hybridml/core/dispatch.py", "op is _pow"): "a fixed power is not lifted: each is a program of its own",
@@ -51,7 +55,7 @@ HONEST = {
     ): "narrow floats compute by way of casts, which are none themselves",
     ("hybridml/core/dispatch.py", "checked[op]"): "a cache for each row, made with its function",
     ("hybridml/core/codegen.py", "checked[op]"): "makes that cache",
-    ("hybridml/core/dispatch.py", "libraries[op]"): "native calls of each row, made with its function",
+    ("hybridml/core/dispatch.py", "libraries.get(op)"): "native calls of each row, made with its function",
     ("hybridml/core/codegen.py", "libraries[op]"): "makes them",
     ("hybridml/core/precision/autocast.py", "op.name in WIDE"): "PyTorch's lists of rows and of library functions",
     ("hybridml/core/batching/rules.py", "_RULES.get(op)"): "rows whose batches are not those of their kind",

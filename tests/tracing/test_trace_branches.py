@@ -280,7 +280,7 @@ def test_a_loop_without_end_in_sight_is_eager(trace: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(path_tree, "MOST_ASKED", 20)
 
     def count(x: hm.Tensor) -> int:
-        rounds = [0]
+        rounds = {0: 0}
         while x.sum() > 0:
             x, rounds[0] = x - 1, rounds[0] + 1
         return rounds[0]

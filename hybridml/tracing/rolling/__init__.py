@@ -11,6 +11,7 @@ watching.py     calls at chosen instructions of running code
 capture.py      what all do: a step, what it carries on, where it leaves the loop
 emission.py     the loop of the program that it becomes
 aliases.py      variables that may be in one memory, in a step and after the loop
+taken.py        variables that a step updates in place and assigns, whose memory is the loop's own
 histories.py    whether a loop is differentiated, and what its steps write to NumPy's arrays
 questions.py    what a step asks: questions that leave the loop, branches
 ways/           branches that join where an `if` ends

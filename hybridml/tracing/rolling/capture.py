@@ -85,27 +85,22 @@ class Capture(Questions):
         self.last: dict[str, Carry] = {}  # tensors and floats that are only read after it
         self.states: list[Tensor] = []  # tensors from outside that it updates
         self.given: list[Tensor] = []
-        self.rounds = 0
-        self.answers: list[bool] = []  # to what this step asks, and the steps with other answers before it
+        self.rounds, self.answers = 0, list[bool]()  # to what this step asks, and those before it
         self.branches: list[Branch[Tensor]] = []
-        self.made: set[ir.Node] = set()
-        self.separate, self.two_sided, self.there = set[int](), set[int](), set[ir.Node]()
+        self.made, self.there = set[ir.Node](), set[ir.Node]()
+        self.separate, self.two_sided = set[int](), set[int]()
         self.sides, self.at_once = {}, set[tuple[bool, ...]]()
-        self.arrays_before: dict[
-            str, set[str]
-        ] = {}  # whose array of NumPy's a variable is after a step
+        self.arrays_before: dict[str, set[str]] = {}  # whose array of NumPy's a variable is after a step
         self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
-        self.twice: set[str] = set()
-        self.views = set[str]()  # variables that may be in memory of others, or were others, after some step
+        self.twice, self.views = set[str](), set[str]()  # variables that may be others after a step, or views
         self.chosen: dict[str, list[Tensor]] = {}  # the same of those that `max` or `min` gives
         self.histories: list[Any] = []  # of what it makes, whatever the answers are
         self.recorded: set[Any] = set()  # names and ids of what has a history after a step, and none before the loop
         self.flagged: dict[str, Any] = {}  # variables that may be numbers after a step, and of what type if they are
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
-        self.reads_arrays = False  # elements of NumPy arrays that the program makes, as tensors
-        self.reads_inside = False  # loops in it do
+        self.reads_arrays = self.reads_inside = False  # elements of the program's NumPy arrays; loops in it do
         self.grown: list[Grown] = []
         self.lists: dict[str, DataList] = {}  # that grow where data decides, by the names of their counts
         self.appended: dict[str, int] = {}  # items that the step which runs has appended to them
@@ -514,10 +509,10 @@ class Capture(Questions):
 
     def carry_of(self, name: str, start: Any, end: Any, by_steps: bool = False) -> Carry | None:
         found = carry_of(self.tracer, start, end, by_steps, self.may_be_either)
-        if found is not None and found.kind == "flag":
-            by_data = FlagProxy in (type(start), type(end)) or self.exits or any(k != self.vain for k in self.open)
-            return found if name in self.loop.flags and by_data else None
-        return found
+        if found is None or found.kind != "flag":
+            return found
+        by_data = FlagProxy in (type(start), type(end)) or self.exits or any(k != self.vain for k in self.open)
+        return found if name in self.loop.flags and by_data else None
 
     def grows(self, carry: Carry, end: Any) -> bool:
         """Whether an int goes on as the first step said."""
@@ -530,8 +525,7 @@ class Capture(Questions):
     def changes(self, name: str) -> str:
         """The words for what a step does to a variable that does not go on."""
         start, end = self.before.get(name), self.after.get(name)
-        is_flag = type(start) is type(end) and type(end) in CONSTANTS
-        if is_flag:
+        if type(start) is type(end) and type(end) in CONSTANTS:
             return f"a step sets {name} to {end!r}"
         t: Any = end if issubclass(type(end), Tensor) and end is not None and end.shape == () else None
         return f"{name} changes its type" + (f" to that of a {t.dtype.name} tensor" if t is not None else "")

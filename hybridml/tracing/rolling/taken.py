@@ -63,7 +63,7 @@ def _traded(loop: Any) -> list[str]:
     given = {id(c.given): name for name, c in loop.carries.items() if c.given is not None}
     shown = {id(c.shown): name for name, c in loop.carries.items() if c.shown is not None}
     names = {given.get(id(t)) for t in roots} | {shown.get(id(x)) for x in ends}
-    return [name for name in sorted(names - {None}) if loop.taken.get(name) is None]
+    return [name for name in sorted(filter(None, names)) if loop.taken.get(name) is None]
 
 
 def _is_assigned(loop: Any, name: str, t: Tensor) -> bool:

@@ -271,7 +271,7 @@ class Joins:
         if any(waits(x) for x in variables.values()):
             raise CannotJoin
         written = dict(self._written(fork))
-        live = (self._live(fork) | self.lists.keys()) & variables.keys()
+        live = self._live(fork) & variables.keys()
         variables = {name: x for name, x in variables.items() if name in live}
         shown = {name: x for name, x in variables.items() if issubclass(type(x), Tensor)}
         changed = {name for name, x in variables.items() if x is not fork.variables.get(name, _MISSING)}
@@ -297,7 +297,7 @@ class Joins:
 
     def _live(self, fork: Fork) -> frozenset[str]:
         assert fork.join is not None
-        return flow_of(self.loop.place[0]).live_at(fork.join)
+        return flow_of(self.loop.place[0]).live_at(fork.join) | self.lists.keys()
 
     def _names(self, fork: Fork) -> dict[int, str]:
         """The variables that held tensors at a question, by the ids of these."""

@@ -7,7 +7,6 @@ objects.py      tensors, numbers and lines of the user's program as native code 
 lifetimes.py    the memory of tensors and of arrays of one number
 numbers.py      numbers and elements as those of a dtype, and the dtypes that operands have in common
 slots.py        `x + y`, `x < y`, `x[key]`, `len(x)`, `bool(x)`: what CPython calls for them
-shortcuts.py    `c + x` of a number of NumPy's, and `np.exp(x)`, which NumPy would ask for
 elementwise.py  operators, functions of NumPy and updates in place, by NumPy's inner loops
 kernels.py      our kernels as inner loops
 copies.py       copies as an inner loop

@@ -20,7 +20,7 @@ from ..python_entry import object_layout
 from ..runtime import allocation, jit
 from ..runtime.linking import loader
 from ..runtime.linking.builtins import METH_FASTCALL, METH_KEYWORDS, builtin, descriptor, knows_slots, slot_method
-from . import kernels, shortcuts
+from . import kernels
 from .tables import COMPLEX, DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE, TRUTH, slot_of
 
 _API = (
@@ -96,7 +96,6 @@ def native_methods(
         return {}, {}
     if not all([hasattr(ctypes.pythonapi, name) for name in _API]):
         return {}, {}
-    of_numpy = shortcuts.found()
     kept: list[object] = [cls, methods, objects, words, _CONSTANTS, _DTYPES, _TEXTS]
 
     def table(values: Sequence[int]) -> int:
@@ -116,7 +115,6 @@ def native_methods(
         **{name: id(value) for name, value in {**objects, **_CONSTANTS, "hml_tensor": cls}.items()},
         **{symbol(name): row for name, row in rows.items()},
         **dict(offsets),
-        **of_numpy,
         "hml_dtypes": table([word for dtype in _DTYPES for word in _dtype(dtype)]),
         **{name: ctypes.addressof(text) for name, text in _TEXTS.items()},
         "hml_common": table([_common(one, other) for one in _DTYPES for other in _DTYPES]),
@@ -127,13 +125,12 @@ def native_methods(
     given = {name: method.does for name, method in methods.items()}
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc", *shortcuts.names()]
+    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc"]
     exports += dict.fromkeys(exported.values())
     library = loader.load([jit.compile_source(_source(methods))], imports, exports, keep=kept)
     loader.never_freed(library)
     kernels.use(library.address("hml_kernel_loop"))
     object_layout.replace_dealloc(cls, library.address("hml_dealloc"))
-    shortcuts.put(library.address, of_numpy, [np.matmul, *(methods[name].ufunc for name in ufuncs)])
     copies = [_copies(dtype, library.address("hml_copy_loop")) for dtype in _DTYPES]
     words_of["__setitem__"][len(ROW.fields) :] = [word for loop in copies for word in loop]
     for name, method in methods.items():

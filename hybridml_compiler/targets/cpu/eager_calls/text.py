@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..llvm.native import native
 from ..llvm.native import text as module_text
 from ..spec import host_spec
-from . import functions, shortcuts
+from . import functions
 from .copies import hml_copy_loop
 from .kernels import emit_loop
 from .lifetimes import hml_dealloc
@@ -19,5 +19,4 @@ def text(methods: Mapping[str, str]) -> str:
     loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
     called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function, functions.hml_array
     copies = functions.hml_clone, functions.hml_copy, hml_copy_loop
-    asked = *slots(methods), *shortcuts.functions()
-    return module_text("eager_calls", host_spec(), *called, *copies, loop, hml_dealloc, *asked)
+    return module_text("eager_calls", host_spec(), *called, *copies, loop, hml_dealloc, *slots(methods))

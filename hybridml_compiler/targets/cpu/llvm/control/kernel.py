@@ -29,7 +29,17 @@ from ..types import I8, I64, PTR, VOID, Literal
 from .elements import elements_source, emit_elements
 from .fits import is_of_elements
 from .parts import (
-    any_steps, at_byte, border, clear, copy, fields_of, from_zero, poll, step_nanoseconds, steps_a_poll, stop_at,
+    any_steps,
+    at_byte,
+    border,
+    clear,
+    copy,
+    fields_of,
+    from_zero,
+    poll,
+    step_nanoseconds,
+    steps_a_poll,
+    stop_at,
 )  # fmt: skip
 from .time_tiles import block_steps, emit_tile, run_block
 
