@@ -177,41 +177,6 @@ def e16(x: Any) -> Any:
     return u
 
 
-def e17(x: Any) -> Any:
-    a = np.zeros(5)
-    b = np.zeros(5)
-    a[:] = x
-    b[:] = x
-    c = a
-    for _k in range(N):
-        b[1:-1] = 0.5 * (a[:-2] + a[2:])
-        b[0] += 0.1
-        a, b = b, a
-    return a, b, c
-
-
-def e18(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    c = a
-    for _k in range(N):
-        a[0] += 0.1
-        a = a * 0.9
-    return a, c
-
-
-def e19(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    c = a[1:3]
-    for _k in range(N):
-        a[0] += 0.1
-        a[2] += 0.1
-        a = a * 0.9
-    c[0] = 9
-    return a, c
-
-
 def e21(x: Any) -> Any:
     a = x * 1.0
     for _k in range(N):
@@ -241,64 +206,6 @@ def e25(x: Any) -> Any:
         u = v + 0.0
         v[1] = 5.0
     return u, v
-
-
-def e26(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    c = [a]
-    for _k in range(N):
-        a[0] += 0.1
-        a = a * 0.9
-    return a, c[0]
-
-
-def e27(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    c = a
-    for _k in range(N):
-        a[0] += 0.1
-        a = a * 0.9
-    return a, float(c[0])
-
-
-def e28(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    out = []
-    for _k in range(N):
-        a[0] += 0.1
-        a = a * 0.9
-        out.append(a)
-    return a, out[3], out[-1]
-
-
-def e29(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    k = 0
-    while a.sum() < 6 and k < N:
-        a[0] += 0.1
-        if a[0] > 2:
-            break
-        a[1] += 0.3
-        a = a * 1.01
-        k += 1
-    return a, k
-
-
-def e30(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    b = a
-    k = 0
-    while a.sum() < -6 and k < N:
-        a[0] += 0.1
-        a = a * 1.01
-        k += 1
-    a[0] = 4
-    return a, b, k
 
 
 def e31(x: Any) -> Any:
@@ -356,122 +263,6 @@ def e35(x: Any) -> Any:
     return u, w
 
 
-def e37(x: Any) -> Any:
-    a = np.zeros(5)
-    b = np.zeros(5)
-    a[:] = x
-    b[:] = x * 2
-    for _k in range(N):
-        b[1:-1] = 0.5 * (a[:-2] + a[2:])
-        b[0] += 0.1
-        a, b = b, a
-    return a, b
-
-
-def e38(x: Any) -> Any:
-    a = np.zeros(5)
-    b = np.zeros(5)
-    a[:] = x
-    b[:] = x * 2
-    c = b
-    for _k in range(N):
-        a, b = b, a + 0.1
-    a[0] = 9
-    return a, b, c
-
-
-def e39(x: Any) -> Any:
-    a = np.zeros(5)
-    b = np.zeros(5)
-    c = np.zeros(5)
-    a[:] = x
-    b[:] = x * 2
-    c[:] = x
-    for _k in range(N):
-        c[1:-1] = 0.5 * (a[:-2] + b[2:])
-        a, b, c = b, c, a
-    c[1] = 3
-    return a, b, c
-
-
-def e40(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    old = a
-    for _k in range(N):
-        old = a
-        a = a * 0.9
-    old[0] = 3
-    return a, old
-
-
-def e42(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    b = np.zeros(5)
-    b[:] = x
-    for _k in range(N):
-        if a[0] > 0.5:
-            a, b = b, a
-        a = a * 0.99
-    b[0] = 8
-    return a, b
-
-
-def e43(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    b = np.zeros(5)
-    b[:] = x
-    k = 0
-    while a.sum() < -5:
-        a, b = b, a
-        k += 1
-    b[0] = 8
-    return a, b
-
-
-def e44(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    b = np.zeros(5)
-    b[:] = x
-    c = a
-    k = 0
-    while a.sum() > 1 and k < N:
-        b[1:-1] = a[:-2] * 0.7
-        a, b = b, a
-        k += 1
-    b[0] = 8
-    return a, b, c
-
-
-def e45(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    b = np.zeros(5)
-    b[:] = x
-    k = 0
-    while a.sum() > 1 and k < N:
-        b[1:-1] = a[:-2] * 0.7
-        a, b = b, a
-        k += 1
-    b[0] = 8
-    return a, b, k
-
-
-def e46(x: Any) -> Any:
-    a = np.zeros(5)
-    a[:] = x
-    b = np.zeros(5)
-    for _i in range(20):
-        for _k in range(20):
-            b[1:-1] = a[:-2] * 0.7
-            a, b = b, a
-        a[0] += 1
-    return a, b
-
-
 def e47(x: Any) -> Any:
     u = x * 1.0
     v = x * 2.0
@@ -521,18 +312,6 @@ def e51(x: Any) -> Any:
         u[0] += 0.5
         u, v = v[::-1], u
     return u, v
-
-
-def e52(x: Any) -> Any:
-    a = np.zeros(5)
-    b = np.zeros(5)
-    a[:] = x
-    b[:] = x * 2
-    c = [a]
-    for _k in range(N):
-        b[1] += 0.5
-        a, b = b, a
-    return a, b, c[0]
 
 
 def e53(x: Any) -> Any:
@@ -593,62 +372,8 @@ def e57(x: Any) -> Any:
     return a, b
 
 
-ROLLED = (
-    e4,
-    e5,
-    e7,
-    e8,
-    e10,
-    e13,
-    e14,
-    e15,
-    e16,
-    e21,
-    e22,
-    e25,
-    e29,
-    e32,
-    e33,
-    e34,
-    e37,
-    e39,
-    e42,
-    e43,
-    e45,
-    e46,
-    e48,
-    e51,
-    e55,
-    e56,
-    e57,
-)
-OTHERS = (
-    e1,
-    e2,
-    e3,
-    e6,
-    e9,
-    e11,
-    e12,
-    e17,
-    e18,
-    e19,
-    e26,
-    e27,
-    e28,
-    e30,
-    e31,
-    e35,
-    e38,
-    e40,
-    e44,
-    e47,
-    e49,
-    e50,
-    e52,
-    e53,
-    e54,
-)
+ROLLED = (e4, e5, e7, e8, e10, e13, e14, e15, e16, e21, e22, e25, e32, e33, e34, e48, e51, e55, e56, e57)
+OTHERS = (e1, e2, e3, e6, e9, e11, e12, e31, e35, e47, e49, e50, e53, e54)
 
 
 def check(program: Any) -> Any:
