@@ -393,10 +393,10 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     return tuple(rounded) if op.results else rounded[0]
 
 
-# Calls before there are native methods, as loading their code takes as long, and between looks whether it is compiled.
-_IN_PYTHON, _SOON, _left = 1000, 100, 1000
+_IN_PYTHON = 1000  # calls before there are native methods: loading their code takes as long as these
+_left = _IN_PYTHON
 _LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
-installers: list[Callable[[], bool | None]] = []  # `native_methods.install_soon`
+installers: list[Callable[[], None]] = []  # what makes them. `native_methods`, which stands above, registers it
 
 
 def count() -> None:
@@ -410,7 +410,8 @@ def count() -> None:
         return
     _left = _IN_PYTHON
     try:
-        _left = _SOON if installers[0]() is False else 0
+        installers[0]()
+        _left = 0
     except RecursionError:
         pass
     except Exception as error:

@@ -45,7 +45,7 @@ def install() -> None:
     """Makes the methods native ones, once, where the interpreter's structs are known."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
-    methods = _known()
+    methods = dict(_methods())
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
@@ -66,21 +66,6 @@ def install() -> None:
         if methods[name].fallback is vars(Tensor).get(name):
             fallbacks[name] = methods[name].fallback
             setattr(Tensor, name, method)
-
-
-def install_soon() -> bool:
-    """`install`, where the code is at hand; False while a thread compiles it, 0.4 s once per machine."""
-    from hybridml_compiler.targets.cpu.eager_calls.methods import at_hand
-
-    if not at_hand(_known()):
-        return False
-    install()
-    return True
-
-
-@once
-def _known() -> dict[str, Method]:
-    return dict(_methods())
 
 
 def _ufunc_of(name: str) -> np.ufunc | None:
@@ -125,4 +110,4 @@ def _methods() -> Iterator[tuple[str, Method]]:
     yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS, arity=2)
 
 
-installers.append(install_soon)
+installers.append(install)

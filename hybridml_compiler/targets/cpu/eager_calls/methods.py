@@ -75,11 +75,6 @@ def _source(methods: Mapping[str, Method]) -> jit.Source:
     return jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
 
 
-def at_hand(methods: Mapping[str, Method]) -> bool:
-    """Whether `native_methods` has nothing to compile. Where this is False it is compiled in a thread from now on."""
-    return object_layout.measured() is None or jit.at_hand(_source(methods))
-
-
 def native_methods(
     cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

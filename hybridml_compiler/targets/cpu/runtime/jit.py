@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -166,31 +166,6 @@ def compile_source(source: Source) -> bytes:
         data = compile_ir(source.emit(), opt=source.opt, cpu=cpu)
         cache.put(name, data)
     return data
-
-
-_begun: dict[str, tuple[int, threading.Lock]] = {}  # by name: the process, and a lock that is free at the end
-
-
-def at_hand(source: Source) -> bool:
-    """Whether `compile_source` has no work to do, or none that is better done in a thread, which this starts."""
-    cpu = source.cpu or host_spec()
-    name = _key(source.text, source.opt, cpu)
-    process, ended = _begun.get(name, (0, None))
-    if ended is not None and process == os.getpid():
-        return not ended.locked()  # where it has failed, the caller finds out why
-    if cache.get(name) is not None:
-        return True
-    text = source.emit()
-
-    def work() -> None:
-        with suppress(Exception):
-            cache.put(name, compile_ir(text, opt=source.opt, cpu=cpu))
-
-    try:
-        _begun[name] = os.getpid(), start(work)
-    except RuntimeError:  # no thread
-        return True
-    return False
 
 
 def compile_cached(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
