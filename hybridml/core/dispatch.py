@@ -340,7 +340,7 @@ def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
     given = [k for k in kinds if isinstance(k, np.dtype)]
     if not given or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
         return None
-    if any(not isinstance(k, np.dtype) and k not in _NUMBERS for k in kinds):
+    if not all(isinstance(k, np.dtype) or k in _NUMBERS for k in kinds):
         return None
     try:
         wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])

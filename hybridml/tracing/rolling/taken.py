@@ -31,7 +31,7 @@ def take_over(loop: Any, written: list[Tensor]) -> bool:
     found |= {name: tensor_of(loop.before.get(name)) for name in _traded(loop)}
     for name, t in found.items():
         is_tensor = issubclass(type(t), Tensor) and t._node is None
-        if loop.taken.get(name) is not None or not is_tensor or _is_shared(loop, name, t):
+        if loop.taken.get(name) is not None or not is_tensor:
             refuse_update(loop, [name], always=True)
         if not _is_own(loop.tracer, t):
             if name in loop.taken or "first" in loop.tracer.alone.get(loop.place, ()):
@@ -69,12 +69,6 @@ def _traded(loop: Any) -> list[str]:
 def _is_assigned(loop: Any, name: str, t: Tensor) -> bool:
     end = tensor_of(loop.after.get(name))
     return issubclass(type(end), Tensor) and memory_of(end) != memory_of(t)
-
-
-def _is_shared(loop: Any, name: str, t: Tensor) -> bool:
-    """Whether another variable has the same memory before the loop."""
-    others = [tensor_of(x) for n, x in loop.before.items() if n != name]
-    return any(issubclass(type(x), Tensor) and memory_of(x) == memory_of(t) for x in others)
 
 
 def _is_own(tracer: Any, t: Tensor) -> bool:

@@ -31,7 +31,7 @@ from .views import assigned, chosen
 _FAILED = i32(-1)
 
 
-def row_of(c: NativeBuilder, name: str) -> Any:
+def _row(c: NativeBuilder, name: str) -> Any:
     return c.symbol(f"hml_row_{name}").struct(ROW)
 
 
@@ -58,18 +58,18 @@ def _otherwise(c: NativeBuilder, row: Any, reflected: Any, left: Any, right: Any
 
 def _operator(name: str) -> Native:
     def slot(c: NativeBuilder, left: Any, right: Any) -> None:
-        row, slow = row_of(c, name), c.label("slow")
+        row, slow = _row(c, name), c.label("slow")
         is_eager(c, slow)
         return_found(c, product(c, row, left, right) if name == "matmul" else of_two(c, row, left, right))
         c.place(slow)
-        c.ret(_otherwise(c, row, row_of(c, f"r{name}"), left, right))
+        c.ret(_otherwise(c, row, _row(c, f"r{name}"), left, right))
 
     return native("ptr", "ptr", "ptr", name=f"hml_slot_{name}")(slot)
 
 
 def _update(name: str) -> Native:
     def slot(c: NativeBuilder, self: Any, other: Any) -> None:
-        row, slow = row_of(c, name), c.label("slow")
+        row, slow = _row(c, name), c.label("slow")
         is_eager(c, slow)
         done = updated(c, row, self, other)
         with c.if_then(done == 1, likely=True):
@@ -84,7 +84,7 @@ def _update(name: str) -> Native:
 
 def _unary(name: str) -> Native:
     def slot(c: NativeBuilder, self: Any) -> None:
-        row, slow = row_of(c, name), c.label("slow")
+        row, slow = _row(c, name), c.label("slow")
         is_eager(c, slow)
         return_found(c, of_one(c, row, self))
         c.place(slow)
@@ -127,18 +127,13 @@ def compared(c: NativeBuilder, row: Record, left: Any, right: Any, which: Any) -
     c.ret(wrap(c, array))
 
 
-def row_of_comparison(c: NativeBuilder, which: Any) -> Any:
-    """The row of a comparison by CPython's number for it."""
-    rows = c.local("ptr", len(COMPARISONS))
-    for k, name in enumerate(COMPARISONS):
-        (rows + WORD * k).store(row_of(c, name).pointer)
-    return rows.item(c.zext(which, KINDS["i64"]), "ptr").struct(ROW)
-
-
 @native("ptr", "ptr", "ptr", "i32")
 def hml_slot_compare(c: NativeBuilder, self: Any, other: Any, which: Any) -> None:
     """`tp_richcompare`, of six comparisons."""
-    row, slow = row_of_comparison(c, which), c.label("slow")
+    rows, slow = c.local("ptr", len(COMPARISONS)), c.label("slow")
+    for k, name in enumerate(COMPARISONS):
+        (rows + WORD * k).store(_row(c, name).pointer)
+    row = rows.item(c.zext(which, KINDS["i64"]), "ptr").struct(ROW)
     is_eager(c, slow)
     return_found(c, compared(c, row, self, other, which))
     c.place(slow)
@@ -148,7 +143,7 @@ def hml_slot_compare(c: NativeBuilder, self: Any, other: Any, which: Any) -> Non
 @native("ptr", "ptr", "ptr", "ptr")
 def hml_slot_pow(c: NativeBuilder, left: Any, right: Any, modulo: Any) -> None:
     """`nb_power`: `x ** 2` is a product."""
-    row, slow = row_of(c, "pow"), c.label("slow")
+    row, slow = _row(c, "pow"), c.label("slow")
     with c.if_then(modulo != c.symbol("_Py_NoneStruct")):
         with c.if_then(_is_tensor(c, left)):
             c.ret(called(c, row, left, right, modulo))
@@ -157,9 +152,9 @@ def hml_slot_pow(c: NativeBuilder, left: Any, right: Any, modulo: Any) -> None:
     with c.if_then(right == c.symbol("hml_two")):
         return_found(c, of_one(c, row, left))
         c.jump(slow)
-    return_found(c, of_two(c, row_of(c, "power"), left, right))
+    return_found(c, of_two(c, _row(c, "power"), left, right))
     c.place(slow)
-    c.ret(_otherwise(c, row, row_of(c, "rpow"), left, right))
+    c.ret(_otherwise(c, row, _row(c, "rpow"), left, right))
 
 
 @native("ptr", "ptr", "ptr")
@@ -170,13 +165,13 @@ def hml_slot_getitem(c: NativeBuilder, self: Any, key: Any) -> None:
     return_found(c, chosen(c, self, key))
     c.ret_if(c.extern("ptr", "PyErr_Occurred") != 0, NULL)
     c.place(slow)
-    c.ret(called(c, row_of(c, "getitem"), self, key))
+    c.ret(called(c, _row(c, "getitem"), self, key))
 
 
 @native("i32", "ptr", "ptr", "ptr")
 def hml_slot_setitem(c: NativeBuilder, self: Any, key: Any, value: Any) -> None:
     """`mp_ass_subscript`, which deletes where there is no value: an AttributeError."""
-    row, slow = row_of(c, "setitem"), c.label("slow")
+    row, slow = _row(c, "setitem"), c.label("slow")
     with c.if_then(value == 0, likely=False):
         c.extern("ptr", "PyObject_GetAttrString", self, c.symbol("hml_delitem"))
         c.ret(_FAILED)
@@ -215,7 +210,7 @@ def _int(name: str) -> Native:
         c.unless((dtype["kind"] == INTEGER) & (dtype["whole"] != 0), slow)
         c.ret(c.extern("ptr", "PyLong_FromLongLong", whole(c, data, dtype)))
         c.place(slow)
-        c.ret(called(c, row_of(c, name), self))
+        c.ret(called(c, _row(c, name), self))
 
     return native("ptr", "ptr", name=f"hml_slot_{name}")(slot)
 
@@ -233,7 +228,7 @@ def hml_slot_float(c: NativeBuilder, self: Any) -> None:
     c.unless(dtype["kind"] == DOUBLE, slow)
     c.ret(c.extern("ptr", "PyFloat_FromDouble", data.load("double")))
     c.place(slow)
-    c.ret(called(c, row_of(c, "float"), self))
+    c.ret(called(c, _row(c, "float"), self))
 
 
 @native("i32", "ptr")
@@ -253,7 +248,7 @@ def hml_slot_bool(c: NativeBuilder, self: Any) -> None:
             c.ret(c.zext(true | is_not_zero(c, (data + WORD).load("double")), KINDS["i32"]))
         c.ret(c.zext(true, KINDS["i32"]))
     c.place(slow)
-    found = called(c, row_of(c, "bool"), self)
+    found = called(c, _row(c, "bool"), self)
     c.ret_if(found == 0, _FAILED)
     c.extern("void", "Py_DecRef", found)
     c.ret(c.zext(found == c.symbol("_Py_TrueStruct"), KINDS["i32"]))
@@ -266,7 +261,7 @@ def hml_slot_len(c: NativeBuilder, self: Any) -> None:
     with c.if_then(array != 0, likely=True):
         with c.if_then(array_of(array)["nd"] != i32(0), likely=True):
             c.ret(array_of(array)["dims"].load())
-    found = called(c, row_of(c, "len"), self)
+    found = called(c, _row(c, "len"), self)
     c.ret_if(found == 0, -1)
     size = c.extern("i64", "PyNumber_AsSsize_t", found, NULL)
     c.extern("void", "Py_DecRef", found)

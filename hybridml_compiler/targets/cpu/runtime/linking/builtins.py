@@ -82,13 +82,6 @@ def slot_method(cls: type, name: str, like: Any, address: int, doc: str) -> Any:
     return new(cls, ctypes.addressof(its), address)
 
 
-def slot_function(method: Any) -> int:
-    """The address of the C function of a method that is a slot; 0 of any other."""
-    if type(method) is not types.WrapperDescriptorType or type(method).__basicsize__ != ctypes.sizeof(_SlotMethod):
-        return 0
-    return int(_SlotMethod.from_address(id(method)).function or 0)
-
-
 def knows_slots(cls: type, names: Iterable[str]) -> bool:
     """Whether these methods of a class, written in C, are slots, and the structs of them those above."""
     for name in names:
