@@ -443,3 +443,19 @@ def test_drawn_programs(seed: int) -> None:
         expected, found = fn(series(call)), traced(series(call))
         assert _shape(expected) == _shape(found)
         assert_same(expected, found)
+
+
+def test_an_item_that_its_step_updates_later() -> None:
+    def rows(x: Any) -> Any:
+        found = []
+        for i in range(len(x)):
+            row = x[i] * 1.0
+            if row[0] > 0.5:
+                found.append(row)
+            row[1] = 7.0
+        return hm.stack(found)
+
+    traced = hm.trace(rows)
+    for seed in range(3):
+        x = hm.asarray(np.random.default_rng(seed).random((30, 3)))
+        assert_same(rows(x), traced(x))

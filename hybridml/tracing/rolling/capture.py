@@ -214,15 +214,15 @@ class Capture(Questions):
         views = len(self.views)
         memory = shared(self, self.after)
         self.after = self._as_now(self.after)
+        check_taken(self, memory)
+        for of in self.lists.values():
+            of.check(self, region)
         found = self._leave(region)
         self._check_unchanged()
-        check_taken(self, memory)
         if take_over(self, found):
             self.held = self._held()
             return self._again(False)
         self.states += found
-        for of in self.lists.values():
-            of.check(self, region)
         check_memory(self, memory)
         if (n := next((k for k in self.open if tuple(self.answers[:k]) in self.sides), None)) is not None:
             self.keep_apart(n)  # its other way has joined, and this one does not come to that
