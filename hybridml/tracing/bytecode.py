@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dis
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from types import CodeType
 
 _LOCAL = re.compile(r"(?:LOAD|STORE)_FAST(?:_BORROW|_CHECK)?")  # LOAD_FAST_BORROW_LOAD_FAST_BORROW holds two
@@ -25,14 +27,17 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
 def is_updated(code: CodeType, offset: int) -> bool:
     """Whether the item that is read at an offset is that of `a[k] += v`, which is stored at its place again."""
     found = list(dis.get_instructions(code))
-    at = next((k for k, i in enumerate(found) if i.offset == offset), 0)
+    at = running(found, offset) or 0
     return at > 1 and found[at - 1].opname == found[at - 2].opname == "COPY"
 
 
 def running(found: Sequence[dis.Instruction], offset: int) -> int | None:
-    """The index of the instruction that runs at an offset: Python 3.11 does some calls in what prepares them."""
-    at = next((k for k, i in enumerate(found) if i.offset == offset), None)
-    return at + 1 if at is not None and found[at].opname == "PRECALL" else at
+    """The index of the instruction that runs at an offset: Python 3.11 does some calls in what prepares them, and up to
+    3.12 the offset is that of an instruction's last cache while it runs a function of Python."""
+    at = bisect_right(found, offset, key=attrgetter("offset")) - 1
+    if at < 0:
+        return None
+    return at + 1 if found[at].opname == "PRECALL" else at
 
 
 def called_with_dtype(found: Sequence[dis.Instruction], last: int) -> tuple[str | None, str] | None:
