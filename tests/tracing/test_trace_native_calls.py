@@ -147,3 +147,63 @@ def test_a_function_that_another_thread_of_code_calls() -> None:
             stamps.append(x._version)
     assert stamps == sorted(set(stamps))
     assert x.tolist() == [0.5**10] * 20
+
+
+def _zeros(*shape: int) -> Any:
+    return hm.zeros(shape, dtype="float64")
+
+
+def _stores() -> tuple[Callable[..., Any], dict[str, Any]]:
+    """A function that updates a tensor which it captures, and the names that it finds."""
+    space: dict[str, Any] = {"cache": _zeros(6, 4), "seen": _zeros(4)}
+
+    def store(x: Any) -> Any:
+        space["cache"][2] = x
+        space["seen"] += x
+        return space["seen"]
+
+    return store, space
+
+
+def test_captured_tensors_are_updated() -> None:
+    store, space = _stores()
+    traced = _native(store, np.ones(4))
+    space["seen"].fill_(0.0)
+    before = space["cache"]._version
+    x = hm.tensor(np.arange(4.0))
+    assert traced(x) is space["seen"] and space["cache"]._version > before
+    assert space["cache"].tolist()[1:3] == [[0.0] * 4, x.tolist()] and space["seen"].tolist() == x.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*eagerly")
+def test_memory_of_captured_tensors_is_looked_at_in_each_call() -> None:
+    store, space = _stores()
+    traced = _native(store, np.ones(4))
+    space["seen"].fill_(1.0)
+    assert traced(space["seen"]).tolist() == [2.0] * 4  # the argument is what the call updates
+    assert space["cache"].tolist()[2] == [1.0] * 4
+    traced(space["cache"][2])
+    assert space["seen"].tolist() == [3.0] * 4
+    space["seen"] = _zeros(4)
+    assert traced(hm.ones((4,), dtype="float64")) is space["seen"] and space["seen"].tolist() == [1.0] * 4
+
+
+def test_gradients_see_updates_of_captured_tensors() -> None:
+    store, space = _stores()
+    traced = _native(store, np.ones(4))
+    w = hm.ones((6, 4), dtype="float64", requires_grad=True)
+    loss = (w * space["cache"]).sum()
+    traced(hm.ones((4,), dtype="float64"))
+    with pytest.raises(hm.GradientError, match="overwritten in place after it was kept"):
+        loss.backward()
+
+
+def test_functions_without_arguments_update_what_they_capture() -> None:
+    count = hm.zeros(())
+
+    def counts() -> None:
+        count.add_(1.0)
+
+    traced = _native(counts)
+    traced()
+    assert count.item() == CALLS + 1

@@ -17,7 +17,7 @@ from .compiled_path import CompiledPath, real_of
 
 def returned(path: CompiledPath, executable: Any) -> tuple[list[Any], bool] | None:
     """The parts of what a call returns, and whether they are a tuple; None where Python makes them, or has more to do
-    than the stamps of updated arguments."""
+    than the stamps of updated tensors."""
     from hybridml_compiler.targets.cpu.python_entry.spec import Returned
 
     place = {k: j for j, k in enumerate(executable.fresh)}
@@ -27,7 +27,7 @@ def returned(path: CompiledPath, executable: Any) -> tuple[list[Any], bool] | No
     if (
         not leaves or others or any(child.kind is not None for child in leaves)
         or path.late or path.effects or path.grads or path.views
-        or any(program.output_orders) or any(i.kind != "argument" for _, i in path.writes)
+        or any(program.output_orders) or any(i.kind not in ("argument", "held") for _, i in path.writes)
         or any(is_node(o._node) for o in own) or _historian(path) is not None
     ):  # fmt: skip
         return None
@@ -43,6 +43,8 @@ def returned(path: CompiledPath, executable: Any) -> tuple[list[Any], bool] | No
             parts.append(Returned(r.value.__name__, place[r.index]))
         elif source is not None and source.kind == "argument" and not r.value:
             parts.append(Returned("argument", source.index))
+        elif source is not None and source.kind == "held":
+            parts.append(Returned("object", source.real))
         elif r.kind == "value":
             parts.append(Returned("object", r.value))
         else:

@@ -134,7 +134,7 @@ class NativeCall:
         self.direct: Callable[..., Any] = self.call
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
-        plain = not (self.rest or entry.owners or self.numbers or entry.scalars or self.integers)
+        plain = not (self.rest or self.numbers or entry.scalars or self.integers)
         plain = plain and not (entry.not_zero or self.strided)
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()

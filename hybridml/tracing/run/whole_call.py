@@ -1,4 +1,4 @@
-"""Calls that are native as a whole: arguments that the step updates get their stamps there, results are made there."""
+"""Calls that are native as a whole: tensors that the step updates get their stamps there, results are made there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hybridml_compiler.once import once
 from ...core import aliasing, source_location
 from ...core.context import clock
 from ...core.library import MISS
+from .compiled_path import array_of, owner_of
 from .epilogue import returned
 from .placed import PlacedExecutable
 
@@ -28,12 +29,17 @@ def whole_call(fast: Any, end: Any) -> Callable[..., Any] | None:
     parts = returned(end.path, executable) if type(executable) is not PlacedExecutable else None
     if not end.changes and (parts is None or end.finish is None):
         return finished(end.native, end.finish)
-    updated = {i.index for _, i in end.path.writes}
-    if parts is None or updated != {*fast.updated} or fast.owners:
+    if parts is None:
         return None
     captured = [i for i in end.path.inputs if i.kind != "argument"]
+    number = {i.node: len(fast.specs) + k for k, i in enumerate(captured)}  # behind those of arguments
+    updated = {number.get(i.node, i.index) for _, i in end.path.writes}
+    owners = [id(owner_of(array_of(i.real))) for i in captured]
+    if updated and len({*owners}) < len(owners):
+        return None
     others = partial(_otherwise, ref(fast)) if updated else missed
-    apart = {(j, k) for j in updated for k in fast.arrays if j != k}
+    tensors = (*fast.arrays, *number.values())
+    apart = {(j, k) for j in updated for k in tensors if min(j, k) < len(fast.specs) and j != k}
     entry: Callable[..., Any] = fast.native_of(
         executable, (), captured, fallback=others, results=parts[0], is_tuple=parts[1],
         updated=tuple(sorted(updated)), apart=tuple(sorted(apart)), stamps=_stamps() if updated else None,

@@ -19,7 +19,8 @@ PLACE = words("kind", "*owner", "key", "expected")  # see places.py
 CAPTURED = words("*tensor", "array")
 OUTPUT = words("*expected", "nd", "*dims", "*target", "*current", "*lent", "*handler")  # expected: null for a number
 RESULT = words("kind", "*of", "number")  # of: the row of an output, the number in memory, the object
-UPDATED, APART = words("argument"), words("first", "second")  # of arguments: those that have no memory in common
+# By number, arguments before captured tensors: what is written to, and what has no memory in common.
+UPDATED, APART = words("tensor"), words("first", "second")
 STAMPS = words("*clock", "*writes", "*known_user", "*known_number", "*helper", "*caller", "*called", "version")
 DEFAULT = words("offset", "*value")
 # TUPLE: of the objects in `dims`; NUMBER: a float with the bits in `nd`.

@@ -200,7 +200,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         "n_results": len(results) if is_tuple else 0,
         "results": tables.rows(entry_block.RESULT, [result(found) for found in results]),
         "n_updated": len(spec.updated),
-        "updated": tables.rows(entry_block.UPDATED, [{"argument": k} for k in spec.updated]),
+        "updated": tables.rows(entry_block.UPDATED, [{"tensor": k} for k in spec.updated]),
         "n_apart": len(spec.apart),
         "apart": tables.rows(entry_block.APART, [{"first": j, "second": k} for j, k in spec.apart]),
         "stamps": 0 if spec.stamps is None else _stamps(tables, spec.stamps, slots),

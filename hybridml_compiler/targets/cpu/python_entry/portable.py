@@ -87,7 +87,7 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
         )
 
     def updates_fit(args: tuple[Any, ...]) -> bool:
-        held: list[Any] = [getattr(given, spec.array_slot, None) for given in args]
+        held: list[Any] = [getattr(given, spec.array_slot, None) for given in (*args, *spec.captured)]
         owners = [array if getattr(array, "base", None) is None else array.base for array in held]
         apart = all(owners[j] is not owners[k] for j, k in spec.apart)
         return apart and all(held[k].flags.writeable for k in spec.updated)
@@ -120,7 +120,7 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
         if status:
             return spec.on_status(status, *args)
         if spec.stamps is not None and spec.updated:
-            spec.stamps.stamp(*[args[k] for k in spec.updated])
+            spec.stamps.stamp(*[(*args, *spec.captured)[k] for k in spec.updated])
         found = tuple([result(part, outputs, args) for part in results])
         return found if is_tuple else found[0]
 

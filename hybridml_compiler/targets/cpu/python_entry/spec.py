@@ -107,7 +107,8 @@ class EntrySpec:
     lent: np.ndarray[Any, Any] | None = None
     results: Sequence[Returned] | None = None  # None: the outputs, alone or in a tuple
     is_tuple: bool = False  # of these results
-    # Arguments that the step writes to, which gives them a stamp, and pairs of arguments with no memory in common.
+    # Tensors that the step writes to, which gives them a stamp, and pairs of tensors with no memory in common: by the
+    # numbers of arguments, and after those of captured tensors.
     updated: tuple[int, ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
     stamps: Stamps | None = None

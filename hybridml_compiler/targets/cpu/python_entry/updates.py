@@ -1,4 +1,4 @@
-"""The native half of an entry, part three: arguments that the step writes to, and the stamps of those writes."""
+"""The native half of an entry, part three: tensors that the step writes to, and the stamps of those writes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ from typing import Any
 
 from ..eager_calls.tables import WRITE, WRITES
 from ..llvm.native import KINDS, Label, NativeBuilder, Record, native
-from .block import APART, STAMPS, UPDATED
+from ..structs import WORD
+from .block import APART, CAPTURED, STAMPS, UPDATED
 from .object_layout import WRITEABLE, layout
 
 
 def updates_fit(c: NativeBuilder, block: Record, args: Any, slow: Label) -> None:
-    """Arguments that are written to may be, and have memory of their own."""
+    """Tensors that are written to may be, and have memory of their own."""
     array_slot = block["array_slot"]
 
     def array(number: Any) -> Record:
-        found: Record = (args.item(number, "ptr") + array_slot).load("ptr").struct(layout().array)
+        found: Record = (tensor(c, block, args, number) + array_slot).load("ptr").struct(layout().array)
         return found
 
     with c.rows(block["updated"], block["n_updated"], UPDATED) as row:
-        c.unless((array(row["argument"])["flags"] & WRITEABLE) == WRITEABLE, slow)
+        c.unless((array(row["tensor"])["flags"] & WRITEABLE) == WRITEABLE, slow)
     with c.rows(block["apart"], block["n_apart"], APART) as row:
         first, second = array(row["first"]), array(row["second"])
         c.unless(owner(c, first) != owner(c, second), slow)
+
+
+def tensor(c: NativeBuilder, block: Record, args: Any, number: Any) -> Any:
+    """The argument with a number, or, of a number after those, the captured tensor."""
+    n_args = block["n_args"]
+    is_argument = number < n_args
+    table, column = c.select(is_argument, args, block["captured"]), (number - n_args) * CAPTURED.nbytes
+    return (table + c.select(is_argument, number * WORD, column)).load("ptr")
 
 
 def owner(c: NativeBuilder, array: Record) -> Any:
@@ -32,7 +41,7 @@ def owner(c: NativeBuilder, array: Record) -> Any:
 def note_writes(c: NativeBuilder, block: Record, args: Any, now: Any) -> None:
     """Gives the tensors that have been written to the stamp."""
     with c.rows(block["updated"], block["n_updated"], UPDATED) as row:
-        place = args.item(row["argument"], "ptr") + block["stamps"].struct(STAMPS)["version"]
+        place = tensor(c, block, args, row["tensor"]) + block["stamps"].struct(STAMPS)["version"]
         version = place.load("ptr")
         c.extern("void", "Py_IncRef", now)
         with c.if_then((version + layout().type).load("ptr") == block["list_type"]):
