@@ -663,7 +663,8 @@ def lgamma(x: _Operand, /) -> Tensor:
 def linspace(start: Any, stop: Any = ..., num: builtins.int = 50, endpoint: builtins.bool = True, retstep: builtins.bool = False, *, dtype: npt.DTypeLike | None = None, device: Any = None, end: Any = ..., steps: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out."""
 def load(path: builtins.str | os.PathLike[builtins.str] = ..., map_location: Any = None, *, weights_only: builtins.bool = True, f: builtins.str | os.PathLike[builtins.str] = ...) -> builtins.dict[builtins.str, Any]:
-    """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so."""
+    """Reads what `save` wrote, or any safetensors file, a dict of tensors, nested if it was saved so, or a file of
+    `torch.save` with a state dict: no code of it runs."""
 def log(x: _Operand, /) -> Tensor:
     """Natural logarithm; -inf at 0, nan below."""
 def log10(x: _Operand, /) -> Tensor:

@@ -12,7 +12,8 @@ import pytest
 import safetensors.numpy
 
 import hybridml as hm
-from hybridml import io, nn
+from hybridml import nn
+from hybridml.io import checkpoints as io
 from hybridml_compiler import dtypes
 
 
@@ -85,8 +86,6 @@ def test_modules_are_saved_by_their_state_dict(tmp_path: Path) -> None:
         (lambda data: data[:20], "not a whole safetensors file"),
         (lambda data: b"", "not a whole safetensors file"),
         (lambda data: b"\x93NUMPY" + data, "not a whole safetensors file"),
-        (lambda data: b"PK\x03\x04" + b"\0" * 100, "safetensors.torch.save_file(torch.load("),
-        (lambda data: b"\x80\x02" + b"\0" * 100, "safetensors.torch.save_file(torch.load("),
         (lambda data: data[:8] + b"{" * (len(data) - 8), "not a whole safetensors file"),
         (lambda data: b"\xff" * 8 + data[8:], "not a whole safetensors file"),
         (lambda data: data.replace(b'"F32"', b'"BF6"'), "model.safetensors"),

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, HybridmlError
+from hybridml_compiler.errors import ArgumentError
 
-from .core import atomic
-from .core.spellings import accepts_other_names
-from .core.tensor import Device, Tensor, adopt
-from .nn.module import Module
+from ..core import atomic
+from ..core.spellings import accepts_other_names
+from ..core.tensor import Device, Tensor, adopt
+from ..nn.module import Module
+from . import torch_files
+from .errors import CheckpointError
 
 FORMAT = {
     "bool": "BOOL",
@@ -35,7 +37,6 @@ FORMAT = {
     "complex64": "C64",
 }
 NAMES = {code: name for name, code in FORMAT.items()}
-_PICKLES = (b"PK\x03\x04", b"\x80")  # of today's PyTorch, a zip with one, and of versions before 1.6
 METADATA = "__metadata__"  # where a header has its notes, among the names of its tensors
 RESERVED = "hybridml."  # how the metadata keys of this module begin
 TREE = f"{RESERVED}tree"  # the structure of a nested object
@@ -46,10 +47,6 @@ NOTES = f"{RESERVED}notes"  # the checksum of all other notes
 MARK = '" :{"'
 HEADER_LIMIT = 100_000_000  # bytes; safetensors reads no longer header
 DEPTH = 100  # levels of a tree: their JSON has three each, and is to be read below a deep stack too
-
-
-class CheckpointError(HybridmlError, OSError):
-    """A file that cannot be read as what it should be; the message names it."""
 
 
 def save(
@@ -134,7 +131,8 @@ def _json(value: Any) -> str:
 
 
 def load(path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True) -> dict[str, Any]:
-    """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so.
+    """Reads what `save` wrote, or any safetensors file, a dict of tensors, nested if it was saved so, or a file of
+    `torch.save` with a state dict: no code of it runs.
 
     map_location: the device of the tensors, the CPU unless it is given: files do not say where tensors were, and
     `load_state_dict` takes them from anywhere. Raises FileNotFoundError, CheckpointError for a file that is truncated,
@@ -152,6 +150,9 @@ def load(path: str | os.PathLike[str], map_location: Any = None, *, weights_only
         data = Path(path).read_bytes()
     except OSError as error:  # without the frames of pathlib
         raise type(error)(error.errno, f"load: {error.strerror}", os.fspath(path)) from None
+    if data.startswith((torch_files.ZIP, torch_files.PICKLE)) and data[8:9] != b"{":
+        found: dict[str, Any] = torch_files.read(data, path, place)
+        return found
     arrays = _decode(data, path)
     notes = _notes(data[8 : 8 + int.from_bytes(data[:8], "little")], path)
     if CHECKSUM in notes and notes[CHECKSUM] != _checksum(arrays, notes):
@@ -207,7 +208,7 @@ def _decode(data: bytes, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     try:
         entries = library.deserialize(data)
     except library.SafetensorError as error:
-        raise _broken(path, str(error), _IS_PICKLE if data.startswith(_PICKLES) else "") from None
+        raise _broken(path, str(error)) from None
     arrays = {}
     for name, entry in entries:
         code = entry["dtype"]
@@ -246,17 +247,10 @@ def _checksum(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str
     return f"{crc:08x}"
 
 
-def _broken(path: str | os.PathLike[str], why: str, way_out: str = "") -> CheckpointError:
+def _broken(path: str | os.PathLike[str], why: str) -> CheckpointError:
     return CheckpointError(
         f"load: {os.fspath(path)} is not a whole safetensors file ({why}): damaged, cut short, or of another format"
-        f"{way_out}"
     )
-
-
-_IS_PICKLE = (
-    "; torch.save writes such pickles, which can run any code when they are loaded: convert one where PyTorch is, by "
-    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')"
-)
 
 
 def _array(value: Tensor | np.ndarray) -> np.ndarray:
