@@ -21,6 +21,7 @@ from . import func as func
 from . import functional as functional
 from . import io as io
 from . import linalg as linalg
+from . import metrics as metrics
 from . import nn as nn
 from . import optim as optim
 from . import random as random

@@ -76,6 +76,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "distributions": (*_LIBRARY, "functional", "special"),
     "nn": (*_LIBRARY, "functional"),
     "optim": (*_LIBRARY, "nn"),
+    "metrics": (*_LIBRARY, "functional", "nn"),
     "func": (*_LIBRARY, "nn"),
     "amp": (*_BASIC, "optim"),
     "data": (*_BASIC, "random"),

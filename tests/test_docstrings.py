@@ -20,7 +20,7 @@ from hybridml.interop import method_examples
 from hybridml_compiler.ops.examples import EXAMPLES
 from hybridml_compiler.ops.table import OPS
 
-PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
+PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "metrics", "random")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -99,8 +99,8 @@ def test_a_fragment_is_found() -> None:
 # --- examples of everything public -----------------------------------------------------------------------------------
 
 SPACES = (
-    "", "autograd", "data", "distributions", "fft", "functional", "linalg", "nn", "optim", "random", "signal.windows",
-    "special", "testing",
+    "", "autograd", "data", "distributions", "fft", "functional", "linalg", "metrics", "nn", "optim", "random",
+    "signal.windows", "special", "testing",
 )  # fmt: skip
 BUILTINS = (tuple,)  # `hm.Size`
 

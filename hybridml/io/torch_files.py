@@ -2,7 +2,7 @@
 
 Nothing is called but the functions of this module and Python's own containers: a name that is not in `NAMES` ends the
 reading. Files of PyTorch 1.6 and later are zip archives (`data.pkl`, and one member for each storage), those before are
-pickles one after the other with the storages behind them (torch/serialization.py).
+pickles one after the other with the storages behind them (PyTorch's `torch.serialization`).
 """
 
 from __future__ import annotations
