@@ -15,7 +15,7 @@ from . import functional as F
 
 
 class Metric(Module):
-    """Base of metrics: `update(...)` adds a batch's counts, of any shape (...), `compute()` gives the value of all since
+    """Base of metrics: `update(...)` adds a batch's counts, of shapes (...), `compute()` gives the value of all since
     `reset()`.
 
     Calling it adds a batch and returns the value of that batch alone. A subclass gives `count(...)`, the counts of a
