@@ -58,7 +58,7 @@ __version__ = "0.1.0"
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = (
     "amp", "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "metrics", "nn", "optim",
-    "signal", "special", "testing", "utils",
+    "signal", "special", "testing", "training", "utils",
 )  # fmt: skip
 _NUMPYS = """
 apply_along_axis array array_equiv c_ compress copy copyto diag_indices diag_indices_from extract fill_diagonal
@@ -143,9 +143,9 @@ __all__ = [
     "ogrid", "op", "optim", "pairwise_distance", "piecewise", "pinverse", "place", "pmean", "polygamma", "prange",
     "profile", "psum", "putmask", "r_", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
     "renorm", "rollaxis", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "shape", "signal", "sinc",
-    "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "testing", "trace", "tree_leaves",
-    "tree_map", "triangular_solve", "tril_indices_from", "trim_zeros", "triu_indices_from", "use_deterministic",
-    "utils", "value_and_grad", "vectorize", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
+    "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "testing", "trace", "training",
+    "tree_leaves", "tree_map", "triangular_solve", "tril_indices_from", "trim_zeros", "triu_indices_from",
+    "use_deterministic", "utils", "value_and_grad", "vectorize", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from . import random as random
 from . import signal as signal
 from . import special as special
 from . import testing as testing
+from . import training as training
 from . import utils as utils
 from .amp import autocast as autocast
 from .arrays.contracting.einstein import einsum as einsum

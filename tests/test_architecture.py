@@ -82,6 +82,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "data": (*_BASIC, "random"),
     "utils": ("data",),
     "io": ("core", "nn"),
+    "training": (*_LIBRARY, "io", "metrics", "nn", "optim"),
     "interop": (*_BASIC, "linalg", "random"),
     "inspect": (*_TRACED, "random", "cuda"),
     "profiler": (*_TRACED, "inspect"),

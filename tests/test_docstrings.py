@@ -20,7 +20,7 @@ from hybridml.interop import method_examples
 from hybridml_compiler.ops.examples import EXAMPLES
 from hybridml_compiler.ops.table import OPS
 
-PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "metrics", "random")
+PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "metrics", "random", "training")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
