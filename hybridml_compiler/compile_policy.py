@@ -19,10 +19,13 @@ KEPT = 192 << 10
 # Elements of an argument from which a library function (a layer, a loss, a draw of random numbers) is compiled for its
 # shapes, and at the first call in any case.
 COMPOSITE = 1 << 15
-# Calls from which a small signature of what has the same bits operation by operation is compiled.
-WORTH = 16
-# And of what is created: each shape is a program, which takes 5 ms and saves 1.5 us a call.
-WORTH_CREATED = 256
+# Calls from which a small signature of what has the same bits operation by operation is compiled: 5 ms from the cache
+# of the disk, 20 without, for 2 to 40 us a call.
+WORTH = 256
+# Calls of such operations from which the tracer is loaded, 0.1 s.
+WORTH_TRACER = 4096
+# Calls from which what is created has a kernel, where it is large.
+WORTH_CREATED = 16
 # Tensors of a list from which such functions leave it to NumPy: a program for 32 takes 30 ms to make, for 256 0.2 s.
 LISTED = 33
 # Elements of all parameters from which an optimizer's step, 20 operations for each of them, is one call.

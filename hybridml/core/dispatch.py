@@ -33,7 +33,7 @@ from .device_tensor import OnDevice, home_of
 from .devices.calls import keep, on_device
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
-from .library import FEW, MISS, compiled, factories, missed
+from .library import MISS, compiled, factories, is_early, missed
 from .nested import Nesting
 from .precision.autocast import Autocast, autocast_around
 from .proxies.base import concrete_value
@@ -200,11 +200,10 @@ def _operation(op: Op, arithmetic: bool, count: int = 0) -> Callable[..., Any]:
 
 
 class RowLibrary:
-    """The native calls of a row of small tensors. Until the row has been called some times there is no tracer in
-    memory."""
+    """The native calls of a row of small tensors."""
 
     def __init__(self, op: Op) -> None:
-        self.op, self.calls, self.direct = op, 0, missed
+        self.op, self.direct = op, missed
         self.directs: dict[int, Callable[..., Any]] = {}  # of a row over a list, by its length
         self._functions: dict[int, Any] = {}
 
@@ -219,10 +218,8 @@ class RowLibrary:
                 gaps = True
                 if order_of(array) is not None:  # which the result would have
                     return MISS
-        if not self._functions:
-            self.calls += 1
-            if self.calls < FEW:
-                return MISS
+        if not self._functions and is_early(args):
+            return MISS
         if gaps:
             args = tuple([t if t._array.flags.c_contiguous else wrap(_ascontiguous(t._array)) for t in args])
             out = self.direct(*args)
@@ -236,12 +233,11 @@ class RowLibrary:
     def find(self, signature: Signature, tensors: Sequence[Tensor], params: Sequence[Any]) -> Callable[..., Any] | None:
         """The native call of a signature, of its tensors; None until it has come often enough to be worth a program."""
         signature.calls += 1
-        if not tensors and signature.calls == WORTH:
+        if not tensors and signature.calls == WORTH_CREATED:
             kernel = created(self.op, dict(zip(self.op.params, signature.params, strict=True)))
             signature.native = None if kernel is None else lambda: wrap(kernel())
             return signature.native
-        worth = WORTH if tensors else WORTH_CREATED
-        if signature.calls < worth or not all([t._array.flags.c_contiguous for t in tensors]):
+        if is_early(tensors) or signature.calls < WORTH or not all([t._array.flags.c_contiguous for t in tensors]):
             return None
         signature.native = missed
         made = self.op.infer(**dict(zip(self.op.params, signature.params, strict=True))).size if not tensors else 0
@@ -393,10 +389,12 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     return tuple(rounded) if op.results else rounded[0]
 
 
-_IN_PYTHON = 1000  # calls before there are native methods: loading their code takes as long as these
+# Calls before there are native methods: where another process has compiled their code, and where none has.
+_BEFORE_LOADING, _IN_PYTHON = 32, 400
 _left = _IN_PYTHON
 _LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
-installers: list[Callable[[], None]] = []  # what makes them. `native_methods`, which stands above, registers it
+# What makes them, and says whether it has; it may compile code or not. `native_methods`, which stands above, registers it.
+installers: list[Callable[[bool], bool]] = []
 
 
 def count() -> None:
@@ -406,12 +404,13 @@ def count() -> None:
     if not _left or interpreter_stack() is not None:  # a trace has no use for them
         return
     _left -= 1
-    if _left:
+    compiles = not _left
+    if not compiles and _left != _IN_PYTHON - _BEFORE_LOADING:
         return
-    _left = _IN_PYTHON
+    _left = _left or _IN_PYTHON
     try:
-        installers[0]()
-        _left = 0
+        if installers[0](compiles):
+            _left = 0
     except RecursionError:
         pass
     except Exception as error:

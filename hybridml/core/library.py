@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from hybridml_compiler.compile_policy import PAIRS, STEPS
+from hybridml_compiler.compile_policy import COMPOSITE, PAIRS, STEPS, WORTH_TRACER
 
 from .interpreter import interpreter_stack
 from .precision.autocast import Autocast
-from .tensor import place_var
+from .tensor import Tensor, place_var
 from .tracebacks import shorten
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FEW = 8  # calls of what is as fast operation by operation that come before its native ones
 MISS = object()  # what a native call returns for arguments that it does not take
 
 
 def missed(*args: Any, **kwargs: Any) -> Any:
     """The native call that takes nothing."""
     return MISS
+
+
+_early = WORTH_TRACER
+
+
+def is_early(args: Sequence[Any]) -> bool:
+    """Whether a call of what has the same bits operation by operation goes without the tracer: it is not loaded, there
+    have been few calls beside the time that loading it takes, and the arrays are small."""
+    global _early
+    if not _early or "hybridml.tracing.function" in sys.modules:
+        _early = 0
+        return False
+    _early -= 1
+    return not any([type(a) is Tensor and a._array.size >= COMPOSITE for a in args])
 
 
 # Makes what finds the native calls of a function. The tracer, which stands above, registers it.
@@ -47,15 +61,13 @@ def compiled(
     `sizes`: axes of arguments, counted from the last one, -1, that are symbols in every program of small arrays.
     """
     library: Any = None
-    first = FEW if small else 0
 
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> R:
-        nonlocal library, first
+        nonlocal library
         try:
             if library is None:
-                if first and place_var.get() is None:  # until then there is no tracer in memory
-                    first -= 1
+                if (row or small) and place_var.get() is None and is_early(args):
                     return fn(*args, **kwargs)
                 library = factories[0](fn, dynamic, work, exact, row, small, sizes=sizes)
             if kwargs:

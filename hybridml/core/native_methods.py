@@ -40,12 +40,22 @@ def note() -> None:
     _noted.update(vars(Tensor))
 
 
+def install_soon(compiles: bool) -> bool:
+    """`install`, if the code may be compiled or has been."""
+    from hybridml_compiler.targets.cpu.eager_calls.methods import is_kept
+
+    if not (compiles or is_kept(_known())):
+        return False
+    install()
+    return True
+
+
 @once
 def install() -> None:
     """Makes the methods native ones, once, where the interpreter's structs are known."""
     from hybridml_compiler.targets.cpu.eager_calls.methods import native_methods
 
-    methods = dict(_methods())
+    methods = _known()
     known = {
         "hml_level": interpreter_var, "hml_forget": aliasing.forget, "hml_clock": clock.__self__,  # type: ignore[attr-defined]
         "hml_stamped": source_location.stamped, "hml_known_user": source_location.known_user,
@@ -72,6 +82,11 @@ def _ufunc_of(name: str) -> np.ufunc | None:
     """The function of NumPy's that a row of this name is."""
     found = [getattr(np, spelled, None) for spelled in (name, f"arc{name[1:]}", "power" if name == "pow" else "")]
     return next((ufunc for ufunc in found if isinstance(ufunc, np.ufunc)), None)
+
+
+@once
+def _known() -> dict[str, Method]:
+    return dict(_methods())
 
 
 def _methods() -> Iterator[tuple[str, Method]]:
@@ -110,4 +125,4 @@ def _methods() -> Iterator[tuple[str, Method]]:
     yield "dot", Method("product", OPS["matmul"].fn, np.matmul, _FLOATS, arity=2)
 
 
-installers.append(install)
+installers.append(install_soon)

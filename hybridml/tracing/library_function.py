@@ -154,7 +154,7 @@ class LibraryFunction:
         """The result of a call that came before its program: its history refuses what that of the program will.
 
         Operation by operation a leaky_relu keeps a mask, and its program the input. Without this, an input that is
-        overwritten before the backward would be an error from the 16th call on only.
+        overwritten before the backward would be an error from the call that is compiled on only.
         """
         if type(out) is not Tensor or not is_node(out._node) or out._version or any(out is v for v in given):
             return out

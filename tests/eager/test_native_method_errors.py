@@ -137,7 +137,7 @@ def test_what_cannot_be_installed_is_left(monkeypatch: pytest.MonkeyPatch) -> No
     python, x = native_methods.fallbacks["__getitem__"], hm.ones(3)
     for error, left in ((RecursionError(), True), (OSError(), False)):
 
-        def fails(error: Exception = error) -> None:
+        def fails(compiles: bool, error: Exception = error) -> bool:
             raise error
 
         monkeypatch.setattr(dispatch, "installers", [fails])

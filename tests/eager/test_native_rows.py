@@ -12,7 +12,7 @@ import hybridml as hm
 from hybridml import functional as F
 from hybridml.core.dispatch import checked, libraries
 from hybridml.tracing import library_function
-from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH, WORTH_CREATED
+from hybridml_compiler.compile_policy import COMPOSITE, LISTED, WORTH
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 
@@ -20,8 +20,8 @@ OFTEN = WORTH + 2
 ROWS = [op for op in libraries if not op.variadic]
 
 
-def often(call: Callable[[], Any], times: int = OFTEN) -> list[Any]:
-    return [call() for _ in range(times)]
+def often(call: Callable[[], Any]) -> list[Any]:
+    return [call() for _ in range(OFTEN)]
 
 
 def natives(op: Op) -> list[Any]:
@@ -35,8 +35,7 @@ def test_native_calls_have_the_bits_of_numpy(op: Op) -> None:
     sample = next(iter(op.samples(np.random.default_rng(0))))
     arrays = [np.array(a) for a in sample.args]
     expected = op.on_arrays(*arrays, **sample.params)
-    times = OFTEN if arrays else WORTH_CREATED + 2
-    for t in often(lambda: op.fn(*[hm.asarray(a) for a in arrays], **sample.params), times):
+    for t in often(lambda: op.fn(*[hm.asarray(a) for a in arrays], **sample.params)):
         found = t.numpy()
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         assert found.tobytes() == expected.tobytes()
@@ -115,7 +114,7 @@ def test_traced_programs_see_the_rows() -> None:
 
 def test_created_tensors_are_their_own() -> None:
     for make in (lambda: hm.zeros((3, 2)), lambda: hm.arange(6), lambda: hm.linspace(0, 1, 6), lambda: hm.eye(3, 2)):
-        first, *rest = often(make, WORTH_CREATED + 2)
+        first, *rest = often(make)
         expected = first.tolist()
         first += 1
         assert all(t.tolist() == expected for t in [*rest, make()])
@@ -135,7 +134,7 @@ def test_floats_beside_bools_have_the_default_float_of_the_call() -> None:
 
 
 def test_created_tensors_have_the_default_float_and_device_of_the_call() -> None:
-    often(lambda: hm.zeros((3,)), WORTH_CREATED + 2)
+    often(lambda: hm.zeros((3,)))
     hm.set_default_dtype(hm.float64)
     try:
         assert all(t.dtype is hm.float64 for t in often(lambda: hm.zeros((3,))))

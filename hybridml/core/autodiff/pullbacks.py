@@ -15,7 +15,7 @@ from hybridml_compiler.ops.op import Op
 
 from ..context import grad_is_off
 from ..interpreter import interpreter_stack
-from ..library import FEW, MISS, factories, missed
+from ..library import MISS, factories, is_early, missed
 from ..nested import Nested
 from ..tensor import Tensor, like
 from .tape import Node, kept_by, kept_source, parent_source, parents_of, part, stale
@@ -99,19 +99,18 @@ def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
 
 
 class PullLibrary:
-    """The native calls of a pull. Until it has been called some times there is no tracer in memory."""
+    """The native calls of a pull."""
 
     def __init__(self, rules: Callable[[], Callable[..., Any]], count: int) -> None:
         """`rules` makes the function, of `count` arguments."""
         self.rules, self.count = rules, count
-        self.calls, self.worth, self.direct = 0, True, missed
+        self.worth, self.direct = True, missed
         self._function: Any = None
 
     def looked_up(self, *args: Any) -> Any:
         """The result of a call, or MISS."""
         if self._function is None:
-            self.calls += 1
-            if self.calls < FEW:
+            if is_early(args):
                 return MISS
             self._function = factories[0](self.rules(), False, 1, True, True, False, self.count, _WORTH)
         out = self._function.of_row(args)

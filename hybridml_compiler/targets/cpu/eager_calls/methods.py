@@ -75,6 +75,11 @@ def _source(methods: Mapping[str, Method]) -> jit.Source:
     return jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
 
 
+def is_kept(methods: Mapping[str, Method]) -> bool:
+    """Whether `native_methods` compiles nothing, as another process has."""
+    return object_layout.measured() is None or jit.is_kept(_source(methods))
+
+
 def native_methods(
     cls: type, methods: Mapping[str, Method], objects: Mapping[str, object], words: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

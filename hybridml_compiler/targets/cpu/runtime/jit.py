@@ -168,6 +168,11 @@ def compile_source(source: Source) -> bytes:
     return data
 
 
+def is_kept(source: Source) -> bool:
+    """Whether a module is in the cache."""
+    return cache.get(_key(source.text, source.opt, source.cpu or host_spec())) is not None
+
+
 def compile_cached(text: str, *, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
     """`compile_ir`, from the cache where it has been done before."""
     return compile_source(Source(text, lambda: text, opt, cpu=cpu))
