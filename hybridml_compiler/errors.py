@@ -12,7 +12,7 @@ import sys
 import warnings
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -233,10 +233,11 @@ class LinAlgError(HybridmlError, np.linalg.LinAlgError):
     """
 
 
-class NoIndexError(DTypeError):
-    """A DTypeError of `__index__`, made of a dtype: `array[mask]` drops the error, whose words take 5 us and are made
+class _NoIndex(HybridmlError):
+    """An error of `__index__`, made of an array: `array[mask]` drops the error, whose words take 5 us and are made
     where somebody reads them."""
 
+    shown_as: ClassVar[type[HybridmlError]]
     __init__ = Exception.__init__
 
     def __str__(self) -> str:
@@ -247,16 +248,40 @@ class NoIndexError(DTypeError):
             if not is_internal(step.tb_frame.f_code.co_filename):
                 where = LOCATION + describe_line(step.tb_frame.f_code.co_filename, step.tb_lineno)
             step = step.tb_next
-        return (
-            f"a tensor used as a Python index must be an integer, got {given.name}; use int() (one is asked for by "
-            f"`tensor * sequence` too, where the sequence is no array of numbers){where}"
-        )
+        return self.words(given) + where
+
+    def words(self, given: Any) -> str:
+        raise NotImplementedError
 
     def __repr__(self) -> str:
-        return f"DTypeError({str(self)!r})"
+        return f"{self.shown_as.__name__}({str(self)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DTypeError, (str(self),)
+        return self.shown_as, (str(self),)
+
+
+class NoIndexError(_NoIndex, DTypeError):
+    """A DTypeError: no integer."""
+
+    shown_as = DTypeError
+
+    def words(self, given: Any) -> str:
+        return (
+            f"a tensor used as a Python index must be an integer, got {given.dtype.name}; use int() (one is asked for "
+            "by `tensor * sequence` too, where the sequence is no array of numbers)"
+        )
+
+
+class ManyIndicesError(_NoIndex, ShapeError):
+    """A ShapeError: more than one integer, or none."""
+
+    shown_as = ShapeError
+
+    def words(self, given: Any) -> str:
+        return (
+            f"index: the truth value or number of a tensor with shape {given.shape} is ambiguous; reduce it first "
+            "(any, all, sum)"
+        )
 
 
 NoIndexError.__name__ = NoIndexError.__qualname__ = "DTypeError"  # as it is shown

@@ -54,6 +54,8 @@ from .tracebacks import shorten
 
 _ndarray = np.ndarray
 _NATIVE_KINDS = ("creation", "movement", "reduction", "scan", "gather", "scatter")
+# Rows that native_methods.py has calls of where they reduce all axes, without a history.
+REDUCED = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 _KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
 _SHOWN = (bool, int, float, str)  # classes of default values that are the parameter's type
 _spaces: list[dict[str, Any]] = []  # the globals of every generated function
@@ -247,6 +249,9 @@ def _forward(op: Op) -> list[str]:
         return [*lines, *_by_signature(op, key, _run(op, f"_kernel({call})", "()", _dict(params))), *again]
     if op.results or not inputs:
         return [*lines, *again]
+    if op.name in REDUCED:
+        lines += [f"    _t = _row({', '.join([*inputs, *params])}) if axis is None else _MISS"]
+        lines += ["    if _t is not _MISS:", "        return _t"]
     if _has_native_calls(op):
         lines += _native(op, f"_library.direct({', '.join([*inputs, *params])})")
     elif is_plain_elementwise(op) and isinstance(op.eager, np.ufunc):  # by native_methods.py, without a history

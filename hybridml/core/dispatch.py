@@ -393,7 +393,7 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
 _BEFORE_LOADING, _IN_PYTHON = 32, 400
 _left = _IN_PYTHON
 _LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
-# What makes them, and says whether it has; it may compile code or not. `native_methods`, which stands above, registers it.
+# What makes them, compiling code or not, and says whether it has. `native_methods`, which stands above, registers it.
 installers: list[Callable[[bool], bool]] = []
 
 

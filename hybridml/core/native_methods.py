@@ -12,10 +12,11 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.once import once
 from hybridml_compiler.ops.elementwise import instructions_of
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.reduction import accumulator
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, source_location
-from .codegen import accepted
+from .codegen import REDUCED, accepted
 from .context import clock, watchers
 from .dispatch import installers, is_plain_elementwise, not_yet
 from .interpreter import interpreter_var
@@ -29,6 +30,8 @@ _SLOTS = ("__getitem__", "__bool__", "__float__", "__int__", "__index__", "__len
 _OTHERS = {"__array_ufunc__": "array_ufunc", "__array_function__": "array_function", "__array__": "array",
            "clone": "clone", "copy": "copy"}  # fmt: skip
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
+# Rows that are NumPy's functions of floats, and of other dtypes functions of their own.
+_OF_FLOATS = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "sign": np.sign}
 # Functions that take so many arguments of one of NumPy's as they are: 0.2 us, where binding them takes 3.
 direct: dict[tuple[Any, int], Callable[..., Any]] = {}
 fallbacks: dict[str, Callable[..., Any]] = {}  # the functions of the methods that are native now
@@ -68,7 +71,7 @@ def install() -> None:
     functions, found = native_methods(Tensor, methods, known, words)
     for op in OPS.values():
         row = f"__{op.operator}__" if op.operator else op.name
-        if row in functions and methods[row].ufunc is op.eager:
+        if row in functions and (methods[row].ufunc is op.eager or row in REDUCED):
             op.fn.__globals__["_row"] = functions[row]
         elif op.fn.__globals__.get("_row") is not_yet:
             op.fn.__globals__["_row"] = missed
@@ -100,12 +103,17 @@ def _methods() -> Iterator[tuple[str, Method]]:
         return Method(does, fallback, ufunc or op.eager, taken, *given)
 
     for name, op in OPS.items():
+        if name in REDUCED:
+            same = frozenset([dtype for dtype in accepted(op) if dtype.kind in "iuf" and accumulator(dtype) is dtype])
+            yield name, Method("reduction", op.fn, REDUCED[name], same, arity=1 + len(op.params))
         if op.kind != "elementwise" or op.params:
             continue
         if not isinstance(op.eager, np.ufunc):
             like = _ufunc_of(op.name) if instructions_of(op) else None
             if like is not None:
                 yield like.__name__, of(op, "function", op.fn, like)
+            elif name in _OF_FLOATS:
+                yield name, Method("function", op.fn, _OF_FLOATS[name], _FLOATS, op.differentiable, arity=1)
             continue
         if not op.operator:
             yield name, of(op, "function", op.fn)

@@ -19,7 +19,15 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, NoIndexError, ShapeError, TraceError
+from hybridml_compiler.errors import (
+    ArgumentError,
+    DTypeError,
+    GradientError,
+    ManyIndicesError,
+    NoIndexError,
+    ShapeError,
+    TraceError,
+)
 from hybridml_compiler.sizes.dims import Dim
 from hybridml_compiler.targets.registry import canonical, find_device
 
@@ -243,9 +251,11 @@ class Tensor(TensorMethods):
         return int(real_value(self, "int", "int()"))
 
     def __index__(self) -> int:
-        dtype = self._array.dtype
-        if dtype.kind not in "iu":
-            raise NoIndexError(dtype)
+        array = self._array
+        if array.dtype.kind not in "iu":
+            raise NoIndexError(array)
+        if type(array) is _ndarray and array.size != 1 and _reader(self) is None:
+            raise ManyIndicesError(array)
         return int(single_value(self, "number", "index"))
 
     def __len__(self) -> int:

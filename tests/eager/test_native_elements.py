@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.core import native_methods
+from hybridml.core.library import missed
 from hybridml.core.tensor import Tensor
 from tests.support.native_methods import DTYPES, SHAPES, alone, outcome, tensor, values
 
@@ -93,6 +95,73 @@ def test_arrays_choose_elements(dtype: str) -> None:
         assert outcome(Tensor.__getitem__, x, index) == outcome(python, x, index), (shape, index)
     w = hm.ones(3, requires_grad=True)
     assert w[hm.tensor([0, 1])].requires_grad
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "min"])
+def test_reductions_of_all_elements_have_the_bits_of_numpy(name: str) -> None:
+    native, rng = getattr(hm, name).__globals__["_row"], np.random.default_rng(0)
+    rest, taken = (None,) if name == "sum" else (), 0
+    for dtype, n in itertools.product(DTYPES, (1, 2, 7, 9, 129, 1000, 9000)):
+        base = (rng.standard_normal((2, n)) * 50).astype(dtype)
+        views = [
+            base[0],
+            base[0, ::2],
+            base[1, ::-1],
+            base,
+            base.T,
+            base[:, 1:],
+            np.full(n, -0.0).astype(dtype),
+            base[0, :0],
+        ]
+        if dtype[0] == "f":
+            views += [np.where(base > 40, np.nan, base)[0]]
+        for array in views:
+            x = hm.asarray(array)
+            if name != "sum" and (not array.size or dtype[0] == "c"):
+                with pytest.raises((hm.ShapeError, hm.DTypeError)):
+                    getattr(x, name)()
+                continue
+            found, expected = getattr(x, name)(), getattr(np, name)(array)
+            assert found.dtype == expected.dtype and found.numpy().tobytes() == expected.tobytes(), dtype
+            taken += native(x, None, False, *rest) is not missed()
+    assert taken > 50
+    for given in ((hm.ones(3), 0, False), (hm.ones(3), None, True), (hm.ones(3), None), (3.0, None, False), ()):
+        assert native(*given, *rest) is missed()
+    w = hm.ones((3,), requires_grad=True)
+    assert native(w, None, False, *rest) is missed() and getattr(w, name)().requires_grad
+    with hm.no_grad():
+        assert not getattr(w, name)().requires_grad
+
+
+def test_functions_that_are_numpys_of_floats() -> None:
+    for dtype, name in itertools.product(DTYPES, ("floor", "ceil", "trunc", "sign")):
+        array, ufunc = values(dtype) * np.array(-1, dtype="i8").astype(dtype), getattr(np, name)
+        if dtype in ("?", "c16", "c8"):
+            continue
+        found = ufunc(hm.asarray(array))
+        assert found.dtype == dtype and found.numpy().tobytes() == ufunc(array).tobytes(), (dtype, name)
+    assert np.floor(hm.ones(2, requires_grad=True)).requires_grad
+
+
+def test_indices_of_arrays() -> None:
+    """NumPy asks for an int first, whose error it drops; words and classes of the error are those of the Python one."""
+    python, array = native_methods.fallbacks["__index__"], np.arange(6.0)
+    for key in ([1, 2], [[1], [2]], [0.5], [True, False], [3], 3, True, 2.5, np.zeros(0, int)):
+        x = hm.tensor(key)
+        assert outcome(Tensor.__index__, x) == outcome(python, x), key
+    with alone():
+        assert array[hm.tensor([1, 2])].tolist() == [1.0, 2.0]
+        assert array[hm.tensor([True, False] * 3)].tolist() == [0.0, 2.0, 4.0]
+        array[2:4] = hm.tensor([7.0, 8.0], dtype="float64")
+    assert array.tolist() == [0.0, 1.0, 7.0, 8.0, 4.0, 5.0]
+    with pytest.raises(hm.DTypeError, match="must be an integer, got float32"):
+        [1, 2][hm.tensor(0.5)]
+    with pytest.raises(hm.ShapeError, match=r"shape \(2,\) is ambiguous") as caught:
+        [1, 2][hm.tensor([0, 1])]
+    assert type(pickle.loads(pickle.dumps(caught.value))) is hm.ShapeError
+    w = hm.ones(2, dtype="float64", requires_grad=True)
+    with pytest.raises((hm.GradientError, ValueError)):
+        array[2:4] = w
 
 
 def test_clones() -> None:

@@ -12,7 +12,6 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
-from ...core.library import compiled
 from ...core.tensor import Tensor
 from ..indexing.selecting import lifted
 from ..shaping.manipulation import expand_dims, moveaxis, stack
@@ -38,7 +37,6 @@ def _summed(products: Tensor, axis: int) -> Tensor:
     return _sum.fn(products, axis, False, products.dtype)
 
 
-@compiled
 def outer(x: Tensor, y: Tensor, /) -> Tensor:
     """x_i * y_j: a matrix from two vectors; tensors with more axes are flattened first. Source: NumPy.
 
@@ -46,8 +44,9 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
     >>> hm.outer(hm.tensor([1, 2]), hm.tensor([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
-    x, y = lifted(x), lifted(y)
-    return _multiply.fn(_reshape.fn(x, (x.numel(), 1)), _reshape.fn(y, (1, y.numel())))
+    x, y = (v if v.ndim == 1 else _reshape.fn(v, (v.numel(),)) for v in map(lifted, (x, y)))
+    found: Tensor = _multiply.fn(x[:, None], y)  # keys and products are native calls, a program for each size is not
+    return found
 
 
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:

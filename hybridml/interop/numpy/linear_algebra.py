@@ -26,7 +26,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @implements(np.outer, np.linalg.outer)
 def outer(a: Any, b: Any) -> Any:
-    return xp.outer(xp.ravel(_tensor(a)), xp.ravel(_tensor(b)))
+    return xp.outer(_tensor(a), _tensor(b))
 
 
 @implements(np.cross)

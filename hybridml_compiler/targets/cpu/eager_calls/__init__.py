@@ -11,6 +11,7 @@ elementwise.py  operators, functions of NumPy and updates in place, by NumPy's i
 kernels.py      our kernels as inner loops
 copies.py       copies as an inner loop
 functions.py    functions of tensors that are called by name, ours and NumPy's, copies and conversions
+reductions.py   sums and extremes of all elements, by NumPy's inner loops
 products.py     products of vectors and matrices, by the inner loop of NumPy's
 views.py        the places and the views that keys name
 """

@@ -12,6 +12,7 @@ from .elementwise import into_array, of_one, of_two, return_found
 from .objects import (
     FALSE,
     NUMBERS,
+    array_of,
     called,
     has_history,
     instead_given,
@@ -156,11 +157,12 @@ def hml_array(c: NativeBuilder, self: Any, args: Any, n: Any, names: Any) -> Non
         is_copy = c.extern("i32", "PyUnicode_CompareWithASCIIString", name, c.symbol("hml_name_copy")) == i32(0)
         c.unless(is_copy & (args.item(n, "ptr") != c.symbol("_Py_TrueStruct")), slow)
     c.unless(n <= 1, slow)
-    with c.if_then(n == 1):
-        c.unless(args.load("ptr") == c.symbol("_Py_NoneStruct"), slow)
     is_eager(c, slow)
     array = plain_array(c, self)
     c.unless((array != 0) & ~has_history(c, self), slow)
+    with c.if_then(n == 1):  # `array[2:5] = tensor` asks for the dtype of the array
+        asked = args.load("ptr")
+        c.unless((asked == c.symbol("_Py_NoneStruct")) | (asked == array_of(array)["descr"]), slow)
     place = operand_room(c)
     of_array(c, array, place)
     return_found(c, view_of(c, place, array))

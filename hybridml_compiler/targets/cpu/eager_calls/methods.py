@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.errors import DTypeError, ManyIndicesError, NoIndexError
 
 from ....record import record
 from ..python_entry import object_layout
@@ -25,7 +25,8 @@ from .tables import COMPLEX, DOUBLE, INTEGER, LOOP, OTHER, ROW, SINGLE, TRUTH, s
 
 _API = (
     "Py_IncRef", "Py_DecRef", "PyType_GenericAlloc", "PyObject_Vectorcall", "PyObject_CallNoArgs", "PyContextVar_Get",
-    "PyErr_Clear", "PyErr_Occurred", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode", "PyFrame_GetLasti",
+    "PyErr_Clear", "PyErr_Occurred", "PyErr_SetObject", "PyEval_GetFrame", "PyFloat_FromDouble", "PyFrame_GetCode",
+    "PyFrame_GetLasti",
     "PyIter_Next", "PyList_Append", "PyList_New", "PyList_SetItem", "PyLong_AsDouble", "PyLong_AsLongLong",
     "PySlice_AdjustIndices", "PySlice_Unpack", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", 
     "PyUnicode_CompareWithASCIIString", "PyWeakref_NewRef", "PyDict_GetItemWithError", "PyLong_FromLongLong",
@@ -47,8 +48,8 @@ _CHARS = {dtype.char: dtype for dtype in _DTYPES}
 @record
 class Method:
     """A method by what it does: "operator" and "reflected" of two operands, "unary" of one, "update" in place,
-    "function" of one operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), "slot" of its own
-    kind, as `x[key]`, or the name of one of NumPy's protocols, or of a copy."""
+    "function" of one operand or more that no method has (`np.sqrt`), "product" of two (`np.dot`), "reduction" of all
+    elements, "slot" of its own kind, as `x[key]`, or the name of one of NumPy's protocols, or of a copy."""
 
     does: str
     fallback: Callable[..., Any]
@@ -125,7 +126,7 @@ def native_methods(
     given = {name: method.does for name, method in methods.items()}
     exported = {name: f"hml_{does}" for name, does in given.items() if does in _FLAGS}
     exported |= {name: f"hml_slot_{slot_of(name, given[name])}" for name in slotted}
-    exports = ["hml_function", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc"]
+    exports = ["hml_function", "hml_reduction", "hml_kernel_loop", "hml_copy_loop", "hml_dealloc"]
     exports += dict.fromkeys(exported.values())
     library = loader.load([jit.compile_source(_source(methods))], imports, exports, keep=kept)
     loader.never_freed(library)
@@ -143,6 +144,8 @@ def native_methods(
         for name in ufuncs
         if methods[name].accepted
     }
+    reduction, names = library.address("hml_reduction"), [name for name in given if given[name] == "reduction"]
+    called |= {name: builtin(name, reduction, words_of[name]) for name in names}
     found = {name: (library.address(symbol), _doc(name, methods[name])) for name, symbol in exported.items()}
     return called, {
         name: slot_method(cls, name, vars(np.ndarray)[name], *how)
@@ -226,6 +229,7 @@ def _copies(dtype: np.dtype, loop: int) -> list[int]:
 _CONSTANTS: dict[str, object] = {
     "_Py_NoneStruct": None, "_Py_TrueStruct": True, "_Py_FalseStruct": False, "_Py_EllipsisObject": ...,
     "_Py_NotImplementedStruct": NotImplemented,
+    "hml_no_index": NoIndexError, "hml_many_indices": ManyIndicesError,
     "hml_zero": 0, "hml_two": 2, "hml_ndarray": np.ndarray, "hml_float_class": float, "hml_float64_class": np.float64,
     "hml_int64_class": np.int64, "hml_complex128_class": np.complex128, "hml_complex_class": complex,
     "hml_bool_class": bool, "hml_int_class": int, "hml_list": list, "hml_tuple": tuple, "hml_slice": slice,

@@ -198,11 +198,35 @@ def _value(c: NativeBuilder, self: Any, slow: Label) -> Any:
     return its["data"], dtype.struct(DTYPE)
 
 
+@native("i64", "ptr")
+def _is_no_index(c: NativeBuilder, self: Any) -> None:
+    """1, with its error set, for a tensor that is no integer: `array[mask]` and `array[indices]` drop the error."""
+    slow = c.label("slow")
+    is_eager(c, slow)
+    array = plain_array(c, self)
+    c.unless(array != 0, slow)
+    its = array_of(array)
+    dtype = dtype_row(c, its["descr"])
+    c.unless(dtype != 0, slow)
+    with c.if_then(dtype.struct(DTYPE)["kind"] != INTEGER):
+        c.extern("void", "PyErr_SetObject", c.symbol("hml_no_index"), array)
+        c.ret(1)
+    with c.if_then(its["nd"] == i32(1)):
+        with c.if_then(its["dims"].load() != 1):
+            c.extern("void", "PyErr_SetObject", c.symbol("hml_many_indices"), array)
+            c.ret(1)
+    c.place(slow)
+    c.ret(0)
+
+
 def _int(name: str) -> Native:
     """The slot of an int, of an integer that one of 64 bits holds, or of a float that is cut to one."""
 
     def slot(c: NativeBuilder, self: Any) -> None:
         slow = c.label("slow")
+        if name == "index":
+            with c.if_then(_is_no_index(c, self) != 0):
+                c.ret(NULL)
         data, dtype = _value(c, self, slow)
         if name == "int":
             with c.if_then(dtype["kind"] == DOUBLE):

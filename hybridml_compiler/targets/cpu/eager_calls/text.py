@@ -11,6 +11,7 @@ from . import functions
 from .copies import hml_copy_loop
 from .kernels import emit_loop
 from .lifetimes import hml_dealloc
+from .reductions import hml_reduction
 from .slots import slots
 
 
@@ -18,5 +19,5 @@ def text(methods: Mapping[str, str]) -> str:
     """LLVM IR of the slots of these methods, by what each does, and of the functions."""
     loop = native("void", *["ptr"] * 4, name="hml_kernel_loop")(emit_loop)
     called = functions.hml_function, functions.hml_array_ufunc, functions.hml_array_function, functions.hml_array
-    copies = functions.hml_clone, functions.hml_copy, hml_copy_loop
+    copies = functions.hml_clone, functions.hml_copy, hml_copy_loop, hml_reduction
     return module_text("eager_calls", host_spec(), *called, *copies, loop, hml_dealloc, *slots(methods))
