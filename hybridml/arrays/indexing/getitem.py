@@ -247,7 +247,7 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     if type(x._array) is not _ndarray and not value.ndim:
         value = transfer(value, place_of(x) or CPU.type)  # a number may come from anywhere
     if is_basic(key):
-        part = x[key]
+        part = Tensor.__getitem__(x, key)  # a view, whatever a class gives for an element
         if not _same_memory(part, value):
             aliasing.assign(part, without_lead(value, part.shape), "x[...] = value")
         return

@@ -28,7 +28,7 @@ from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import OF_SCALARS, cast, is_element, literal
+from .memory import cast, is_element, literal
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -418,27 +418,6 @@ def _of_ufunc(self: ProgramValue, ufunc: Any, call: str, *inputs: Any, **kwargs:
 def _with_scalars(tracer: Tracer, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands with stand-ins of NumPy's scalars that are tensors in the step of a loop."""
     return tuple([value_of(tracer, x, scalar=True) if issubclass(type(x), Tensor) else x for x in inputs])
-
-
-def _of_scalar(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
-    """A ufunc of such a scalar: beside an array it gives an array."""
-    array = next((x for x in inputs if issubclass(type(x), ProgramArray)), None)
-    if array is None:
-        return Tensor.__array_ufunc__(self, ufunc, call, *inputs, **kwargs)
-    return _of_ufunc(array, ufunc, call, *inputs, **kwargs)
-
-
-def _beside_array(own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """An operator of such a scalar, which leaves that to the array."""
-    return lambda self, other: NotImplemented if issubclass(type(other), ProgramArray) else own(self, other)
-
-
-_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne")
-OF_SCALARS["__array_ufunc__"] = _of_scalar
-for _name in _BINARY:
-    OF_SCALARS[f"__{_name}__"] = _beside_array(getattr(Tensor, f"__{_name}__"))
-    if f"__i{_name}__" in OF_SCALARS:
-        OF_SCALARS[f"__i{_name}__"] = OF_SCALARS[f"__{_name}__"]
 
 
 def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

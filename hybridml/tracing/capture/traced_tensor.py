@@ -10,6 +10,7 @@ class Traced(StandIn):
 
     __slots__ = ()
     was_number = False  # true of a Python number in a dtype
+    is_part = False  # true of what stands for an array of NumPy's in a step (see loops/step_tensors.py)
 
 
 class Weak(Traced):

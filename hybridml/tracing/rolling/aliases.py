@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ..capture.loops.one_memory import WHICH, memory_of, root_of
+from ..capture.loops.step_tensors import is_part
 from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray
 from ..specialize.errors import StepByStep
@@ -49,7 +50,7 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
 def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
     """The same for the items that the last step may have appended to a list."""
     items = grown.target[len(grown.target) - len(grown.items) :]
-    if any(type(x) is ProgramArray for x in grown.leaves) and any(type(x) is ProgramArray for x in variables.values()):
+    if all(any(type(x) is ProgramArray or is_part(x) for x in found) for found in (grown.leaves, variables.values())):
         loop.refuse("a list gets an array that may be a variable's")
     items = [leaf for item in items for leaf in leaves_of(item)]
     found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]

@@ -30,6 +30,7 @@ from ..capture.loops.branches import Branch, following
 from ..capture.loops.data_sizes import DataSizes
 from ..capture.loops.loop import zeros
 from ..capture.loops.one_memory import WHICH
+from ..capture.loops.step_tensors import is_part
 from ..capture.loops.taken import raises_in_vain
 from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray, has_tensor
@@ -54,7 +55,7 @@ from .carries import (
 from .code_loops import CodeLoop
 from .held import CONSTANTS, are_same, held
 from .histories import histories_known
-from .lists.grown import Grown, lists_of
+from .lists.grown import Grown, is_new, lists_of
 from .lists.of_data import DataList, lists_of_data, note_lists, refuse_lists
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
 from .questions import Exit, Questions
@@ -100,7 +101,6 @@ class Capture(Questions):
         self.recorded: set[Any] = set()  # names and ids of what has a history after a step, and none before the loop
         self.flagged: dict[str, Any] = {}  # variables that may be numbers after a step, and of what type if they are
         self.counted: set[str] = set()  # ints that are no polynomials in the number of a step
-        self.reads_arrays = self.reads_inside = False  # elements of the program's NumPy arrays; loops in it do
         self.grown: list[Grown] = []
         self.lists: dict[str, DataList] = {}  # that grow where data decides, by the names of their counts
         self.appended: dict[str, int] = {}  # items that the step which runs has appended to them
@@ -415,7 +415,7 @@ class Capture(Questions):
                 continue
             number = "count" if type(end) is IntProxy else kind_of_number(end)
             number = None if number == "flag" and name not in self.loop.flags else number
-            is_tensor = issubclass(type(end), Tensor) and (is_numpy_scalar(end) or not self.reads_arrays)
+            is_tensor = issubclass(type(end), Tensor) and (not is_part(end) or is_new(end, self.region))
             if not number and not is_tensor:
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
@@ -426,6 +426,7 @@ class Capture(Questions):
             self.recorded.add(name)
             found[name] = carry = Carry(kind, start, given=self.input(start, name), is_double=is_double(end))
             carry.is_element = kind == "tensor" and is_numpy_scalar(end)
+            carry.is_part = kind == "tensor" and is_part(end)
             if kind == "tensor":
                 begin_flag(self, name, carry)
         return found

@@ -19,6 +19,7 @@ from ...core.proxies.flag import FlagProxy
 from ...core.proxies.integer import LARGEST, IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, aval_of
+from ..capture.loops.step_tensors import is_part, part
 from ..capture.memory import element
 from ..capture.numbers.perhaps import may_be_number
 from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
@@ -46,6 +47,7 @@ class Carry:
     is_double: bool = False  # a float or complex number that is NumPy's
     shown: Any = None  # an array of NumPy's, as the step has it that runs
     is_element: bool = False  # a tensor that stands for a scalar of NumPy's
+    is_part: bool = False  # a tensor that stands for an array of NumPy's
     of: str = ""  # of a flag: the variable that it is about
 
 
@@ -76,10 +78,12 @@ def carry_of(
         issubclass(type(start), Tensor)
         and issubclass(type(end), Tensor)
         and is_numpy_scalar(start) is is_numpy_scalar(end)
+        and is_part(start) is is_part(end)
     ):
         lifted = tracer.lift(start)
         is_same = aval_of(lifted) == aval_of(end)
-        return Carry("tensor", lifted, is_element=is_numpy_scalar(end)) if is_same else None
+        of_numpy = {"is_element": is_numpy_scalar(end), "is_part": is_part(end)}
+        return Carry("tensor", lifted, **of_numpy) if is_same else None
     if t is not None and tensor_in(start) is not None and _may_be_numbers(tracer, start, end):
         return Carry("tensor", tensor_in(start), is_element=True) if _are_arrays(start, end) else None
     return Carry("array", start) if _are_arrays(start, end) else None
@@ -184,6 +188,7 @@ def is_like(end: Any, carry: Carry) -> bool:
     if number_of(end) is not None and number_of(end) in (carry.number, carry.of_end) and not carry.is_single:
         return True
     may_be = is_numpy_scalar(end) is carry.is_element or (carry.number is Tensor and not is_numpy_scalar(end))
+    may_be = may_be and is_part(end) is carry.is_part
     t = tensor_in(end) if may_be else None
     return t is not None and carry.given is not None and aval_of(t) == aval_of(carry.given)
 
@@ -209,12 +214,8 @@ def begins_to_record(given: Tensor, end: Any) -> bool:
 
 def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
     """The variable whose value a tensor of the graph is."""
-    if carry.kind == "tensor" and carry.is_element and t.dtype.kind == "f":
-        return element(tracer, t) if tracer.loops else ScalarProxy(tracer.wrap(t._array, True, True))
-    if carry.kind == "tensor" and carry.is_element:
-        return value_of(tracer, t, scalar=True)
     if carry.kind == "tensor":
-        return t
+        return scalar_of(tracer, t) if carry.is_element else part_of(tracer, t) if carry.is_part else t
     if carry.kind == "array":
         carry.shown = value_of(tracer, t, scalar=type(carry.start) is ProgramScalar)
         return carry.shown
@@ -224,6 +225,19 @@ def as_variable(tracer: Tracer, carry: Carry, t: Tensor) -> Any:
         return FlagProxy(tracer.wrap(t._array, True))
     number = ScalarProxy(tracer.wrap(t._array, True, carry.is_double))
     return number if carry.kind == "float" else computed_int(tracer, number, {t._array: 1.0})
+
+
+def scalar_of(tracer: Tracer, t: Tensor) -> Any:
+    """The scalar of NumPy's whose value a tensor of the graph is."""
+    if t.dtype.kind == "f" and tracer.loops:
+        return element(tracer, t)
+    is_double = t.dtype is float64
+    return ScalarProxy(tracer.wrap(t._array, True, True)) if is_double else value_of(tracer, t, scalar=True)
+
+
+def part_of(tracer: Tracer, t: Tensor) -> Any:
+    """The array of NumPy's whose values a tensor of the graph has, which nobody else has."""
+    return part(tracer, tracer.wrap(t._array)) if tracer.loops else value_of(tracer, t)
 
 
 def computed_int(tracer: Tracer, number: ScalarProxy, shares: Mapping[Any, float] | None = None) -> IntProxy:

@@ -57,8 +57,6 @@ class RolledLoop(Capture):
     def emit(self) -> None:
         """Adds the loop to the program, and gives variables and tensors the values that they have after it."""
         carried = self._carried()
-        for around in self.tracer.loops[-1:]:
-            around.reads_inside |= self.reads_arrays or self.reads_inside
         found = self._results(carried)
         n, tracer, results = len(carried), self.tracer, found.values
         ends = zip(*(b.values[n : n + len(self.states)] for b in self.branches), strict=True)

@@ -136,7 +136,7 @@ def with_types(loop: Any, carried: Mapping[str, Carry], results: Sequence[Tensor
 def _asked(loop: Any, name: str, carry: Carry, t: Tensor, known: Perhaps) -> Any:
     """The variable as Python has it: a tensor, or a number."""
     tracer = loop.tracer
-    if not can_ask(tracer) or (not carry.is_element and (loop.reads_arrays or loop.reads_inside)):
+    if not can_ask(tracer):
         loop.refuse(f"{name} may change its type")
     is_tensor = bool(tracer.ask(known.flag, "the type of a number"))
     del tracer.perhaps_numbers[t._array]

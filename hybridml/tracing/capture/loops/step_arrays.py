@@ -1,7 +1,7 @@
 """Parts of NumPy arrays whose place or length a step of a loop decides, `order[i:j]`, `grid[k]`.
 
 Which memory of NumPy's that would be is not known: such a part is a view of the tensor that the array is. Parts of
-floats are tensors, which compute as arrays do. Of other dtypes NumPy has other rules (`bool + bool`, the sum of int32,
+floats are tensors (see step_tensors.py). Of other dtypes NumPy has other rules (`bool + bool`, the sum of int32,
 int / int), and so there is a stand-in of an array over the tensor: ufuncs and functions of elements are done to it as
 to any other stand-in, and whatever needs NumPy's own memory is done step by step.
 """
@@ -23,6 +23,7 @@ from ..numbers.perhaps import element_at
 from ..numpy_rules import OF_STEPS
 from ..program_arrays import ProgramArray, is_program, value_of, value_to_store
 from ..tracer import Tracer, iterator_of
+from .step_tensors import part
 
 
 class StepMemory:
@@ -128,7 +129,7 @@ def _in_step(self: ProgramArray, is_element: bool, key: Any) -> Any:
     tracer, whole = self._memory.tracer, _of_steps(self)
     found = element_at(tracer, whole, key) if is_element else whole[key]
     if self.dtype.kind == "f":
-        return element(tracer, found) if is_element else found
+        return element(tracer, found) if is_element else part(tracer, found)
     return value_of(tracer, found, scalar=True) if is_element else StepArray(tracer, found)
 
 
@@ -143,10 +144,8 @@ def _set_in_step(self: ProgramArray, key: Any, value: Any) -> None:
 
 def _of_steps(array: ProgramArray) -> Tensor:
     """The array as a tensor, which steps of a loop read and update."""
-    memory = array._memory
-    if not memory.becomes_traced():
+    if not array._memory.becomes_traced():
         raise Undecided(f"an array of {array.dtype.name}, which is NumPy's,")
-    memory.tracer.loops[-1].reads_arrays = True
     return array._value()
 
 

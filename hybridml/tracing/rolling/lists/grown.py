@@ -13,9 +13,10 @@ from ....core.proxies.integer import IntProxy
 from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor, aval_of
 from ...capture.loops.one_memory import root_of
+from ...capture.loops.step_tensors import is_part
 from ...capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
 from ...capture.tracer import Frame, Tracer
-from ..carries import are_one, computed_int, is_new_array
+from ..carries import are_one, computed_int, is_new_array, is_numpy_scalar, scalar_of
 from ..held import CONSTANTS
 
 _NUMBERS = (ScalarProxy, ComplexProxy, IntProxy)
@@ -51,7 +52,7 @@ class Grown:
             elif type(item) is ProgramScalar or (type(item) is ProgramArray and is_new_array(item)):
                 found.append(item._memory.tracer.wrap(item._value()._array))
             elif issubclass(type(item), Tensor):
-                if not _is_new(item, region):
+                if not is_new(item, region):
                     return None
                 found.append(item)
             elif not _is_known(item):
@@ -72,8 +73,10 @@ class Grown:
             if values is None:
                 return replaced(item, name, LEAST + k) if is_dim(item) and name else item
             value: Any = values[k]
-            if is_program(item):
+            if is_program(item) or is_part(item):
                 return value_of(tracer, value, scalar=type(item) is ProgramScalar)
+            if is_numpy_scalar(item):
+                return scalar_of(tracer, value)
             if type(item) in _NUMBERS:
                 kind = ComplexProxy if type(item) is ComplexProxy else ScalarProxy
                 value = kind(tracer.wrap(value._array, True, _tensor(item).is_double))
@@ -124,11 +127,12 @@ def _are_like(a: Any, b: Any) -> bool:
     if type(a) is type(b) and type(a) in (ScalarProxy, IntProxy):
         return _tensor(a).is_double == _tensor(b).is_double
     if issubclass(type(a), Tensor) and issubclass(type(b), Tensor):
-        return aval_of(a) == aval_of(b)
+        is_same = is_part(a) is is_part(b) and is_numpy_scalar(a) is is_numpy_scalar(b)
+        return is_same and aval_of(a) == aval_of(b)
     return are_one(a, b)
 
 
-def _is_new(t: Tensor, region: Frame) -> bool:
+def is_new(t: Tensor, region: Frame) -> bool:
     """Whether a tensor has memory that a step has made, and that nothing has written to."""
     t = root_of(t)
     return region.has_made(t) and id(t) not in region.written

@@ -15,6 +15,7 @@ from hybridml_compiler.sizes.dims import is_dim, steps_of
 from ....core.device_tensor import wrapped
 from ....core.proxies.integer import LARGEST, IntProxy, bound_of_step
 from ....core.tensor import Tensor
+from ...capture.loops.step_tensors import is_part
 from ...capture.numbers.perhaps import may_be_number
 from ...capture.tracer import Tracer
 from ..carries import (
@@ -41,6 +42,7 @@ class Leaf:
     shape: tuple[Any, ...] = ()
     is_double: bool = False
     is_element: bool = False
+    is_part: bool = False
     value: Any = None
 
     @property
@@ -61,13 +63,13 @@ class Leaf:
         """The value that an element of the buffer stands for."""
         if self.kind == "count":
             t = OPS["astype"].fn(t, float64)
-        carry = Carry(self.kind, None, is_double=self.is_double, is_element=self.is_element)
+        carry = Carry(self.kind, None, is_double=self.is_double, is_element=self.is_element, is_part=self.is_part)
         return as_variable(tracer, carry, tracer.wrap(t._array))
 
     def values(self, array: np.ndarray) -> Sequence[Any]:
         """The values that elements of the buffer stand for, as eager code has them."""
         if self.is_memory:
-            return [wrapped(array[k, ...]) for k in range(len(array))]
+            return [array[k].copy() if self.is_part else wrapped(array[k, ...]) for k in range(len(array))]
         return list(array) if self.is_double or self.is_element else array.tolist()
 
 
@@ -92,7 +94,7 @@ def leaf_of(tracer: Tracer, value: Any, is_read: bool) -> Leaf | None:
     t = tracer.lift(t_or_none)
     if t._node is not None or t.is_number or may_be_number(tracer, t._array) or steps_of(*t.shape):
         return None
-    return Leaf("tensor", t.dtype, tuple(t.shape), is_element=is_numpy_scalar(value))
+    return Leaf("tensor", t.dtype, tuple(t.shape), is_element=is_numpy_scalar(value), is_part=is_part(value))
 
 
 def form_of(tracer: Tracer, item: Any, is_read: bool) -> Any:

@@ -15,6 +15,7 @@ from ....core.proxies.flag import FlagProxy
 from ....core.proxies.integer import EXACT, LARGEST, IntProxy, bound_of_step
 from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor, aval_of
+from ...capture.loops.step_tensors import is_part, part
 from ...capture.memory import element, is_element
 from ...capture.numbers.perhaps import may_be_number
 from ...capture.tracer import Tracer
@@ -70,4 +71,6 @@ def _tensor_of(tracer: Tracer, a: Any, b: Any) -> Made | None:
         return None
     if all(map(is_element, (a, b))):
         return lambda node: element(tracer, tracer.wrap(node))
+    if all(map(is_part, (a, b))):
+        return lambda node: part(tracer, tracer.wrap(node))
     return tracer.wrap if type(a) is type(b) is tracer.cls else None
