@@ -192,7 +192,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optim
     read = [k for k in read if k not in results or k < len(loop.carries)]
     ys = [loop.ys[k - len(loop.carries)] for k in read if k >= len(loop.carries)]
     live = _live(carries, [*ys, *loop.others[len(loop.ys) :]], numbers)
-    carries = [carry for carry in carries if carry[1] in live or carry[0] in numbers or carry[2] in live]
+    carries = [carry for carry in carries if carry[0] in numbers or carry[2] in live]
     wanted: dict[Node, int] = {}
     for k in read:
         if k >= len(loop.carries):

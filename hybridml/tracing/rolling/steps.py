@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 from hybridml_compiler.aval import CPU
+from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import LEAST, Size, hint, is_dim, symbol
 from hybridml_compiler.sizes.steps import Undecided, odd_step, replaced, turns
 
@@ -25,6 +27,7 @@ from .code_loops import CodeLoop, for_loop_over, is_in
 from .elements import Elements
 from .emission import RolledLoop
 from .undecided import every
+from .ways.choices import choice_of
 
 FEWEST = 16  # steps: fewer fuse with what is around them
 FEWEST_LEFT = 2  # of a loop in a loop, where each step may be the last: they would be so many programs
@@ -166,8 +169,17 @@ class Counted(RolledLoop):
                 if not (type(start) is type(by) is int and is_number(last - start - by * (self.length - 1), 0)):
                     self.refuse(f"{name} is read after it")
                 last = as_count(self.tracer, steps, start - by, by)
-            found[name] = last
+            found[name] = last if carry is not None or self.has_steps() else self._or_before(name, last, steps)
         return found
+
+    def _or_before(self, name: str, last: Any, steps: Tensor | None) -> Any:
+        """The int of the last step, or what the variable was before a loop that may have none."""
+        taken = self.tracer.size(self.length) if steps is None else steps
+        found = choice_of(self.tracer, last, self.before.get(name))
+        if found is None:
+            self.refuse(f"{name} is read after it")
+        a, b, made = found
+        return made(ir.apply(OPS["where"], [(taken > 0)._array, a, b]))
 
 
 class Steps(Counted):

@@ -73,12 +73,16 @@ class JoinPoints:
             self.depth.get(k) == loops and self.flow.offset(k) is not None and self.flow.found[k].opname not in _SILENT
         )
 
+    def _has_iterators_of(self, k: int, at: int) -> bool:
+        """Whether no iterator is on the stack at an instruction that may be another one on each way from `at`."""
+        return all(at in nodes for nodes in self.around if k in nodes)
+
     def after(self, offset: int) -> int | None:
         """The offset of the place where ways join that part at an instruction; None where they do not in a step."""
         if offset not in self.known:
             at = self.flow.running(offset)
             bits = self.later.get(at, 0)
-            found = [k for k in self.between if bits >> k & 1 and k != at]
+            found = [k for k in self.between if bits >> k & 1 and k != at and self._has_iterators_of(k, at)]
             nearest = max(found, key=lambda k: self.later[k].bit_count(), default=None)
             self.known[offset] = None if nearest is None else self.flow.offset(nearest)
         return self.known[offset]
