@@ -35,9 +35,10 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     hm.set_num_threads(threads)
 
 
-def made(lines: str, arguments: str, returned: str = "") -> Callable[..., Any]:
+def made(lines: str, arguments: str, returned: str = "", before: str = "pass") -> Callable[..., Any]:
     body = "\n".join(f"        {line}" for line in lines.strip().splitlines())
-    source = f"def f(steps, {arguments}):\n    for t in range(steps):\n{body}\n    return {returned or 'u'}\n"
+    head = f"def f(steps, {arguments}):\n    {before}\n    for t in range(steps):\n"
+    source = f"{head}{body}\n    return {returned or 'u'}\n"
     names: dict[str, Any] = {"np": np}
     exec(source, names)
     found: Callable[..., Any] = names["f"]
@@ -218,6 +219,21 @@ def test_random_programs(seed: int) -> None:
     shape = r.randint(7, 60), r.randint(6, 40)
     f = made(lines, ", ".join(["u", *names[1:], "s"]), ", ".join(names))
     check(f, r.randint(30, 49), arrays(seed, *[shape] * len(names), (50,)), r.randint(1, 2))
+
+
+@pytest.mark.parametrize("seed", every(3, range(30)))
+def test_arrays_that_trade_places(seed: int) -> None:
+    """Arrays that the function has made trade places after each step, in tiles or not."""
+    lines, names = random_program(seed)
+    r = random.Random(seed)
+    names = ["u", "v", "w"] if "w" in names else ["u", "v"]
+    turned = ", ".join([*names[1:], names[0]])
+    trade = r.choice([f"{', '.join(names)} = {turned}", "u, v = v, u", "h = u; u = v; v = h", "u, v = v, u * 0.9 + 0.1"])
+    before = "; ".join(f"{name} = {name} * 1.0" for name in names)
+    f = made(f"{lines}\n{trade}", ", ".join([*names, "s"]), ", ".join(names), before)
+    shape = r.randint(60, 200), r.randint(6, 14)
+    text = check(f, r.randint(30, 49), arrays(seed, *[shape] * len(names), (50,)), r.randint(1, 2))
+    assert seed not in (0, 3) or "in tiles of" in text  # two that are
 
 
 def test_some_random_programs_are_tiled() -> None:

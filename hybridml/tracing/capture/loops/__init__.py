@@ -8,6 +8,7 @@ taken.py           values in branches that may be computed in vain
 counts.py          numbers of steps that data decides, for gradients
 data_sizes.py      slices whose ends data decides, as loops of one step
 step_arrays.py     parts of NumPy arrays whose place a step decides
+step_tensors.py    those of floats, which are tensors with the types of NumPy
 segments.py        loops whose gradients would keep too much, in segments that are computed again
 saved_values.py    values that a gradient has from memory, and arrays that it restores
 cotangent_sums.py  cotangents of arrays, to which a step adds slices in place

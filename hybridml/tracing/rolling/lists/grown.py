@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hybridml_compiler.sizes.dims import LEAST, Size, is_dim
+from hybridml_compiler.sizes.dims import LEAST, Size, is_dim, steps_of
 from hybridml_compiler.sizes.steps import replaced
 
 from ....core.proxies.complex import ComplexProxy
@@ -52,7 +52,7 @@ class Grown:
             elif type(item) is ProgramScalar or (type(item) is ProgramArray and is_new_array(item)):
                 found.append(item._memory.tracer.wrap(item._value()._array))
             elif issubclass(type(item), Tensor):
-                if not is_new(item, region):
+                if not is_new(item, region) or (is_part(item) and steps_of(*item.shape)):
                     return None
                 found.append(item)
             elif not _is_known(item):
