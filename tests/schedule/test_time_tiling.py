@@ -228,7 +228,8 @@ def test_arrays_that_trade_places(seed: int) -> None:
     r = random.Random(seed)
     names = ["u", "v", "w"] if "w" in names else ["u", "v"]
     turned = ", ".join([*names[1:], names[0]])
-    trade = r.choice([f"{', '.join(names)} = {turned}", "u, v = v, u", "h = u; u = v; v = h", "u, v = v, u * 0.9 + 0.1"])
+    turns = f"{', '.join(names)} = {turned}"
+    trade = r.choice([turns, "u, v = v, u", "h = u; u = v; v = h", "u, v = v, u * 0.9 + 0.1"])
     before = "; ".join(f"{name} = {name} * 1.0" for name in names)
     f = made(f"{lines}\n{trade}", ", ".join([*names, "s"]), ", ".join(names), before)
     shape = r.randint(60, 200), r.randint(6, 14)

@@ -16,8 +16,8 @@ from tests.support.examples import every
 from tests.support.loops import flat
 
 N = 24
-_HEAD = """a = np.zeros((24, 6), {dtype}); a[:] = y; v = np.zeros(24, {dtype}); v[:] = x; w = np.zeros(24); t = np.zeros(6)
-s, n, best, lo, hi, out = 0.0, 0, -1, 0, 23, []; h = np.zeros(24, int)"""
+_HEAD = """a = np.zeros((24, 6), {dtype}); a[:] = y; v = np.zeros(24, {dtype}); v[:] = x
+w = np.zeros(24); t = np.zeros(6); s, n, best, lo, hi, out = 0.0, 0, -1, 0, 23, []; h = np.zeros(24, int)"""
 # Statements of a step of number `i`, and whether the loop is one of the program.
 CASES = [
     "v[i] = np.argmin(a[i]) / 3", "v[i] = (a[i] > 0.5).sum() * 0.1", "t = t + 0.1 * a[i]", "s = s + np.sum(a[i])",
@@ -25,10 +25,12 @@ CASES = [
     "v[i] = a[i][a[i] > 0.5].sum()", "w[i] = (a[i] * np.argmin(a[i])).sum() / 7", "a[i] = np.argsort(a[i]) * 0.1",
     "w[i] = np.where(a[i] > 0.5, 1, 0).mean() + np.sqrt(np.where(a[i] > 0.5, 3, 2)).sum()",
     "s += np.count_nonzero(a[i] - a[i - 1] > 0) / 3", "out.append(a[i].sum())", "out.append(np.argmin(a[i]) / 3)",
-    "out.append(a[i] * 2)", "u = a[i] * 2; out.append((i, u.sum(), u.argmax()))", "t = np.maximum(t, a[i]); t -= t.mean()",
+    "out.append(a[i] * 2)", "u = a[i] * 2; out.append((i, u.sum(), u.argmax()))",
+    "t = np.maximum(t, a[i]); t -= t.mean()",
     "n += np.any(a[i] > 0.9) + 2", "q = a[i][::-1]; q[0] = 0.5; w[i] = q.sum() + np.dot(a[i], a[i - 1]) / 3",
-    "row = a[i]; row[row > 0.5] = 0.25; n += (row == 0.25).sum()", "w[i] = np.sign(a[i] - 0.5).astype(int).max() / 3",
-    "w[i] = v[i] * np.float64(0.1) + (v[i] > 0.5) / 3", "e = row[1] if (row := a[i]) is not None else 0; e += 1; s += e",
+    "row = a[i]; row[row > 0.5] = 0.25; n += (row == 0.25).sum()",
+    "w[i] = np.sign(a[i] - 0.5).astype(int).max() / 3",
+    "w[i] = v[i] * np.float64(0.1) + (v[i] > 0.5) / 3", "row = a[i]; e = row[1]; e += 1; s += e",
 ]  # fmt: skip
 
 
@@ -70,15 +72,39 @@ def test_a_step(step: str, dtype: str) -> None:
 
 
 # Loops of which some were wrong.
-NESTS = [
-    "for i in range(1, 24):\n    for j in range(i, 23):\n        best = i; lo = 3; hi = j; x[j] *= 0.5\n    w[i] = best + lo * hi",
-    "for i in range(1, 24):\n    for j in range(i, 23):\n        if x[j] > 0.5: break\n        best = i; lo = j\n    w[i] = best + lo",
-    "for i in range(1, 22):\n    for j in range(0 if x[i] > 0.5 else 3, 6):\n        s = s * 0.5 + y[j, 1]\n    if s > 4.0: break",
-    "i = 1\nwhile i < 22 and s < 4.0:\n    for j in range(max(0, i - 9) % 6, 6):\n        s = s * 0.5 + y[j, 1]\n    i += 1",
-    "for i in range(1, 22):\n    lo, hi = hi, lo\n    if x[i] > 0.6:\n        m = best; best = n % 24; n = m\n"
-    "    else:\n        h[int(x[i] * 10)] += n",
-    "for i in range(22, 0, -1):\n    out.append(np.abs(v[i:]) + 1)",
-]  # fmt: skip
+NESTS = """
+for i in range(1, 24):
+    for j in range(i, 23):
+        best = i; lo = 3; hi = j; x[j] *= 0.5
+    w[i] = best + lo * hi
+
+for i in range(1, 24):
+    for j in range(i, 23):
+        if x[j] > 0.5: break
+        best = i; lo = j
+    w[i] = best + lo
+
+for i in range(1, 22):
+    for j in range(0 if x[i] > 0.5 else 3, 6):
+        s = s * 0.5 + y[j, 1]
+    if s > 4.0: break
+
+i = 1
+while i < 22 and s < 4.0:
+    for j in range(max(0, i - 9) % 6, 6):
+        s = s * 0.5 + y[j, 1]
+    i += 1
+
+for i in range(1, 22):
+    lo, hi = hi, lo
+    if x[i] > 0.6:
+        m = best; best = n % 24; n = m
+    else:
+        h[int(x[i] * 10)] += n
+
+for i in range(22, 0, -1):
+    out.append(np.abs(v[i:]) + 1)
+""".strip().split("\n\n")
 
 
 @pytest.mark.parametrize("lines", NESTS)

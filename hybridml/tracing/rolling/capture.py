@@ -415,8 +415,7 @@ class Capture(Questions):
                 continue
             number = "count" if type(end) is IntProxy else kind_of_number(end)
             number = None if number == "flag" and name not in self.loop.flags else number
-            is_tensor = issubclass(type(end), Tensor) and (not is_part(end) or is_new(end, self.region))
-            if not number and not is_tensor:
+            if not number and not (issubclass(type(end), Tensor) and (not is_part(end) or is_new(end, self.region))):
                 self.refuse(f"{name} is read after it")
             if (name in self.loop.always or self.home) and not self.is_sure_to_begin():
                 self.refuse(f"{name} is read after it")

@@ -82,8 +82,7 @@ def carry_of(
     ):
         lifted = tracer.lift(start)
         is_same = aval_of(lifted) == aval_of(end)
-        of_numpy = {"is_element": is_numpy_scalar(end), "is_part": is_part(end)}
-        return Carry("tensor", lifted, **of_numpy) if is_same else None
+        return Carry("tensor", lifted, is_element=is_numpy_scalar(end), is_part=is_part(end)) if is_same else None
     if t is not None and tensor_in(start) is not None and _may_be_numbers(tracer, start, end):
         return Carry("tensor", tensor_in(start), is_element=True) if _are_arrays(start, end) else None
     return Carry("array", start) if _are_arrays(start, end) else None

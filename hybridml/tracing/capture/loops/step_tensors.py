@@ -1,20 +1,18 @@
 """Parts of NumPy arrays of floats in the steps of loops: tensors, which are NumPy's arrays to what is done to them.
 
-What is computed of them alone has NumPy's types: floats are such tensors again, or scalars (see `element`), and whatever
-is no float is a stand-in of an array or a scalar of NumPy's, whose rules tensors do not have: `np.argmin(a[i]) / 3` and
-`(a[i] > 0.5).sum() * 0.1` are float64. So are operands of several dtypes. Beside other tensors they are tensors.
+What is computed of them alone has NumPy's types: floats are such tensors again, or scalars (see `element`), and
+whatever is no float is a stand-in of an array or a scalar of NumPy's, whose rules tensors do not have:
+`np.argmin(a[i]) / 3` and `(a[i] > 0.5).sum() * 0.1` are float64. So are results of operands of several dtypes. Beside
+other tensors they are tensors.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-
-from hybridml_compiler.sizes.dims import is_dim
 
 from ....core.proxies.base import NumberProxy
 from ....core.tensor import Tensor
@@ -196,8 +194,9 @@ def _key(key: Any) -> Any:
 
 def _getitem(self: Tensor, key: Any) -> Any:
     found: Any = Tensor.__getitem__(self, _key(key))
+    tracer: Any = top_tracer()
     is_element = not found.ndim and not (key is ... or (type(key) is tuple and any(k is ... for k in key)))
-    return element(top_tracer(), found) if is_element else _shown((self,), found)
+    return element(tracer, found) if is_element else _shown((self,), found)
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
