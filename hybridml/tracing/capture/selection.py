@@ -251,6 +251,11 @@ def selected(
     return _waiting(Chosen(tracer, _present(tracer, array), mask, lead, lambda: select(x, mask), recorded))
 
 
+def chosen_by(tracer: Any, array: Tensor, mask: Tensor, make: Callable[[], Tensor]) -> Selection:
+    """The selection of rows that an array has now, of which `make` gives the elements."""
+    return _waiting(Chosen(tracer, _present(tracer, array), mask, 0, make, False))
+
+
 def _check_same(tracer: Any, mask: Tensor) -> None:
     """Refuses a mask that may differ from element to element of a `vmap`, which is an error."""
     if tracer.stages is not None:

@@ -77,7 +77,7 @@ def carry_of(
         and issubclass(type(end), Tensor)
         and is_numpy_scalar(start) is is_numpy_scalar(end)
     ):
-        lifted = tracer.lift(start)
+        lifted = tracer.wrap(start._array) if is_numpy_scalar(start) else tracer.lift(start)
         is_same = aval_of(lifted) == aval_of(end)
         return Carry("tensor", lifted, is_element=is_numpy_scalar(end)) if is_same else None
     if t is not None and tensor_in(start) is not None and _may_be_numbers(tracer, start, end):
