@@ -65,11 +65,11 @@ def largest_of_pairs(x: hm.Tensor) -> Any:
 
 
 def largest_of_a_table(x: hm.Tensor) -> Any:
-    table = np.zeros((N + 1, N + 1))
+    table = np.zeros((2 * N, N))
     best, bi, bj = 0.0, 0, 0
-    for i in range(1, N):
+    for i in range(1, 2 * N):
         for j in range(1, N):
-            table[i, j] = max(0.0, table[i - 1, j - 1] + x[i] * x[j] - 0.25)
+            table[i, j] = max(0.0, table[i - 1, j - 1] + x[i // 2] * x[j] - 0.25)
             if table[i, j] > best:
                 best, bi, bj = table[i, j], i, j
     return best, bi, bj
@@ -296,7 +296,7 @@ LOOPS: list[Program] = [
 @pytest.mark.parametrize("fn", LOOPS, ids=lambda fn: fn.__name__)
 def test_a_loop_carries_what_it_is(fn: Program) -> None:
     traced = alike(fn)
-    assert 0 < traced.ir.count(" loop(") < N - 4 and traced.cache_info().compiles <= 4
+    assert 0 < traced.ir.count(" loop(") < N and traced.cache_info().compiles <= 4
 
 
 def test_where_each_step_makes_it_a_tensor_nothing_is_asked() -> None:
