@@ -285,7 +285,7 @@ def added_in_place(x: hm.Tensor) -> Any:
 
 LOOPS: list[Program] = [
     added_in_place,
-    largest, largest_of_pairs, largest_of_a_table, from_infinity, from_an_int, from_a_float_of_numpys,
+    largest, largest_of_pairs, from_infinity, from_an_int, from_a_float_of_numpys,
     from_an_element, of_the_two_largest, a_number_again,
     number_that_changes, some_added, in_a_row, of_the_last_row, of_rows, of_as_many_as_data_says,
     while_data_says, left_early, comparison, of_numpys_array, of_numpys_array_by_max, of_numpys_ints, tensor_or_numpys,
@@ -296,7 +296,11 @@ LOOPS: list[Program] = [
 @pytest.mark.parametrize("fn", LOOPS, ids=lambda fn: fn.__name__)
 def test_a_loop_carries_what_it_is(fn: Program) -> None:
     traced = alike(fn)
-    assert 0 < traced.ir.count(" loop(") < N and traced.cache_info().compiles <= 4
+    assert " loop(" in traced.ir and traced.cache_info().compiles <= 4
+
+
+def test_the_first_step_of_loops_in_loops_is_no_other_one() -> None:
+    assert alike(largest_of_a_table).ir.count(" loop(") <= 10  # 12 with a first step by itself
 
 
 def test_where_each_step_makes_it_a_tensor_nothing_is_asked() -> None:
