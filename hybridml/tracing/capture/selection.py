@@ -242,7 +242,7 @@ def selected(
     tracer: Any = current_interpreter()
     if getattr(tracer, "selection", None) is None or not all(issubclass(type(t), tracer.cls) for t in (x, mask)):
         return None
-    recorded = not grad_is_off()
+    recorded, tracer.may_be_slower = not grad_is_off(), True  # what the mask leaves out is computed
     x, mask = _present(tracer, x), _present(tracer, mask)
     _check_same(tracer, mask)
     array = part(x)
