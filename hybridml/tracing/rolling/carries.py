@@ -62,6 +62,8 @@ def carry_of(
     kind = kind_of_number(start)
     if kind is not None and kind_of_number(end) == kind and is_double(start) is is_double(end):
         return Carry(kind, start, is_double=is_double(end))
+    if type(start) is ProgramArray and _is_tensor_like(end, start) and may_be_either(end):
+        return Carry("tensor", tracer.wrap(start._value()._array), number=np.ndarray)
     t, number = tensor_in(end), number_of(start)
     if (
         is_numpy_scalar(end)
@@ -96,6 +98,13 @@ def _are_arrays(a: Any, b: Any) -> bool:
         return False
     alike = a.shape == b.shape and a.dtype == b.dtype
     return alike and all(x._array.flags.c_contiguous for x in (a, b))
+
+
+def _is_tensor_like(value: Any, array: ProgramArray) -> bool:
+    """Whether a value is a tensor, and no scalar of NumPy's, of the type of an array that computes as such do."""
+    if not issubclass(type(value), Tensor) or is_numpy_scalar(value) or array.dtype != float64:
+        return False
+    return value.dtype is float64 and value.shape == array.shape
 
 
 def is_new_array(value: Any) -> bool:

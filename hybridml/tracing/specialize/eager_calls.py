@@ -21,6 +21,7 @@ from ...core.tensor import Tensor
 from .errors import TakesLong
 
 MOST_SECONDS = 4.0  # of a trace with loops step by step or questions, before Python makes the call
+COSTLY_SECONDS = 0.5  # of the programs that most calls need, before that is told
 _MORE_SECONDS = 1.0  # for the compiler, where no loop is step by step: its program is worth more
 MANY_SEGMENTS = 16  # of a program: Python runs between them
 _FLOOR = 1e-3  # seconds: the program of a shorter call is not compared
