@@ -9,7 +9,7 @@ from hybridml_compiler.config import is_deterministic
 
 from ..core.context import watch_var
 from .specialize import errors
-from .specialize.eager_calls import COSTLY_SECONDS, MANY_PROGRAMS, MANY_SEGMENTS, Spending, Trial
+from .specialize.eager_calls import MANY_PROGRAMS, MANY_SEGMENTS, Spending, Trial
 from .specialize.entry import Entry
 from .specialize.path_tree import ValueBranch, advice
 
@@ -94,7 +94,7 @@ class Reports:
 
     def _tell_of_many(self, entry: Entry, ask: ValueBranch) -> None:
         """Says once that most calls are compiled, for other values of what they ask for."""
-        told = self._silent or self._spending.told or self._spending.seconds < COSTLY_SECONDS
+        told = self._silent or self._spending.told or not self._spending.is_costly
         few = ask.node.dtype.kind == "b" and entry.asks < MANY_SEGMENTS  # ways of an `if`, which are soon known
         if told or not self._spending.are_many(self._hits, MOST_OTHERS if few else MANY_PROGRAMS):
             return

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.tracing import reports
 from hybridml.tracing.capture import tracer
 from hybridml.tracing.run import native_call
 from hybridml.tracing.specialize import eager_calls, entry
@@ -124,7 +123,7 @@ def test_a_compilation_of_loops_that_are_kept_has_a_second_more(clock: Clock, mo
 def test_costly_programs_for_the_data_of_most_calls_are_told_of_once(
     fn: Callable[..., Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "COSTLY_SECONDS", 0.0)
+    monkeypatch.setattr(eager_calls, "COSTLY_SECONDS", 0.0)
     traced = hm.trace(fn)
     with pytest.warns(TraceWarning, match=f"is compiled for the data of most calls .{words}") as found:
         for seed in range(20):

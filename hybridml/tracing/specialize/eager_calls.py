@@ -108,6 +108,11 @@ class Spending:
         finally:
             self.spent += time_limit.clock() - start
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether they have taken so long that it is worth a word."""
+        return self.seconds >= COSTLY_SECONDS
+
     def are_many(self, hits: int, many: int) -> bool:
         """Whether there are so many programs for which no compiled calls make up."""
         return self._row(hits) >= many
