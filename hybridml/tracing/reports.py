@@ -9,9 +9,9 @@ from hybridml_compiler.config import is_deterministic
 
 from ..core.context import watch_var
 from .specialize import errors
-from .specialize.eager_calls import Spending, Trial
+from .specialize.eager_calls import MANY_PROGRAMS, MANY_SEGMENTS, Spending, Trial
 from .specialize.entry import Entry
-from .specialize.path_tree import ValueBranch
+from .specialize.path_tree import ValueBranch, advice
 
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
@@ -80,15 +80,30 @@ class Reports:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
-            self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
+            if not self._spending.told:
+                self._report_eager(errors.asks(ask, f"was another one in {ask.values} calls: calls like this one"))
             return False
         if self._waits(lambda: f"{ask.what} at {ask.where} is another than before"):
             return False
         if self._programs() < self._most:
             self._note(f"{ask.what} at {ask.where} is another than before")
+            self._tell_of_many(entry, ask)
             return True
         self._report_eager(errors.asks(ask, f"leads to more than {self._most} programs: calls with further values"))
         return False
+
+    def _tell_of_many(self, entry: Entry, ask: ValueBranch) -> None:
+        """Says once that most calls are compiled, for other values of what they ask for."""
+        told = self._silent or self._spending.told or not self._spending.is_costly
+        few = ask.node.dtype.kind == "b" and entry.asks < MANY_SEGMENTS  # ways of an `if`, which are soon known
+        if told or not self._spending.are_many(self._hits, MOST_OTHERS if few else MANY_PROGRAMS):
+            return
+        self._spending.told = True
+        loop = next(iter(entry.step_by_step.values()), "")
+        why = f"{ask.what} at {ask.where} is another than before{f', and {loop} is unrolled' if loop else ''}"
+        then = "calls run eagerly where that goes on"
+        instead = errors.of_loop(loop) if loop else advice(ask.what)
+        self._report(f"is compiled for the data of most calls ({why}); {then}. Instead, {instead}")
 
     def _waits(self, why: Callable[[], str]) -> bool:
         """Whether a call that needs another program runs eagerly, as most calls need one; said once."""

@@ -88,6 +88,50 @@ def test_a_compilation_that_takes_long_is_given_up(
     np.testing.assert_array_equal(found.numpy(), step_by_step(hm.ones(3)).numpy() + 1)
 
 
+def test_a_compilation_of_loops_that_are_kept_has_a_second_more(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, seconds = pipeline.verify, 4.5
+
+    def slow(*args: Any, **more: Any) -> Any:
+        clock.now += seconds
+        return usual(*args, **more)
+
+    def smoothed(x: hm.Tensor) -> hm.Tensor:
+        y = 0.0
+        for i in range(len(x)):
+            y = 0.5 * y + x[i]
+        return y
+
+    monkeypatch.setattr(pipeline, "verify", slow)
+    monkeypatch.setattr(eager_calls, "MOST_SECONDS", 4.0)
+    x = hm.ones(40)
+    traced = hm.trace(smoothed)
+    assert traced(x).item() == pytest.approx(smoothed(x).item()) and traced.cache_info().compiles == 1
+    seconds, traced, x = 5.5, hm.trace(smoothed), hm.ones(41)
+    with pytest.warns(TraceWarning, match="more than 5 s to compile, with all of its loops.*Trace parts of it"):
+        assert traced(x).item() == smoothed(x).item()
+    assert traced.cache_info().compiles == 0 and clock.now < 30
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (lambda x: hm.zeros(int((x > 0.5).sum())), "the value of an int at .*Instead, make an array"),
+        (lambda x: sum(x[i] if x[i] > 0.5 else 0.0 for i in [*range(20)]), "bool.. at .*Instead, use hm.where"),
+    ],
+    ids=["size", "ways"],
+)
+def test_costly_programs_for_the_data_of_most_calls_are_told_of_once(
+    fn: Callable[..., Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eager_calls, "COSTLY_SECONDS", 0.0)
+    traced = hm.trace(fn)
+    with pytest.warns(TraceWarning, match=f"is compiled for the data of most calls .{words}") as found:
+        for seed in range(20):
+            x = hm.asarray(np.random.default_rng(seed).random(20))
+            np.testing.assert_allclose(np.asarray(traced(x)), np.asarray(fn(x)))
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("way", ["strict", "deterministic", "plain"])
 def test_other_programs_take_the_time_that_they_take(way: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     fn = (lambda x: hm.sin(x) + 1) if way == "plain" else step_by_step
@@ -168,7 +212,7 @@ def test_a_wait_for_code_ends() -> None:
 def test_calls_that_run_eagerly_are_known_by_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_calls, "MOST_SECONDS", -1.0)
     monkeypatch.setattr(eager_calls.Patience, "is_due", False)
-    monkeypatch.setattr(eager_calls, "_IN_ROW", 9)
+    monkeypatch.setattr(eager_calls, "MANY_PROGRAMS", 9)
     traced, looked = hm.trace(lambda x, n: step_by_step(x) if n else x + 1), list[int]()
     holds = entry.Entry.holds
     monkeypatch.setattr(entry.Entry, "holds", lambda self, leaves: looked.append(1) or holds(self, leaves))

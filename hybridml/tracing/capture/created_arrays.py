@@ -15,6 +15,7 @@ from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
 from .loops import step_arrays as step_arrays  # and with parts of them
 from .memory import check_written, holds
+from .numbers import sliced as sliced  # and with slices whose ends data decides
 from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import Tracer, current_tracer
 

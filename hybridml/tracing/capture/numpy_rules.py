@@ -88,8 +88,8 @@ _SUMS = _named(
     "amin clip"
 )
 _ANSWERS = _named("all any argmax argmin argsort count_nonzero")
-# Those of a selection that need none of its elements; of none, an extreme is an error of NumPy's.
-_WAIT = _named("all any mean prod std sum var")
+# Those of a selection that need none of its elements; of none, a check finds that an extreme is an error of NumPy's.
+_WAIT = _named("all amax amin any max mean min prod std sum var")
 _TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
 # Those of parts of arrays in steps of loops: they look at nothing but dtypes and axes.
 OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")

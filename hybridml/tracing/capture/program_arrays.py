@@ -18,7 +18,6 @@ from weakref import ref
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import is_step
 
@@ -129,7 +128,7 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
 class ProgramArray(ProgramValue):
     """Stand-in of an array."""
 
-    __slots__ = ()
+    __slots__ = ("_waits",)
     __hash__ = None  # type: ignore[assignment]
     _kind = _ndarray
 
@@ -137,6 +136,7 @@ class ProgramArray(ProgramValue):
 
         def _in_step(self, is_element: bool, key: Any) -> Any: ...
         def _set_in_step(self, key: Any, value: Any) -> None: ...
+        def _sliced_by_data(self, key: Any) -> Any: ...  # by numbers/sliced.py
         @staticmethod
         def _of_step(tracer: Tracer, t: Tensor) -> Any: ...
 
@@ -172,6 +172,11 @@ class ProgramArray(ProgramValue):
         key, memory = with_indices(key), self._memory
         if of_step(memory.tracer, key):
             return self._in_step(_names_element(key, self.ndim), key)
+        if any(of_data(k.start) or of_data(k.stop) for k in _parts(key) if type(k) is slice):
+            frame = sys._getframe(1)
+            waiting = None if is_updated(frame.f_code, frame.f_lasti) else self._sliced_by_data(key)
+            if waiting is not None:
+                return waiting
         places = {id(k) for k in _parts(key) if of_data(k)}
         others = tuple([k for k in _parts(key) if id(k) not in places])
         if places and _is_basic(others) and not _is_element(key, self.ndim):
@@ -234,53 +239,71 @@ class ProgramArray(ProgramValue):
 
 class SelectedArray(ProgramArray):
     """Stand-in of the elements that a mask selects, which wait (see selection.py). Looking at them makes it an array as
-    any other."""
+    any other. `_waits`: the trace, and the selection."""
 
-    __slots__ = ("_selection", "_tracer")
-    _selection: Selection | None
-    _tracer: Tracer
+    __slots__ = ()
+    _waits: Any
 
-    def __init__(self, tracer: Tracer, selection: Selection) -> None:
-        object.__setattr__(self, "_tracer", tracer)
-        object.__setattr__(self, "_selection", selection)
+    def __init__(self, tracer: Tracer, waits: Any) -> None:
+        object.__setattr__(self, "_waits", (tracer, waits))
         tracer.arrays.append(ref(self))
 
+    @property
+    def _selection(self) -> Selection:
+        found: Selection = self._waits[1]
+        return found
+
     def _settled(self) -> Memory:
-        if (selection := self._selection) is not None:
-            object.__setattr__(self, "_selection", None)
+        """The memory of the elements, which Python asks for."""
+        if type(self) is not ProgramArray:
+            selection = self._selection
             array = np.zeros(tuple(map(int, selection.shape)), selection.dtype)
             if array.ndim > 1:
                 array = np.zeros_like(layout(selection))
-            memory = Memory(self._tracer, array)
+            memory = Memory(self._waits[0], array)
             memory.takes(selection)
-            for name, value in (("_memory", memory), ("_array", array.view())):
-                ProgramValue.__dict__[name].__set__(self, value)
+            self._becomes(memory, array.view())
             memory.adds(self)
-        found: Memory = ProgramValue.__dict__["_memory"].__get__(self)
-        return found
+        return self._memory
+
+    def _becomes(self, memory: Memory, array: np.ndarray) -> None:
+        object.__dict__["__class__"].__set__(self, ProgramArray)
+        for name, value in (("_memory", memory), ("_array", array), ("_waits", None)):
+            object.__setattr__(self, name, value)
 
     @property
     def _memory(self) -> Any:  # type: ignore[override]
-        return self._settled() if self._selection is None else SelectedMemory(self._tracer, self._settled)
+        return SelectedMemory(self._waits[0], self._settled)
 
     @property
     def _array(self) -> np.ndarray:  # type: ignore[override]
         self._settled()
-        found: np.ndarray = ProgramValue.__dict__["_array"].__get__(self)
-        return found
+        return self._array
 
-    dtype = property(lambda self: self._array.dtype if self._selection is None else self._selection.dtype)
-    ndim = property(lambda self: self._array.ndim if self._selection is None else self._selection.ndim)
+    dtype = property(lambda self: self._selection.dtype)
+    ndim = property(lambda self: self._selection.ndim)
 
     def _value(self) -> Tensor:
-        return super()._value() if self._selection is None else self._selection
+        return self._selection
 
     def _store(self, result: Any) -> None:
-        if self._selection is not None and np.can_cast(result.dtype, self.dtype, "same_kind"):
+        if np.can_cast(result.dtype, self.dtype, "same_kind"):
             waits = self._selection._pending() is not None
             if waits and issubclass(type(result), Tensor) and self._selection._take(cast(result, self.dtype)):
                 return
         super()._store(result)
+
+    def late(self) -> tuple[Any, tuple[Any, ...]] | None:
+        of = self._selection.of
+        if of is None or not of.is_flat or of.tracer.frames:
+            return None
+        return _elements_of, (of.array, of.mask)
+
+
+def _elements_of(array: Tensor, mask: Tensor) -> np.ndarray:
+    """The elements that a call returns."""
+    found: np.ndarray = array._array[mask._array]
+    return found
 
 
 class ProgramScalar(ProgramValue):
@@ -330,9 +353,7 @@ def is_program(value: Any) -> bool:
 def waits(value: Any) -> bool:
     """Whether a value is a selection whose elements nobody has asked for."""
     kind = type(value)
-    if kind is SelectedArray:
-        return value._selection is not None
-    return issubclass(kind, Selection) and value.of is not None
+    return issubclass(kind, SelectedArray) or (issubclass(kind, Selection) and value.of is not None)
 
 
 def plain(value: Any) -> Any:
@@ -514,27 +535,3 @@ def unlike_eager(tracer: Tracer, returned: list[Any]) -> str:
         return f"keeps a NumPy {left[0]._kind.__name__} that it makes"
     changed = any(now.tobytes() != then.tobytes() for now, then in tracer.met)
     return "changes an array that it makes, which it computes with" if changed else ""
-
-
-@record
-class Placed:
-    """Place of an array that is returned, in the memory that a call has made for it; or that it is a scalar."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    start: int  # in bytes
-    is_scalar: bool
-
-    @staticmethod
-    def of(value: ProgramValue) -> Placed:
-        array, owner = value._array, value._memory.owner
-        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar)
-
-    def of_memory(self, block: np.ndarray) -> Any:
-        """The array, or scalar, in a block of C order."""
-        if self.is_scalar:
-            return block.reshape(-1)[0]
-        if self.shape == block.shape and self.strides == block.strides:
-            return block
-        return _ndarray(self.shape, block.dtype, block, self.start, self.strides)

@@ -242,13 +242,18 @@ def selected(
     tracer: Any = current_interpreter()
     if getattr(tracer, "selection", None) is None or not all(issubclass(type(t), tracer.cls) for t in (x, mask)):
         return None
-    recorded = not grad_is_off()
+    recorded, tracer.may_be_slower = not grad_is_off(), True  # what the mask leaves out is computed
     x, mask = _present(tracer, x), _present(tracer, mask)
     _check_same(tracer, mask)
     array = part(x)
     if array.shape[lead : lead + mask.ndim] != mask.shape or place_of(array) != place_of(mask):
         return None
     return _waiting(Chosen(tracer, _present(tracer, array), mask, lead, lambda: select(x, mask), recorded))
+
+
+def chosen_by(tracer: Any, array: Tensor, mask: Tensor, make: Callable[[], Tensor]) -> Selection:
+    """The selection of rows that an array has now, of which `make` gives the elements."""
+    return _waiting(Chosen(tracer, _present(tracer, array), mask, 0, make, False))
 
 
 def _check_same(tracer: Any, mask: Tensor) -> None:

@@ -9,8 +9,7 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import CodeType
 from typing import Any, Protocol
@@ -291,16 +290,6 @@ class Tracer:
         raise refused(self, f"has more than {MOST_STEP_BY_STEP} operations, {which}")
 
     takes_long = property(lambda self: f"takes more than {self.seconds:.0f} s to compile")
-
-    @contextmanager
-    def in_time(self) -> Iterator[None]:
-        """A context for compiling loops that are captured step by step, which raises where it takes too long."""
-        try:
-            with time_limit.until(self.ends if self.step_by_step else None):
-                yield
-        except time_limit.TimeIsUp:
-            self.ends = 0.0
-            self.check_steps()
 
     def trust(self, t: Tensor) -> None:
         """Notes that a node raises for nothing: its indices are made to exist."""

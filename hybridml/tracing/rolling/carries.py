@@ -64,6 +64,8 @@ def carry_of(
     kind = kind_of_number(start)
     if kind is not None and kind_of_number(end) == kind and is_double(start) is is_double(end):
         return Carry(kind, start, is_double=is_double(end))
+    if type(start) is ProgramArray and _is_tensor_like(end, start) and may_be_either(end):
+        return Carry("tensor", tracer.wrap(start._value()._array), number=np.ndarray)
     t, number = tensor_in(end), number_of(start)
     if (
         is_numpy_scalar(end)
@@ -80,7 +82,7 @@ def carry_of(
         and is_numpy_scalar(start) is is_numpy_scalar(end)
         and is_part(start) is is_part(end)
     ):
-        lifted = tracer.lift(start)
+        lifted = tracer.wrap(start._array) if is_numpy_scalar(start) else tracer.lift(start)
         is_same = aval_of(lifted) == aval_of(end)
         return Carry("tensor", lifted, is_element=is_numpy_scalar(end), is_part=is_part(end)) if is_same else None
     if t is not None and tensor_in(start) is not None and _may_be_numbers(tracer, start, end):
@@ -99,6 +101,13 @@ def _are_arrays(a: Any, b: Any) -> bool:
         return False
     alike = a.shape == b.shape and a.dtype == b.dtype
     return alike and all(x._array.flags.c_contiguous for x in (a, b))
+
+
+def _is_tensor_like(value: Any, array: ProgramArray) -> bool:
+    """Whether a value is a tensor, and no scalar of NumPy's, of the type of an array that computes as such do."""
+    if not issubclass(type(value), Tensor) or is_numpy_scalar(value) or array.dtype != float64:
+        return False
+    return value.dtype is float64 and value.shape == array.shape
 
 
 def is_new_array(value: Any) -> bool:

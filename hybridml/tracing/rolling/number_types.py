@@ -76,6 +76,8 @@ def begin_flag(loop: Any, name: str, carry: Carry) -> None:
     is_number = carry.number is not None
     if carry.number is Tensor and may_be_number(tracer, carry.start._array):
         loop.refuse(f"{name} may change its type")
+    if carry.number is np.ndarray and any(loop.before[name]._memory.tensor is state for state in loop.states):
+        loop.refuse(f"{name}, an array that a step updates, changes its type")
     flag = before.flag if before is not None else ir.constant(not is_number)
     given = loop.input(tracer.wrap(flag))
     loop.types[flag_name(name)] = Carry("type", tracer.wrap(flag), given=given, of=name, is_element=carry.is_element)
@@ -146,6 +148,8 @@ def _asked(loop: Any, name: str, carry: Carry, t: Tensor, known: Perhaps) -> Any
         return t
     if known.number is None:
         loop.refuse(f"{name} may change its type")
+    if known.number is np.ndarray:
+        return loop.before[name]
     if known.number is bool:
         return bool(tracer.ask(t._array, "bool()"))
     t = OPS["astype"].fn(t, float64)

@@ -29,7 +29,7 @@ from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
-from ..capture.program_arrays import Placed, is_program
+from ..capture.program_arrays import ProgramScalar, is_program
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
@@ -80,6 +80,30 @@ class View:
     def is_sized(self) -> bool:
         """Whether a size comes with the call."""
         return any(has_dims(v) for _, params in self.steps for v in params.values())
+
+
+@record
+class Placed:
+    """Place of an array that is returned, in the memory that a call has made for it; or that it is a scalar."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int  # in bytes
+    is_scalar: bool
+
+    @staticmethod
+    def of(value: Any) -> Placed:
+        array, owner = value._array, value._memory.owner
+        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar)
+
+    def of_memory(self, block: np.ndarray) -> Any:
+        """The array, or scalar, in a block of C order."""
+        if self.is_scalar:
+            return block.reshape(-1)[0]
+        if self.shape == block.shape and self.strides == block.strides:
+            return block
+        return np.ndarray(self.shape, block.dtype, block, self.start, self.strides)
 
 
 @record

@@ -18,17 +18,37 @@ import numpy as np
 from hybridml_compiler import time_limit
 
 from ...core.tensor import Tensor
+from .errors import TakesLong
 
 MOST_SECONDS = 4.0  # of a trace with loops step by step or questions, before Python makes the call
+COSTLY_SECONDS = 0.5  # of the programs that most calls need, before that is told
+_MORE_SECONDS = 1.0  # for the compiler, where no loop is step by step: its program is worth more
 MANY_SEGMENTS = 16  # of a program: Python runs between them
 _FLOOR = 1e-3  # seconds: the program of a shorter call is not compared
 _SLOWER = 1.5  # times as long as eagerly is too slow
-_IN_ROW, _MAKE_UP = 3, 4  # programs, before their time is looked at; compiled calls that make up for one
+MANY_PROGRAMS, _MAKE_UP = 3, 4  # programs, before their time is looked at; compiled calls that make up for one
 _LEAST_SECONDS = 0.25  # of a trace, where others of the function have been given up
+_FAR = 4.0  # times as long eagerly, in one call, is no contest
 _TURNS = 4  # of each kind, of which the shortest counts
 _BEFORE = 4  # compiled calls before the first eager one: they compile bit by bit (see run/native_call.py)
 _IN_A_ROW = 64  # calls: then one goes the long way, as what the function reads may have changed
 _PLAIN = frozenset((bool, int, str, type(None)))
+
+
+@contextmanager
+def in_time(tracer: Any) -> Iterator[None]:
+    """A context for compiling a program with loops, which raises where it takes too long: later by a second where none
+    of them is step by step."""
+    more = 0.0 if tracer.step_by_step else _MORE_SECONDS if tracer.rolled else float("inf")
+    try:
+        with time_limit.until(None if tracer.ends is None else tracer.ends + more):
+            yield
+    except time_limit.TimeIsUp:
+        if tracer.rolled and not tracer.step_by_step:
+            why = f"takes more than {tracer.seconds + more:.0f} s to compile, with all of its loops"
+            raise TakesLong(why) from None
+        tracer.ends = 0.0
+        tracer.check_steps()
 
 
 class Patience:
@@ -88,9 +108,18 @@ class Spending:
         finally:
             self.spent += time_limit.clock() - start
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether they have taken so long that it is worth a word."""
+        return self.seconds >= COSTLY_SECONDS
+
+    def are_many(self, hits: int, many: int) -> bool:
+        """Whether there are so many programs for which no compiled calls make up."""
+        return self._row(hits) >= many
+
     def waits(self, hits: int) -> bool:
         """Whether a further program has to wait."""
-        return self.spent < self.last and self.seconds >= MOST_SECONDS and self._row(hits) >= _IN_ROW
+        return self.spent < self.last and self.seconds >= MOST_SECONDS and self.are_many(hits, MANY_PROGRAMS)
 
 
 class Trial:
@@ -112,7 +141,10 @@ class Trial:
 
     @property
     def is_over(self) -> bool:
-        return len(self.eager) >= _TURNS or bool(self.compiled and min(self.compiled) <= _FLOOR)
+        if not self.compiled:
+            return False
+        least = min(self.compiled)
+        return len(self.eager) >= _TURNS or least <= _FLOOR or min(self.eager, default=0.0) > _FAR * least
 
     def slower(self) -> str:
         """The message about a program that is slower; "" for any other."""

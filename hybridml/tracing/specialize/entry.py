@@ -59,7 +59,7 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
-from .eager_calls import MANY_SEGMENTS, Patience, Trial
+from .eager_calls import MANY_SEGMENTS, Patience, Trial, in_time
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .results import each_call_has, finished, keys_of
@@ -99,7 +99,7 @@ class Entry:
         self.patience, self.since = Patience(), time_limit.clock()  # for its traces, and since when
         self.trial: Trial | None = None  # while its calls are timed
         self.fast: Any = None  # set by `fast.build` at the second call
-        self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
+        self.grown = self.tried = self.asks = 0  # paths, those when `fast` was made, values that the last one asks for
         self.last: CompiledPath | None = None  # that ran the long way
         self.nodes, self.by_node = dict[Any, ir.Node](), dict[ir.Node, Input]()  # inputs of all paths
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
@@ -333,7 +333,7 @@ class Entry:
         if tracer.rolled and any(map(steps_in, compiled.program.graph.nodes())):
             raise StepByStep(None, "a value of a step is used after it")
         try:
-            with nullcontext() if hidden.found else tracer.in_time():  # Python must be able to make the call again
+            with nullcontext() if hidden.found else in_time(tracer):  # Python must be able to make the call again
                 _ = compiled.program.executable  # an error of the compiler leaves no path behind
         except Undecided as error:
             raise StepByStep(None, str(error)) from error
@@ -360,7 +360,7 @@ class Entry:
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
         if self.step_by_step or tracer.may_be_slower or len(path.asked) >= MANY_SEGMENTS:
             self.trial = None if ends is None or self.silent else Trial()
-        self.grown += 1  # now that all guards are there
+        self.grown, self.asks = self.grown + 1, len(path.asked)  # now that all guards are there
         self.root = path.place(compiled)
         return compiled, found
 

@@ -23,6 +23,7 @@ _INSTEAD = {
     "logs": "Give the logger plain values, tensors without history and no exception",
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
+    "takes": "Trace parts of it as functions of their own, or compile it with hm.trace(strict=True), in any time",
     "returns": "Return tensors, numbers and what there was before the call, and make the rest of them after it",
 }
 

@@ -42,6 +42,7 @@ from ..capture.tracer import Tracer
 from ..rolling.code_loops import loop_around, unrolled
 from ..run.backend import Backend
 from ..run.program import Interpreted, compile_graph
+from .eager_calls import in_time
 from .errors import CheckFailed, RunEagerly, TakesLong, of_loop
 from .parts import Part, parts_of
 
@@ -67,7 +68,13 @@ _ADVICE["the type of a number"] = 'begin with a tensor, `hm.tensor(0.0, dtype="f
 _ADVICE["how long a list has become"] = "fill an array that is as long as it may become"
 _ADVICE["whether a list is longer than was thought"] = _ADVICE["how long a list has become"]
 _IN_A_BODY = {**_OF_NUMBERS, "bool()": "use hm.cond or hm.where instead of `if`"}
+_OF_SIZES = "make an array as long as it may become, and return `out[:n]`"
 _READ_LATER = "return the tensor and read it after the call"
+
+
+def advice(what: str) -> str:
+    """Returns what to write instead of asking for a value."""
+    return _OF_SIZES if what == "the value of an int" else _ADVICE.get(what, _READ_LATER)
 
 
 class Arrays(dict[ir.Node, np.ndarray]):
@@ -311,7 +318,7 @@ class Path:
         parts = self._parts(between([*gives, *checks], self.given))
         graph, reads = cut(gives, {**self.given, **parts}, self.tracer.name, arguments, checks)
         parts = {n: part for n, part in parts.items() if n in reads}
-        with self.tracer.in_time():
+        with in_time(self.tracer):
             return Segment(graph, reads, gives, self.build(graph), parts)
 
     def _parts(self, nodes: Sequence[ir.Node]) -> Mapping[ir.Node, Part]:

@@ -127,6 +127,7 @@ def _in_step(self: ProgramArray, is_element: bool, key: Any) -> Any:
     """An element or a slice whose place a step of a loop decides. Of floats it is a tensor, a copy if it is one
     element."""
     tracer, whole = self._memory.tracer, _of_steps(self)
+    tracer.loops[-1].reads_arrays = True
     found = element_at(tracer, whole, key) if is_element else whole[key]
     if self.dtype.kind == "f":
         return element(tracer, found) if is_element else part(tracer, found)

@@ -146,7 +146,8 @@ def check_alike(tracer: Any, op: Op, tensors: Sequence[Tensor]) -> Perhaps | Non
         return None
     how = _instruction()
     of_bools = op in _OF_BOOLS and all(n.dtype.kind == "b" for n in numbers)
-    if not (of_bools or how.startswith(_PLACES) or (op.kind == "control" and not how.startswith("CALL"))):
+    places = _PLACES[1:] if any(n.shape for n in numbers) else _PLACES  # of an array views are taken
+    if not (of_bools or how.startswith(places) or (op.kind == "control" and not how.startswith("CALL"))):
         _check(tracer, op, nodes, known, how)
     elif op.kind == "gather" and how.startswith("BINARY"):
         _refuse(tracer, some, _TAKES)  # an element at a number's place is a view
@@ -162,8 +163,11 @@ def check_alike(tracer: Any, op: Op, tensors: Sequence[Tensor]) -> Perhaps | Non
 def _check(tracer: Any, op: Op, nodes: Sequence[ir.Node], known: Sequence[Known], how: str) -> None:
     some = [of for of in known if isinstance(of, Perhaps)]
     others = [n for n, of in zip(nodes, known, strict=True) if of == "tensor" and n.dtype.kind != "b"]
-    if others:
-        is_alike = op.kind == "elementwise" and op is not OPS["pow"]
+    is_array = any(of.number is np.ndarray for of in some)
+    if others or is_array:  # what is computed with an array and no tensor may be an array too
+        is_alike = op.kind == "elementwise" and op is not OPS["pow"] and bool(others)
+        if is_array and not all(n.dtype is float64 for n in others):
+            is_alike = False
         if not is_alike or any(map(_is_cast, others)):
             _refuse(tracer, some, _MEETS if is_alike else _TAKES)
         return
