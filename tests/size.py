@@ -189,7 +189,7 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        83660,
+        82450,
         "loaders with worker processes, transforms, readers, samplers (1,260); "
         "native reductions, indices of arrays (60); "
         "the training loop (220); "
