@@ -24,7 +24,9 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        73220,
+        75720,
+        "worker processes of loaders (740), readers of files (360), samplers, data sets of others, batches of pytrees "
+        "(445), transforms of images and text (925); "
         "slices that wait, arrays that become tensors, programs for the data of most calls (220); "
         "native methods of the cache, calls before the tracer is loaded (55); "
         "types of NumPy of what steps compute of its floats (260); "
@@ -189,7 +191,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        81575,
+        82865,
+        "loaders with worker processes, transforms, readers, samplers (1,260); "
         "slices that wait, arrays that become tensors, with random programs (245); "
         "native reductions, indices of arrays (60); "
         "types of NumPy in steps, with random programs (165); "
@@ -240,7 +243,8 @@ BUDGETS = {
     ),
     "hybridml_examples": Budget(1000, "programs of the documentation"),
     "benchmarks": Budget(
-        7490,
+        7740,
+        "loaders that feed a step (245); "
         "loops over single elements (250); "
         "loops over single elements (220); "
         "what compilers take for no data (40); "

@@ -100,8 +100,8 @@ DOORS = {
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.
 LATE = (
-    "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "networkx", "numba", "rich", "safetensors", "scipy",
-    "sklearn", "tqdm",
+    "PIL", "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "networkx", "numba", "pyarrow", "rich", "safetensors",
+    "scipy", "sklearn", "tqdm",
 )  # fmt: skip
 
 

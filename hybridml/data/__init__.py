@@ -1,22 +1,69 @@
-"""Data sets, samplers and the loader that makes batches, with PyTorch's names."""
+"""Data sets, samplers and the loader that makes batches, with PyTorch's names.
+
+dataset.py     data sets, of tensors and of other data sets: parts, one after the other, side by side
+sampler.py     the order of samples, and their groups
+collate.py     samples made one batch
+fetching.py    batches of a data set, in whichever process
+loader.py      the loader: epochs, threads, states
+readers.py     data sets of files: NumPy, CSV, images, Parquet
+transforms/    transforms of images and text
+workers/       worker processes: shared memory, seeds, deaths
+"""
 
 from ..core.spellings import advise as _advise
-from .dataset import Dataset, IterableDataset, Subset, TensorDataset, random_split
-from .loader import DataLoader, default_collate
-from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from . import transforms
+from .collate import default_collate, default_convert
+from .dataset import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from .loader import DataLoader
+from .readers import CSVDataset, ImageFolder, NumpyDataset, ParquetDataset, read_csv, read_image, read_parquet
+from .sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from .workers import WorkerError, WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler",
+    "CSVDataset",
+    "ChainDataset",
+    "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "ImageFolder",
     "IterableDataset",
+    "NumpyDataset",
+    "ParquetDataset",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
+    "StackDataset",
     "Subset",
+    "SubsetRandomSampler",
     "TensorDataset",
+    "WeightedRandomSampler",
+    "WorkerError",
+    "WorkerInfo",
     "default_collate",
+    "default_convert",
+    "get_worker_info",
     "random_split",
+    "read_csv",
+    "read_image",
+    "read_parquet",
+    "transforms",
 ]
 
 _advise(globals())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -40,6 +42,9 @@ class Dataset(Generic[T]):
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} has no __len__ method")
 
+    def __add__(self, other: Any) -> Any:
+        return ConcatDataset([self, other])
+
 
 class IterableDataset(Generic[T]):
     """Base class of data sets that are streams: subclasses write ``__iter__`` (NotImplementedError without it).
@@ -53,6 +58,9 @@ class IterableDataset(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
+
+    def __add__(self, other: Any) -> Any:
+        return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
@@ -117,6 +125,90 @@ class Subset(Dataset[T]):
 
     def _batch(self, indices: np.ndarray) -> Any:
         return self.dataset.batch(self.indices[indices])  # type: ignore[attr-defined]
+
+
+class ConcatDataset(Dataset[Any]):
+    """Data set of the samples of several, one after the other; `datasets` have lengths (ArgumentError for streams).
+
+    >>> data = ConcatDataset([["a", "b"], ["c"]])
+    >>> len(data), data[2], data[-3]
+    (3, 'c', 'a')
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ArgumentError("ConcatDataset: needs at least one data set")
+        if any(isinstance(data, IterableDataset) for data in self.datasets):
+            raise ArgumentError("ConcatDataset: streams have no index; chain them: ChainDataset")
+        self.cumulative_sizes = list(accumulate(map(len, self.datasets)))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"ConcatDataset: index {index} is outside of {len(self)} samples")
+        index += len(self) if index < 0 else 0
+        which = bisect_right(self.cumulative_sizes, index)
+        return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
+
+    def __add__(self, other: Any) -> ConcatDataset:
+        return ConcatDataset([*self.datasets, other])
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Stream of several streams, one after the other; their lengths, where all have them, add up.
+
+    >>> list(ChainDataset([range(2), "ab"]))
+    [0, 1, 'a', 'b']
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self.datasets)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.datasets))
+
+
+class StackDataset(Dataset[Any]):
+    """Data set whose samples are those of several side by side: tuples, or dicts where they are given by name.
+
+    Raises ArgumentError for none, for both kinds at once, and for different lengths.
+
+    >>> StackDataset(["a", "b"], [1, 2])[1]
+    ('b', 2)
+    >>> StackDataset(text=["a", "b"], label=[1, 2])[0]
+    {'text': 'a', 'label': 1}
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if bool(args) == bool(kwargs):
+            raise ArgumentError("StackDataset: give data sets in order, or by name")
+        self.datasets: Any = args or kwargs
+        sizes = [len(data) for data in self._parts()]
+        if len(set(sizes)) > 1:
+            raise ArgumentError(f"StackDataset: data sets must be of one length, got {sizes}")
+        if all(hasattr(data, "batch") for data in self._parts()):
+            self.batch = self._batch
+
+    def _parts(self) -> list[Any]:
+        return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
+
+    def _beside(self, parts: list[Any]) -> Any:
+        return dict(zip(self.datasets, parts, strict=True)) if isinstance(self.datasets, dict) else tuple(parts)
+
+    def __len__(self) -> int:
+        return len(self._parts()[0])
+
+    def __getitem__(self, index: int) -> Any:
+        return self._beside([data[index] for data in self._parts()])
+
+    def _batch(self, indices: np.ndarray) -> Any:
+        return self._beside([data.batch(indices) for data in self._parts()])
 
 
 def random_split(dataset: Dataset[T], lengths: Sequence[int | float], generator: Seed = None) -> list[Subset[T]]:

@@ -1,77 +1,66 @@
-"""DataLoader: batches from a data set, in order or shuffled, on this thread or prefetched by others."""
+"""DataLoader: batches from a data set, in order or shuffled, on this thread or ahead of it in worker processes."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError
 
-from .. import arrays as xp
-from ..core import pytree
 from ..core.states import check_entries
-from ..core.tensor import Tensor
+from .collate import pinned
 from .dataset import IterableDataset, Subset, TensorDataset
-from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler, restore, state_of
+from .fetching import Fetcher
+from .sampler import (
+    BatchSampler,
+    RandomSampler,
+    Seed,
+    SequentialSampler,
+    drawn_from,
+    random_bits,
+    restore,
+    state_of,
+)
+from .workers import Epoch, Pool
 
-
-def default_collate(batch: Sequence[Any]) -> Any:
-    """Stacks samples along a new first axis; tuples, lists and dicts of samples are stacked entry by entry.
-
-    Tensors, arrays and numbers become tensors (floats of the default dtype, integers int64); strings stay a list.
-
-    >>> default_collate([(1, 2.0), (3, 4.0)])[0].tolist()
-    [1, 3]
-    """
-    first: Any = batch[0]
-    shapes = sorted({sample.shape for sample in batch if isinstance(sample, Tensor | np.ndarray)})
-    if len(shapes) > 1:
-        raise ShapeError(
-            f"default_collate: samples of shapes {', '.join(map(str, shapes))} make no batch; "
-            "give them one shape (pad or crop), or pass a collate_fn"
-        )
-    if isinstance(first, Tensor):
-        return xp.stack(list(batch))
-    if isinstance(first, np.ndarray | np.generic):
-        return xp.asarray(np.stack(batch))
-    if isinstance(first, bool | int | float):
-        return xp.asarray(list(batch))
-    if isinstance(first, str | bytes):
-        return list(batch)
-    if isinstance(first, Mapping):
-        return {key: default_collate([sample[key] for sample in batch]) for key in first}
-    if isinstance(first, Sequence):
-        if any(len(sample) != len(first) for sample in batch):
-            raise ArgumentError("default_collate: samples differ in their number of entries; pass a collate_fn")
-        columns = [default_collate(column) for column in zip(*batch, strict=True)]
-        kind: Any = type(first)
-        return kind(*columns) if hasattr(first, "_fields") else kind(columns)
-    raise TypeError(f"default_collate: cannot batch samples of type {type(first).__name__}; pass a collate_fn")
+WORKERS = ("process", "thread")
 
 
 @dataclass
 class _Epoch:
-    """An epoch: the state of the order before it, and how many batches of it were given."""
+    """An epoch: the state of the order before it, how many batches of it were given, the seed of its workers."""
 
     start: Any = None
     given: int = 0
+    seed: int | None = None
 
 
 class DataLoader:
     """Iterates over batches of `dataset`; each ``iter(loader)`` is one epoch.
 
     The order of a shuffled epoch depends only on `generator` (a seed) and on the number of the epoch; without a seed it
-    is drawn from the default generator, and `hm.manual_seed` decides. `num_workers` threads fetch up to
-    ``num_workers * prefetch_factor`` batches ahead; the batches and their order are the same for every number of them.
+    is drawn from the default generator, and `hm.manual_seed` decides. Batches and their order are the same for every
+    `num_workers`: processes that make up to ``num_workers * prefetch_factor`` (of 2) batches ahead and put them where
+    this process reads them without a copy. Of an `IterableDataset` each has a copy, which divides its samples by
+    `get_worker_info`. With ``workers="thread"`` they are threads, which suit data sets that wait for files.
+
+    Each batch that a worker process makes has random numbers of its own (Python's, NumPy's and hybridml's default
+    generators are seeded for it): they depend on `generator`, the epoch and the place of the batch alone. Workers begin
+    with ``worker_init_fn(number)``. They live for an epoch, or with `persistent_workers` as long as the loader; a
+    worker that dies, and one without a batch after `timeout` seconds, is a `WorkerError` (a RuntimeError); errors of
+    the data set arrive at their batch, with the worker's traceback. `multiprocessing_context` is "fork", "forkserver",
+    "spawn" or a context: Linux forks, others take what Python takes there (docs/data.md).
+
     With `pin_memory=True` batches are in page-locked memory, from which a GPU copies by itself: `batch.to("cuda",
-    non_blocking=True)`. It is that of `pin_memory_device`, of the first GPU without one. `persistent_workers` is
-    PyTorch's and says nothing here: threads start at once.
+    non_blocking=True)`. It is that of `pin_memory_device`, of the first GPU without one; nothing changes without a GPU.
 
     `state_dict` tells where a loader is, also in the middle of an epoch, and `load_state_dict` goes on from there.
 
@@ -84,23 +73,38 @@ class DataLoader:
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool = False,
+        shuffle: bool | None = None,
         sampler: Iterable[int] | None = None,
         batch_sampler: Iterable[Sequence[int]] | None = None,
         num_workers: int = 0,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
-        prefetch_factor: int = 2,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        multiprocessing_context: Any = None,
         generator: Seed = None,
         *,
-        pin_memory: bool = False,
-        pin_memory_device: str = "",
+        prefetch_factor: int | None = None,
         persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        workers: str = "process",
     ) -> None:
-        if num_workers < 0 or prefetch_factor < 1:
+        ahead = 2 if prefetch_factor is None else prefetch_factor
+        if num_workers < 0 or ahead < 1 or timeout < 0:
             raise ArgumentError(
-                f"DataLoader: needs num_workers >= 0 and prefetch_factor >= 1, got {num_workers}, {prefetch_factor}"
+                "DataLoader: needs num_workers >= 0, prefetch_factor >= 1 and timeout >= 0, got "
+                f"{num_workers}, {ahead}, {timeout}"
             )
+        if workers not in WORKERS:
+            raise ArgumentError(f'DataLoader: workers are "process" or "thread", got {workers!r}')
+        if workers == "thread" and (timeout or worker_init_fn is not None or multiprocessing_context is not None):
+            raise ArgumentError(
+                "DataLoader: timeout, worker_init_fn and multiprocessing_context are for worker processes, and "
+                'workers="thread"'
+            )
+        if persistent_workers and not num_workers:
+            raise ArgumentError("DataLoader: persistent_workers needs num_workers above 0")
         streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
         if streams and (shuffle or sampler is not None or batch_sampler is not None):
             raise ArgumentError("DataLoader: a stream (IterableDataset) decides its own order: no shuffle, no sampler")
@@ -109,9 +113,12 @@ class DataLoader:
         if batch_sampler is not None and (batch_size not in (None, 1) or shuffle or sampler is not None or drop_last):
             raise ArgumentError("DataLoader: a batch_sampler replaces batch_size, shuffle, sampler and drop_last")
         self.dataset, self.batch_size, self.drop_last, self.generator = dataset, batch_size, drop_last, generator
-        self.num_workers, self.prefetch_factor, self.collate_fn = num_workers, prefetch_factor, collate_fn
-        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
-        self._epoch = _Epoch()
+        self.num_workers, self.prefetch_factor, self.collate_fn = num_workers, ahead, collate_fn
+        self.pin_memory, self.pin_memory_device, self.workers = pin_memory, pin_memory_device, workers
+        self.timeout, self.worker_init_fn, self.persistent_workers = timeout, worker_init_fn, persistent_workers
+        self.multiprocessing_context = multiprocessing_context
+        self._epoch, self._begun = _Epoch(), 0
+        self._pool: Pool | None = None
         self._resumed: _Epoch | None = None
         self._streams = streams
         self.sampler: Iterable[int] | None = None
@@ -121,22 +128,29 @@ class DataLoader:
                 BatchSampler((), batch_size)  # checks it
             return
         if batch_sampler is None:
-            chosen = RandomSampler(dataset, generator) if shuffle else SequentialSampler(dataset)
+            chosen: Any = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
             self.sampler = chosen if sampler is None else sampler
             if batch_size is not None:
                 self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        source = self._source()
+        source, resumed, generator = self._source(), self._resumed, drawn_from(self.generator)
         now = state_of(source)
-        if self._resumed is None:
-            self._epoch = _Epoch(now)
-            return _counted(self._batches(0), self._epoch)
-        self._epoch, self._resumed = self._resumed, None
-        restore(source, self._epoch.start)
-        batches = self._batches(self._epoch.given)
-        restore(source, now)
-        return _counted(batches, self._epoch)
+        if resumed is None:
+            self._epoch = epoch = _Epoch(now)
+            self._begun += 1
+        else:
+            epoch, self._resumed = resumed, None
+            restore(source, epoch.start)
+        before = None if generator is None else generator.get_state().tolist()
+        # The order is drawn here and now, on the caller's thread: random draws keep their place in the program.
+        jobs = None if self._streams and self._in_processes() else iter(source)
+        if self._in_processes() and epoch.seed is None:
+            epoch.seed = self._seed(before)
+        batches = self._batches(jobs, epoch)
+        if resumed is not None:
+            restore(source, now)
+        return _counted(batches, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The loader's position: batches given in the present epoch (of the last ``iter``), and the state of the order.
@@ -159,6 +173,8 @@ class DataLoader:
             "batches": epoch.given,
             "start": epoch.start if epoch.given else None,
             "order": state_of(self._source()),
+            "epochs": self._begun,
+            "seed": epoch.seed if epoch.given else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -175,13 +191,17 @@ class DataLoader:
             )
         given = int(state["batches"])
         restore(self._source(), state["order"])
-        self._epoch = _Epoch(state["start"], given)
+        self._begun, seed = int(state.get("epochs", 0)), state.get("seed")
+        self._epoch = _Epoch(state["start"], given, None if seed is None else int(seed))
         self._resumed = self._epoch if given else None
 
     def __len__(self) -> int:
-        if self._streams:
+        if not self._streams:
+            return len(self._source())
+        if not hasattr(self.dataset, "__len__"):
             raise TypeError("a DataLoader over a stream has no length")
-        return len(self._source())
+        count = len(self.dataset) / (self.batch_size or 1)
+        return math.floor(count) if self.drop_last else math.ceil(count)
 
     def __repr__(self) -> str:
         of = repr(self.dataset) if isinstance(self.dataset, TensorDataset | Subset) else type(self.dataset).__name__
@@ -196,61 +216,68 @@ class DataLoader:
             return self.dataset
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
-    def _batches(self, skip: int) -> Iterator[Any]:
-        """The batches of an epoch after the first `skip`.
+    def _in_processes(self) -> bool:
+        return self.num_workers > 0 and self.workers == "process"
 
-        The order is drawn here and now, on the caller's thread: random draws keep their place in the program.
-        """
-        jobs = iter(self._source())
-        deque(islice(jobs, skip * (self.batch_size or 1) if self._streams else skip), maxlen=0)
-        if self._streams:
-            return self._stream(jobs)
-        return self._prefetch(jobs) if self.num_workers else map(self._fetch, jobs)
+    def _seed(self, before: Any) -> int:
+        """The seed of an epoch's workers: that of the order, so that none is drawn where an order was drawn."""
+        generator = drawn_from(self.generator)
+        if generator is None:
+            bits = random_bits(self.generator, self._begun, use=1)
+        elif generator.get_state().tolist() != before:
+            bits = np.random.Generator(np.random.Philox(np.random.SeedSequence(before)))
+        else:
+            bits = random_bits(generator)
+        return int(bits.integers(2**63))
 
-    def _fetch(self, job: Any) -> Any:
-        """One batch, or with ``batch_size=None`` one sample as it is."""
-        return self._pinned(self._made(job))
+    def _batches(self, jobs: Any, epoch: _Epoch) -> Iterator[Any]:
+        """The batches of an epoch after those that were given."""
+        fetcher = Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last)
+        pin = partial(pinned, device=self.pin_memory_device or None)
+        if jobs is not None:
+            deque(islice(jobs, epoch.given * (self.batch_size or 1) if self._streams else epoch.given), maxlen=0)
+        if self._in_processes():
+            batches = self._from_processes(fetcher, jobs, epoch)
+        elif self._streams:
+            batches = fetcher.stream(jobs)
+        elif self.num_workers:
+            return self._from_threads((lambda job: pin(fetcher.batch(job))) if self.pin_memory else fetcher.batch, jobs)
+        else:
+            batches = map(fetcher.batch, jobs)
+        return map(pin, batches) if self.pin_memory else batches
 
-    def _pinned(self, batch: Any) -> Any:
-        """The batch, with its tensors in page-locked memory if that is asked for."""
-        if not self.pin_memory:
-            return batch
-        device = self.pin_memory_device or None
-        return pytree.tree_map(lambda leaf: leaf.pin_memory(device) if isinstance(leaf, Tensor) else leaf, batch)
+    def _from_processes(self, fetcher: Fetcher, jobs: Any, epoch: _Epoch) -> Iterator[Any]:
+        pool, seed = self._pool, epoch.seed or 0
+        if pool is None or not pool.is_idle():
+            pool = Pool(fetcher, self.num_workers, seed, self.worker_init_fn, self.multiprocessing_context)
+        keep = self.persistent_workers and (self._pool is pool or self._pool is None or not self._pool.members)
+        if keep:
+            self._pool = pool
+        first = 0 if jobs is None else epoch.given
+        batches = Epoch(pool, jobs, seed, self.prefetch_factor, self.timeout, first, keep)
+        if jobs is None:  # streams cannot leave out what they have given
+            deque(islice(batches, epoch.given), maxlen=0)
+        return batches
 
-    def _made(self, job: Any) -> Any:
-        if isinstance(job, int | np.integer):
-            sample = self.dataset[int(job)]
-            return sample if self.collate_fn is None else self.collate_fn(sample)
-        if self.collate_fn is None and hasattr(self.dataset, "batch"):
-            return self.dataset.batch(np.asarray(job, dtype=np.int64))
-        return (self.collate_fn or default_collate)([self.dataset[index] for index in job])
-
-    def _stream(self, samples: Iterator[Any]) -> Iterator[Any]:
-        if self.batch_size is None:
-            yield from map(self._pinned, samples if self.collate_fn is None else map(self.collate_fn, samples))
-            return
-        while group := list(islice(samples, self.batch_size)):
-            if len(group) == self.batch_size or not self.drop_last:
-                yield self._pinned((self.collate_fn or default_collate)(group))
-
-    def _prefetch(self, jobs: Iterator[Any]) -> Iterator[Any]:
+    def _from_threads(self, fetch: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[Any]:
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="hybridml-data")
         waiting: deque[Future[Any]] = deque()
         try:
             for job in islice(jobs, self.num_workers * self.prefetch_factor):
-                waiting.append(pool.submit(self._fetch, job))
+                waiting.append(pool.submit(fetch, job))
             while waiting:
                 batch = waiting.popleft().result()  # an error of the worker is raised here, at its batch
                 for job in islice(jobs, 1):
-                    waiting.append(pool.submit(self._fetch, job))
+                    waiting.append(pool.submit(fetch, job))
                 yield batch
         finally:  # also when the consumer stops early
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _counted(batches: Iterator[Any], epoch: _Epoch) -> Iterator[Any]:
-    for batch in batches:
+    def count(batch: Any) -> Any:
         epoch.given += 1
-        yield batch
+        return batch
+
+    yield from map(count, batches)  # which keeps no batch until the next one is there
     epoch.given = 0

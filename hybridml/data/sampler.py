@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,26 @@ from ..random import Generator, default_generator
 Seed = int | Generator | None  # a seed of its own, or a generator (None: the default one) to draw a seed from
 
 
-def random_bits(seed: Seed, epoch: int = 0) -> np.random.Generator:
-    """A NumPy generator for host-side orders: counter-based, so that each (seed, epoch) has its own stream."""
+def random_bits(seed: Seed, epoch: int = 0, use: int = 0) -> np.random.Generator:
+    """A NumPy generator for host-side orders: counter-based, so that each (seed, epoch, use) has its own stream."""
     if seed is None or isinstance(seed, Generator):
         high, low = at_place(CPU.type, lambda: random.bits((2,), generator=seed).tolist())
         # No epoch: the generator has moved on, which is what tells one epoch from the next.
         return np.random.Generator(np.random.Philox(key=high << 32 | low))
     if seed < 0:
         raise ArgumentError(f"generator must be a seed (a non-negative integer), a Generator or None, got {seed!r}")
-    return np.random.Generator(np.random.Philox(key=seed & (2**128 - 1), counter=[0, 0, 0, epoch]))
+    return np.random.Generator(np.random.Philox(key=seed & (2**128 - 1), counter=[0, 0, use, epoch]))
+
+
+def drawn_from(seed: Seed) -> Generator | None:
+    """The generator that `random_bits` draws a seed from; None for a seed."""
+    if isinstance(seed, Generator):
+        return seed
+    return default_generator if seed is None else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 class Sampler:
@@ -70,30 +81,29 @@ class SequentialSampler(Sampler):
         return f"SequentialSampler({len(self)} samples)"
 
 
-class RandomSampler(Sampler):
-    """Sampler of every index once, in an order that depends only on the seed and the number of epochs begun.
+class _Drawn(Sampler):
+    """Base class of samplers whose order depends only on the seed and on the number of epochs begun."""
 
-    `generator` is a seed; a `Generator`, or None for the default one, has a seed drawn from it each epoch, so that
-    `hm.manual_seed` decides.
-
-    >>> sorted(RandomSampler(range(4), generator=0))
-    [0, 1, 2, 3]
-    """
-
-    def __init__(self, data_source: Sized, generator: Seed = None) -> None:
-        self.data_source, self.generator = data_source, generator
+    def __init__(self, num_samples: int, generator: Seed) -> None:
+        if not _is_whole(num_samples) or num_samples < 0:
+            raise ArgumentError(f"{type(self).__name__}: num_samples must be a whole number, got {num_samples!r}")
+        self.num_samples, self.generator = int(num_samples), generator
         self.epoch = 0
 
+    def _order(self, bits: np.random.Generator) -> np.ndarray:
+        """The indices of an epoch."""
+        raise NotImplementedError
+
     def __iter__(self) -> Iterator[int]:
-        order = random_bits(self.generator, self.epoch).permutation(len(self.data_source))
+        order = self._order(random_bits(self.generator, self.epoch))
         self.epoch += 1
         return iter(order.tolist())
 
     def __len__(self) -> int:
-        return len(self.data_source)
+        return self.num_samples
 
     def __repr__(self) -> str:
-        return f"RandomSampler({len(self)} samples, generator={self.generator!r}, epoch={self.epoch})"
+        return f"{type(self).__name__}({len(self)} samples, generator={self.generator!r}, epoch={self.epoch})"
 
     def state_dict(self) -> dict[str, Any]:
         """The number of epochs begun, and the state of the generator that seeds are drawn from (None for a seed).
@@ -105,7 +115,7 @@ class RandomSampler(Sampler):
         >>> list(again) == list(sampler) != first
         True
         """
-        source = self._source()
+        source = drawn_from(self.generator)
         return {"epoch": self.epoch, "generator": None if source is None else source.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -114,7 +124,7 @@ class RandomSampler(Sampler):
         Raises ArgumentError for the state of a sampler with a seed where this one has none, and the reverse.
         """
         check_entries(self, state, "epoch", "generator")
-        source = self._source()
+        source = drawn_from(self.generator)
         if (source is None) != (state["generator"] is None):
             kinds = "a seed", "a generator that seeds are drawn from"
             here, there = kinds if source is None else kinds[::-1]
@@ -126,10 +136,85 @@ class RandomSampler(Sampler):
         if source is not None:
             source.set_state(state["generator"])
 
-    def _source(self) -> Generator | None:
-        if isinstance(self.generator, Generator):
-            return self.generator
-        return default_generator if self.generator is None else None
+
+class RandomSampler(_Drawn):
+    """Sampler of every index once, or with `replacement` of any at any place, `num_samples` of them in an epoch.
+
+    The order depends only on the seed and the number of epochs begun. `generator` is a seed; a `Generator`, or None for
+    the default one, has a seed drawn from it each epoch, so that `hm.manual_seed` decides. Without replacement, more
+    samples than there are take whole rounds through the data source; ArgumentError for samples of an empty one.
+
+    >>> sorted(RandomSampler(range(4), generator=0))
+    [0, 1, 2, 3]
+    >>> len(list(RandomSampler(range(4), replacement=True, num_samples=10)))
+    10
+    """
+
+    def __init__(
+        self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Seed = None
+    ) -> None:
+        self.data_source, self.replacement, self._given = data_source, replacement, num_samples
+        super().__init__(0 if num_samples is None else num_samples, generator)
+
+    def __len__(self) -> int:  # the data source may grow
+        return len(self.data_source) if self._given is None else self.num_samples
+
+    def _order(self, bits: np.random.Generator) -> np.ndarray:
+        size, count = len(self.data_source), len(self)
+        if count and not size:
+            raise ArgumentError(f"RandomSampler: {count} samples of an empty data source")
+        if self.replacement:
+            return bits.integers(size, size=count) if count else np.zeros(0, np.int64)
+        rounds = [bits.permutation(size) for _ in range(-(-count // size) if size else 0)]
+        return np.concatenate(rounds)[:count] if rounds else np.zeros(0, np.int64)
+
+
+class SubsetRandomSampler(_Drawn):
+    """Sampler of the given indices, each once, in an order that depends on the seed and the number of epochs begun.
+
+    >>> sorted(SubsetRandomSampler([5, 7, 9], generator=0))
+    [5, 7, 9]
+    """
+
+    def __init__(self, indices: Sequence[int], generator: Seed = None) -> None:
+        self.indices = np.asarray(indices, np.int64)
+        super().__init__(len(self.indices), generator)
+
+    def _order(self, bits: np.random.Generator) -> np.ndarray:
+        return self.indices[bits.permutation(len(self.indices))]
+
+
+class WeightedRandomSampler(_Drawn):
+    """Sampler of `num_samples` indices in proportion to their weights, which need not sum to 1.
+
+    Without `replacement` no index comes twice in an epoch. Raises ArgumentError for weights that are negative, not
+    finite or all zero, and for more samples without replacement than there are weights above zero.
+
+    >>> sorted(WeightedRandomSampler([0.0, 1.0, 3.0], 2, replacement=False, generator=0))
+    [1, 2]
+    """
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Seed = None) -> None:
+        super().__init__(num_samples, generator)
+        self.weights, self.replacement = np.asarray(weights, np.float64), replacement
+        if self.weights.ndim != 1 or not np.isfinite(self.weights).all() or (self.weights < 0).any():
+            raise ArgumentError("WeightedRandomSampler: weights must be a list of finite numbers, none below 0")
+        possible = int((self.weights > 0).sum())
+        if not possible or (not replacement and possible < num_samples):
+            raise ArgumentError(
+                f"WeightedRandomSampler: {num_samples} samples of {possible} indices whose weight is above 0"
+            )
+
+    def _order(self, bits: np.random.Generator) -> np.ndarray:
+        if self.replacement:
+            ends = np.cumsum(self.weights)
+            last = np.searchsorted(ends, ends[-1])  # which the product below may round to
+            drawn = np.searchsorted(ends, bits.random(self.num_samples) * ends[-1], side="right")
+            return np.minimum(drawn, last)
+        # The largest of u ** (1 / w) are a weighted sample without replacement (Efraimidis and Spirakis, 2006).
+        with np.errstate(divide="ignore"):
+            keys = bits.standard_exponential(len(self.weights)) / self.weights
+        return np.argsort(keys, kind="stable")[: self.num_samples]
 
 
 class BatchSampler:
@@ -142,8 +227,10 @@ class BatchSampler:
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
-        if batch_size < 1:
+        if not _is_whole(batch_size) or batch_size < 1:
             raise ArgumentError(f"batch_size must be a positive integer, got {batch_size!r}")
+        if not isinstance(drop_last, bool):
+            raise ArgumentError(f"drop_last must be True or False, got {drop_last!r}")
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -187,10 +187,16 @@ def test_windows_are_made_on_a_device() -> None:
         assert window(4, device=DEVICE).device == DEVICE and window(4, device=DEVICE).tolist() == window(4).tolist()
 
 
+def test_a_worker_process_makes_batches_on_the_cpu() -> None:
+    data = hm.data.TensorDataset(hm.arange(4.0, device=DEVICE))
+    with pytest.raises(hm.ArgumentError, match=r'make batches on the CPU .* workers="thread"'):
+        list(hm.data.DataLoader(data, batch_size=2, num_workers=1))
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_gives_batches_of_tensors_where_they_are(workers: int) -> None:
     data = hm.data.TensorDataset(hm.arange(6.0, device=DEVICE).reshape(3, 2), hm.arange(3))
-    batches = list(hm.data.DataLoader(data, batch_size=2, num_workers=workers))
+    batches = list(hm.data.DataLoader(data, batch_size=2, num_workers=workers, workers="thread"))
     assert [[t.device.type for t in batch] for batch in batches] == [[DEVICE, "cpu"]] * 2
     assert batches[1][0].tolist() == [[4, 5]]
 

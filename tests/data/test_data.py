@@ -90,7 +90,7 @@ def test_without_a_seed_the_default_generator_decides() -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_threads_give_the_same_batches(workers: int) -> None:
     data = Squares(12)
-    assert lists(DataLoader(data, 5, num_workers=workers)) == lists(DataLoader(Squares(12), 5))
+    assert lists(DataLoader(data, 5, num_workers=workers, workers="thread")) == lists(DataLoader(Squares(12), 5))
     assert threading.get_ident() not in data.threads
 
 
@@ -98,7 +98,7 @@ def test_an_error_comes_at_its_batch_and_early_exit_is_clean() -> None:
     for workers in (0, 2):
         got = []
         with pytest.raises(RuntimeError, match="sample 13"):
-            for batch in DataLoader(Squares(20), batch_size=5, num_workers=workers):
+            for batch in DataLoader(Squares(20), batch_size=5, num_workers=workers, workers="thread"):
                 got.append(batch.tolist())
         assert len(got) == 2
         for batch in DataLoader(Squares(10), batch_size=2, num_workers=workers):

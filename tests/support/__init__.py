@@ -17,6 +17,7 @@ fake_cudnn.py          cuDNN by the names of its backend API, over memory of the
 fake_cupy.py           the names of CuPy that its driver uses, over memory of the host
 fake_cupy_rows.py      CuPy's functions for rows without a kernel, by NumPy and SciPy
 gpus.py                devices of both drivers of the CUDA target, for the same tests
+loaders.py             a data set and what a process has, for loaders with worker processes
 loop_gradients.py      programs with Python loops, and their gradients
 loops.py               arrays for programs of loops, and what is the same of their results
 markup.py              a check that markup is well formed

@@ -1,0 +1,362 @@
+"""Data sets of files: NumPy's, CSV, folders of images (Pillow) and Parquet (pyarrow), the last two loaded when used."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import ArgumentError
+
+from .. import arrays as xp
+from ..core.tensor import Tensor
+from .dataset import Dataset
+
+Name = str | os.PathLike[str]
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+class _Table(Dataset[Any]):
+    """Base of data sets of columns: samples are dicts of them, or with a `target` pairs of the others and it."""
+
+    names: list[str]
+    target: str | None
+
+    def _choose(self, what: str, known: Sequence[str], columns: Sequence[str] | None, target: str | None) -> None:
+        asked = [*(columns or ()), *(() if target is None else (target,))]
+        missing = [name for name in asked if name not in known]
+        if missing:
+            raise ArgumentError(f"{type(self).__name__}: {what} has no column {missing}; it has {list(known)}")
+        self.names = [name for name in (columns or known) if name != target]
+        self.target = target
+
+    def _rows(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns at some rows."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Any:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{type(self).__name__}: row {index} is outside of {len(self)}")
+        row = {name: column[0] for name, column in self._rows(np.array([index % len(self)])).items()}
+        if self.target is None:
+            return {name: value.item() if value.ndim == 0 else value for name, value in row.items()}
+        return self._features(row, ()), row[self.target]
+
+    def batch(self, indices: np.ndarray) -> Any:
+        """The rows at `indices`, collated."""
+        rows = self._rows(np.asarray(indices) % max(1, len(self)))
+        if self.target is None:
+            return {name: _tensor(column) for name, column in rows.items()}
+        return xp.asarray(self._features(rows, (len(indices),))), _tensor(rows[self.target])
+
+    def _features(self, rows: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+        """The numbers of all columns but the target side by side, as the default float."""
+        columns = [rows[name] for name in self.names]
+        if any(column.dtype.kind not in "biuf" for column in columns):
+            named = [name for name, column in zip(self.names, columns, strict=True) if column.dtype.kind not in "biuf"]
+            raise ArgumentError(f"{type(self).__name__}: columns {named} are no numbers; choose others with columns=")
+        return np.concatenate([column.reshape(*shape, -1) for column in columns], -1).astype(xp.get_default_dtype())
+
+
+def _tensor(column: np.ndarray) -> Any:
+    return xp.asarray(column) if column.dtype.kind in "biufc" else column.tolist()
+
+
+class NumpyDataset(Dataset[Any]):
+    """Data set of `.npy` files, whose sample k is the tuple of row k of each; of one `.npz` file a dict by name.
+
+    Files `.npy` are mapped: a sample reads what it needs, in every worker process. Raises ArgumentError where the first
+    axes differ, and for files of other kinds.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.arange(6.0).reshape(3, 2))
+    ...     np.save(f"{folder}/y.npy", np.array([0, 1, 2]))
+    ...     data = NumpyDataset(f"{folder}/x.npy", f"{folder}/y.npy")
+    ...     len(data), data[2]
+    (3, (array([4., 5.]), np.int64(2)))
+    """
+
+    def __init__(self, *paths: Name) -> None:
+        self.paths = [os.fspath(path) for path in paths]
+        self._open()
+        lengths = {array.shape[:1] for array in self.arrays}
+        if len(lengths) != 1 or () in lengths:
+            raise ArgumentError(f"NumpyDataset: first axes must be equal, got shapes {[a.shape for a in self.arrays]}")
+
+    def _open(self) -> None:
+        self.names: list[str] | None = None
+        if len(self.paths) == 1 and self.paths[0].endswith(".npz"):
+            with np.load(self.paths[0]) as found:
+                self.names = list(found.files)
+                self.arrays: list[np.ndarray] = [found[name] for name in self.names]
+        elif self.paths and all(path.endswith(".npy") for path in self.paths):
+            self.arrays = [np.load(path, mmap_mode="r") for path in self.paths]
+        else:
+            raise ArgumentError(f"NumpyDataset: takes .npy files, or one .npz file, got {self.paths}")
+
+    def __getstate__(self) -> dict[str, Any]:  # another process maps the files again
+        return {"paths": self.paths}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.paths = state["paths"]
+        self._open()
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: int) -> Any:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"NumpyDataset: row {index} is outside of {len(self)}")
+        return self._beside([np.array(array[index])[()] for array in self.arrays])
+
+    def batch(self, indices: np.ndarray) -> Any:
+        """The rows at `indices`, as tensors."""
+        return self._beside([xp.asarray(np.asarray(array[indices])) for array in self.arrays])
+
+    def _beside(self, parts: list[Any]) -> Any:
+        return tuple(parts) if self.names is None else dict(zip(self.names, parts, strict=True))
+
+
+def read_csv(
+    path: Name, columns: Sequence[str] | None = None, delimiter: str = ",", header: bool = True, encoding: str = "utf-8"
+) -> dict[str, np.ndarray]:
+    """Reads the columns of a CSV file by their names; without a `header` they are called "0", "1", and so on.
+
+    A column is int64 where all its fields are whole numbers, float64 where all are numbers or empty (NaN), text
+    otherwise. Raises ArgumentError for a line with another number of fields, and for names that are not there.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "table.csv").write_text("size,price,kind\\n1,0.5,a\\n2,,b\\n")
+    ...     read_csv(Path(folder, "table.csv"))
+    {'size': array([1, 2]), 'price': array([0.5, nan]), 'kind': array(['a', 'b'], dtype='<U1')}
+    """
+    with open(path, newline="", encoding=encoding) as file:
+        lines = csv.reader(file, delimiter=delimiter)
+        rows = [(lines.line_num, row) for row in lines if row]
+    names = rows.pop(0)[1] if header and rows else [str(k) for k in range(len(rows[0][1]) if rows else 0)]
+    wrong = next(((line, row) for line, row in rows if len(row) != len(names)), None)
+    if wrong is not None:
+        raise ArgumentError(f"read_csv: {path}, line {wrong[0]} has {len(wrong[1])} fields, not {len(names)}")
+    missing = [name for name in columns or () if name not in names]
+    if missing:
+        raise ArgumentError(f"read_csv: {path} has no column {missing}; it has {names}")
+    fields = dict(zip(names, zip(*(row for _, row in rows), strict=True) if rows else [()] * len(names), strict=True))
+    return {name: _parsed(fields[name]) for name in columns or names}
+
+
+def _parsed(fields: Sequence[str]) -> np.ndarray:
+    for kind in (_whole, _number):
+        try:
+            return np.array([kind(field) for field in fields], np.int64 if kind is _whole else np.float64)
+        except (ValueError, OverflowError):
+            continue
+    return np.array(fields, dtype=str)
+
+
+def _whole(field: str) -> int:
+    if "_" in field:  # which Python takes, and no file means
+        raise ValueError(field)
+    return int(field)
+
+
+def _number(field: str) -> float:
+    if "_" in field:
+        raise ValueError(field)
+    return float(field) if field.strip() else math.nan
+
+
+class CSVDataset(_Table):
+    """Data set of the rows of a CSV file: dicts of columns, or with a `target` pairs (numbers of the others, target).
+
+    `columns` chooses columns; the file is read once, as `read_csv` does. Raises ArgumentError for names that are not
+    there, and for text among the numbers.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "table.csv")
+    ...     _ = path.write_text("size,price,kind\\n1,0.5,a\\n2,1.5,b\\n")
+    ...     whole, pairs = CSVDataset(path), CSVDataset(path, columns=["size"], target="price")
+    >>> whole[1]
+    {'size': 2, 'price': 1.5, 'kind': 'b'}
+    >>> pairs[1]
+    (array([2.], dtype=float32), np.float64(1.5))
+    """
+
+    def __init__(
+        self,
+        path: Name,
+        columns: Sequence[str] | None = None,
+        target: str | None = None,
+        delimiter: str = ",",
+        header: bool = True,
+        encoding: str = "utf-8",
+    ) -> None:
+        table = read_csv(path, None, delimiter, header, encoding)
+        self._choose(str(path), list(table), columns, target)
+        kept = [*self.names, *(() if target is None else (target,))]
+        self.table = {name: table[name] for name in kept}
+        self._length = len(next(iter(table.values()), ()))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _rows(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: column[indices] for name, column in self.table.items()}
+
+
+def read_parquet(path: Name, columns: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Reads columns of a Parquet file by their names; needs pyarrow. Columns of lists of one length have two axes.
+
+    >>> read_parquet("table.parquet")  # doctest: +SKIP
+    {'size': array([1, 2]), 'price': array([0.5, 1.5])}
+    """
+    table = _needed("pyarrow.parquet", "pyarrow", "Parquet files").read_table(
+        os.fspath(path), columns=None if columns is None else list(columns), use_threads=False
+    )
+    return {name: _column(table.column(name)) for name in table.column_names}
+
+
+def _column(column: Any) -> np.ndarray:
+    found = column.to_numpy() if not hasattr(column, "combine_chunks") else column.combine_chunks().to_numpy(False)
+    if found.dtype == object and len(found) and isinstance(found[0], np.ndarray):
+        if len({row.shape for row in found}) == 1:
+            return np.stack(found)
+    if found.dtype == object and all(isinstance(value, str) for value in found):
+        return found.astype(str)
+    return found
+
+
+class ParquetDataset(_Table):
+    """Data set of the rows of a Parquet file: dicts of columns, or with a `target` pairs as those of `CSVDataset`.
+
+    Needs pyarrow. Row groups are read when a sample of theirs is asked for, and the last two are kept: a shuffled order
+    reads faster where groups are small. Raises ArgumentError for names that are not there.
+
+    >>> ParquetDataset("table.parquet", columns=["size"], target="price")[0]  # doctest: +SKIP
+    (array([1.], dtype=float32), np.float64(0.5))
+    """
+
+    def __init__(self, path: Name, columns: Sequence[str] | None = None, target: str | None = None) -> None:
+        self.path = os.fspath(path)
+        self._open()
+        self._choose(self.path, self.file.schema_arrow.names, columns, target)
+
+    def _open(self) -> None:
+        self.file = _needed("pyarrow.parquet", "pyarrow", "Parquet files").ParquetFile(self.path)
+        about = self.file.metadata
+        self.ends = list(accumulate(about.row_group(k).num_rows for k in range(about.num_row_groups)))
+        self.recent: dict[int, dict[str, np.ndarray]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "names": self.names, "target": self.target}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def _group(self, number: int) -> dict[str, np.ndarray]:
+        if number not in self.recent:
+            names = [*self.names, *(() if self.target is None else (self.target,))]
+            table = self.file.read_row_group(number, columns=names, use_threads=False)
+            while len(self.recent) > 1:
+                del self.recent[next(iter(self.recent))]
+            self.recent[number] = {name: _column(table.column(name)) for name in names}
+        return self.recent[number]
+
+    def _rows(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        groups = np.array([bisect_right(self.ends, int(index)) for index in indices])
+        places = indices - np.array([0, *self.ends])[groups]
+        parts, order = [], []
+        for number in np.unique(groups):
+            chosen = np.flatnonzero(groups == number)
+            order.append(chosen)
+            parts.append({name: column[places[chosen]] for name, column in self._group(int(number)).items()})
+        back = np.argsort(np.concatenate(order)) if order else np.zeros(0, np.int64)
+        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]} if parts else {}
+
+
+def read_image(path: Name, mode: str = "RGB") -> Tensor:
+    """Reads an image as bytes (channels, height, width); needs Pillow.
+
+    `mode` is Pillow's name of the channels: "L" is one, of grey, and "RGBA" has a fourth.
+
+    >>> read_image("cat.jpg").shape  # doctest: +SKIP
+    (3, 480, 640)
+    """
+    pixels = np.asarray(_opened(os.fspath(path), mode))
+    planes = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+    return xp.asarray(np.ascontiguousarray(planes))
+
+
+def _opened(path: str, mode: str = "RGB") -> Any:
+    with open(path, "rb") as file, _needed("PIL.Image", "pillow", "images").open(file) as image:
+        return image.convert(mode)
+
+
+class ImageFolder(Dataset[Any]):
+    """Data set of images in one folder for each class: samples are (image, number of the class).
+
+    Classes are the folders of `root` in alphabetical order (`classes`, `class_to_idx`), images all files below them
+    with one of `extensions`. `loader` opens a file, by default as one of Pillow's images in colours; `transform` and
+    `target_transform` are applied to what it gives and to the number. Raises ArgumentError where there is no class, or
+    a class without images.
+
+    >>> ImageFolder("pets", transform=hm.data.transforms.ToTensor())[0]  # doctest: +SKIP
+    (Tensor([[[...]]]), 0)
+    """
+
+    def __init__(
+        self,
+        root: Name,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[int], Any] | None = None,
+        loader: Callable[[str], Any] | None = None,
+        extensions: Iterable[str] = IMAGES,
+    ) -> None:
+        self.root, self.transform, self.target_transform = os.fspath(root), transform, target_transform
+        self.loader = _opened if loader is None else loader
+        self.classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
+        kinds = tuple(extension.lower() for extension in extensions)
+        self.samples = [
+            (str(path), number)
+            for name, number in self.class_to_idx.items()
+            for path in sorted(Path(root, name).rglob("*"))
+            if path.name.lower().endswith(kinds) and path.is_file()
+        ]
+        self.targets = [number for _, number in self.samples]
+        empty = sorted({*self.classes} - {self.classes[number] for number in self.targets})
+        if empty or not self.classes:
+            raise ArgumentError(f"ImageFolder: {self.root} has no images {f'of {empty}' if empty else 'in folders'}")
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        path, number = self.samples[index]
+        image = self.loader(path)
+        target = number if self.target_transform is None else self.target_transform(number)
+        return image if self.transform is None else self.transform(image), target
+
+    def __repr__(self) -> str:
+        return f"ImageFolder({len(self)} images of {len(self.classes)} classes in {self.root!r})"
+
+
+def _needed(module: str, package: str, what: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"reading {what} needs {package}: `pip install {package}`") from error

@@ -1,0 +1,103 @@
+"""The batches of an epoch, in order, from the workers of a pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from weakref import ref
+
+from .pool import Member, Pool, WorkerError
+from .process import Job, Result
+
+
+class Epoch:
+    """Iterator over batches: `ahead` jobs are with each worker, which take turns.
+
+    `jobs` are the samples of each batch, or None where each worker has a stream of its own. A worker whose stream has
+    ended gets no more jobs. Batch `number` is made with random numbers of its own, whichever worker makes it: `first`
+    is the number of the first one.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        jobs: Iterator[Any] | None,
+        seed: int,
+        ahead: int,
+        timeout: float,
+        first: int = 0,
+        persistent: bool = False,
+    ) -> None:
+        self.pool, self.jobs, self.seed, self.timeout, self.persistent = pool, jobs, seed, timeout, persistent
+        self.turn = first
+        self.sent = self.next = first
+        self.arrived: dict[int, tuple[Member, Result]] = {}
+        pool.epochs += 1
+        self.number = pool.epochs
+        pool.current = ref(self)
+        for member in pool.members:
+            member.ended = False
+        try:
+            for _ in range(ahead * len(pool.members)):
+                self._send()
+        except BaseException:
+            pool.stop()
+            raise
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            while self.next < self.sent:
+                member, result = self._result()
+                member.ended = result.message is None and result.error is None
+                self._send()
+                if result.error is not None:
+                    raise result.error
+                if result.message is not None:
+                    return member.reader.read(result.message)
+        except BaseException:
+            self.next = self.sent
+            self.pool.stop()
+            raise
+        if not self.persistent:
+            self.pool.stop()
+        raise StopIteration
+
+    def _result(self) -> tuple[Member, Result]:
+        """The worker and what it made of the next job."""
+        deadline = time.monotonic() + self.timeout if self.timeout else None
+        self._receive(0.0)
+        while self.next not in self.arrived:
+            if not self._receive(deadline):
+                waiting = ", ".join(f"{m.number} (process {m.process.pid})" for m in self.pool.members if m.jobs)
+                raise WorkerError(f"DataLoader: no batch within timeout={self.timeout} s; at work: worker {waiting}")
+        self.next += 1
+        return self.arrived.pop(self.next - 1)
+
+    def _receive(self, deadline: float | None) -> bool:
+        """Takes what has arrived, and waits for something until the deadline; whether there was anything."""
+        found = self.pool.receive(deadline)
+        for member, result in found:
+            if result.epoch == self.number:
+                self.arrived[result.number] = member, result
+            elif result.message is not None:  # of an epoch that the program has left
+                member.reader.drop(result.message)
+        return bool(found)
+
+    def _send(self) -> None:
+        """Asks the worker whose turn it is for one more batch.
+
+        A stream's end counts when its turn has come, not when it arrives: the order of batches is the same every time.
+        """
+        members = self.pool.members
+        turns = range(self.turn, self.turn + len(members))
+        turn = next((turn for turn in turns if not members[turn % len(members)].ended), None)
+        if turn is None:
+            return
+        samples = None if self.jobs is None else next(self.jobs, self)
+        if samples is not self:
+            self.pool.send(members[turn % len(members)], Job(self.number, self.sent, self.seed, samples))
+            self.sent, self.turn = self.sent + 1, turn + 1
