@@ -21,7 +21,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .core import aliasing
 from .core.autodiff.function import Function, filled
-from .core.autodiff.sparse import SparseGradient, added
+from .core.autodiff.sparse import SparseGradient, added, shown
 from .core.autodiff.tape import (  # fmt: skip
     Handle,
     Leaf,
@@ -141,7 +141,7 @@ def backward(
             sums = []
             while new:
                 leaf, g = new.pop()
-                sums.append((leaf, own(g) if leaf.grad is None else added(leaf.grad, g)))
+                sums.append((leaf, own(g) if leaf.grad is None else added(shown(leaf), g)))
                 del g
             for leaf, g in sums:
                 leaf.grad = g
@@ -224,9 +224,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     node = lift(self)._node
     if type(node) is Leaf:  # the most frequent one, asked for by optimizers
         grad = node.grad
-        if type(grad) is SparseGradient and grad.is_deferred:
-            grad = node.grad = grad.to_dense()
-        return grad
+        return shown(node) if type(grad) is SparseGradient else grad
     if is_node(node):
         hooks = hooked(node)
         return None if hooks is None else hooks.grad

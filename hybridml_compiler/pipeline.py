@@ -145,9 +145,14 @@ def _compile_for(
         if not target.capabilities.takes_sizes:
             raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
         return _compile_symbolic(stages, guards or Guards())
-    stats = stages.stats
+    return _compile_stages(stages)
+
+
+def _compile_stages(stages: Stages) -> Executable:
+    """An executable of fixed sizes, found or made."""
+    stats, target = stages.stats, stages.target
     with stats.stage("find"):
-        key = _key(graph, stages.donate, target, memory)
+        key = _key(stages.captured, stages.donate, target, stages.memory, stages.assumes)
         program = target.find(key) if stages.say.level < 2 else None
     if program is None:
         program = stages.make(key)
@@ -252,10 +257,12 @@ class Stages:
         stats: Stats,
         target: Target,
         memory: int | None = None,
+        assumes: bool = True,
     ) -> None:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats, self.target = graph, donate, name, stats, target
         self.memory = memory
+        self.assumes = assumes and target.capabilities.updates_in_place  # may the program ask for usual numbers?
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
 
     @lazy
@@ -267,7 +274,7 @@ class Stages:
     @lazy
     def graph(self) -> Graph:
         from .graph.devices import without_devices
-        from .passes import PASSES, run_passes
+        from .passes import ASSUMING, PASSES, run_passes
         from .schedule.checks import settled
 
         with self.stats.stage("verify"):
@@ -282,6 +289,7 @@ class Stages:
             first = without_devices(self.captured)
             turned = self.target.capabilities.channels_last(first)
             passes = [found for found in PASSES if turned or found[0] != "channels_last"]
+            passes += ASSUMING if self.assumes else ()
             graph = settled(run_passes(first, verify=self.verify, passes=passes, watch=watch)[0])
         if self.memory is None:
             return graph
@@ -379,6 +387,15 @@ class Stages:
         inputs, outputs = ([node.aval for node in nodes] for nodes in (graph.inputs, graph.outputs))
         return self.target.executable(program, Interface(self.name, inputs, outputs, self.donate, stats, self, shapes))
 
+    @lazy
+    def cautious(self) -> Executable | None:
+        """The program that assumes nothing of its numbers, where this one does: it takes calls in which that fails."""
+        from .passes.sparse_updates import assumes
+
+        if not self.assumes or not assumes(self.graph):
+            return None
+        return _compile_stages(Stages(self.captured, self.donate, self.name, Stats(), self.target, self.memory, False))
+
     def failure(self, arrays: Sequence[Any]) -> Exception:
         """The error of a call with these arrays, in which a check failed: the interpreter raises it again, with the
         user's line."""
@@ -393,14 +410,14 @@ class Stages:
         )
 
 
-def _key(graph: Graph, donate: Mapping[int, int], target: Target, memory: int | None) -> str:
+def _key(graph: Graph, donate: Mapping[int, int], target: Target, memory: int | None, assumes: bool) -> str:
     """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
     from .runtime import cache
     from .runtime.fingerprint import fingerprint
 
     code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
-    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code, f"memory {memory}")
+    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code, f"memory {memory} {assumes}")
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
 
 

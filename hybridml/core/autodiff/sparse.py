@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import GradientError, ShapeError
+from hybridml_compiler.ops.gather import add_at
 from hybridml_compiler.ops.table import OPS
 
 from ..context import at_place
@@ -44,7 +45,7 @@ class SparseGradient:
     ) -> None:
         self._rows, self._row_values, self.shape = rows, values, tuple(shape)
         self._coalesced = coalesced
-        self.is_deferred = deferred  # whoever asks for it gets a dense tensor, made then
+        self.is_deferred = deferred  # nobody sees it: whoever asks gets a tensor, which is made then (see `shown`)
 
     # -- what it is
 
@@ -213,6 +214,16 @@ def added(a: Any, b: Any) -> Any:
         return _scatter_add.fn(b, a._rows, a._row_values, axis=0)
     rows = _concat.fn([a._rows, b._rows], axis=0)
     return SparseGradient(rows, _concat.fn([a._row_values, b._row_values], axis=0), a.shape)
+
+
+def shown(leaf: Any) -> Any:
+    """The gradient that a leaf holds; one that is deferred is made, by NumPy, as a trace may be around."""
+    grad = leaf.grad
+    if type(grad) is SparseGradient and grad.is_deferred:
+        dense = np.zeros(grad.shape, grad.dtype)
+        add_at(dense, grad._rows._array, grad._row_values._array, 0)
+        grad = leaf.grad = adopt(dense)
+    return grad
 
 
 def densified(g: Any) -> Any:

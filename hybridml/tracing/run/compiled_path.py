@@ -18,7 +18,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
 from ...core import aliasing, pytree
-from ...core.autodiff.sparse import SparseGradient
+from ...core.autodiff.sparse import shown
 from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.device_tensor import wrapped
@@ -40,7 +40,7 @@ from ..specialize.path_tree import PathEnd
 from .backend import Backend
 from .program import Program, dense
 from .random_draws import Draw, blocks_between
-from .sparse_outputs import SparseOutput, outputs_of
+from .sparse_outputs import SparseOutput, outputs_of, rows_of
 
 _ndarray = np.ndarray
 _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
@@ -144,11 +144,11 @@ class CompiledPath(PathEnd):
         self.grads: list[tuple[Input, int | None]] = []
         self.sparse: list[SparseOutput] = []
         for source, grad in tracer.grads():
-            if type(grad) is SparseGradient:
-                self.grads.append((source, None))
-                self.sparse.append(outputs_of(source, grad, outputs))
+            few = rows_of(tracer, source, grad) if id(grad) not in seen else None
+            if few is not None:
+                self.sparse.append(outputs_of(source, few, outputs))
                 orders += [None, None]
-                continue
+                grad = None
             self.grads.append((source, None if grad is None else len(outputs)))
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
                 outputs.append(grad)
@@ -375,7 +375,7 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
 
 def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
     node = real_of(source, leaves)._node
-    return None if node is None or is_node(node) else node.grad
+    return None if node is None or is_node(node) else shown(node)
 
 
 def hooks_of(node: Any) -> tuple[int, ...]:

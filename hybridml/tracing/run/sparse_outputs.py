@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from hybridml_compiler.passes.sparse_updates import SparseSum
+
 from ...core.autodiff.sparse import SparseGradient
-from ...core.tensor import Tensor
-from ..capture.tracer import Input
+from ...core.tensor import CPU, Tensor
+from ..capture.tracer import Input, Tracer
 
 
 class SparseOutput(NamedTuple):
@@ -21,6 +23,19 @@ class SparseOutput(NamedTuple):
         """Makes it the gradient of the tensor that the input is in a call."""
         node: Any = real._node
         node.grad = SparseGradient(rows, values, real.shape, deferred=self.deferred)
+
+
+def rows_of(tracer: Tracer, source: Input, grad: Any) -> SparseGradient | None:
+    """The rows of a gradient that is zero in most others: a sparse one, or one that is sums of few rows in the graph.
+
+    A tensor as large as a table is made for that when somebody asks for `.grad`, and not in every step.
+    """
+    if grad is None or type(grad) is SparseGradient:
+        return grad
+    found = SparseSum.of(grad._array) if source.order is None and grad._array.aval.device == CPU.type else None
+    if found is None:
+        return None
+    return SparseGradient(tracer.wrap(found.indices), tracer.wrap(found.values), grad.shape, deferred=True)
 
 
 def outputs_of(source: Input, grad: SparseGradient, outputs: list[Tensor]) -> SparseOutput:
