@@ -11,6 +11,7 @@ Python makes the step. Where p is updated in place, time and memory of the updat
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,23 @@ def sparse_updates(graph: Graph) -> Graph:
 def assumes(graph: Graph) -> bool:
     """Whether the graph may fail where the one that it was made from does not: a factor is not positive, or infinite."""
     return any(is_op(n, "index") and _is_given_up(n.inputs[0], n.params["size"]) for n in graph.nodes())
+
+
+def described(graph: Graph) -> Iterator[str]:
+    """For people: the tables that are updated by rows, and why that is the same."""
+    for node in graph.nodes():
+        if is_op(node, "scatter_set") and node.where and _is_few_rows(node):
+            table, rows = node.inputs[:2]
+            yield (
+                f"{table.name or 'a table'}: {rows.aval.size:,} rows of {table.shape[0]:,} are updated, as the gradient "
+                "of the others is zero"
+            )
+
+
+def _is_few_rows(node: Node) -> bool:
+    table, rows, new = node.inputs
+    own = new.inputs[0] if is_op(new, "subtract", "add") else None
+    return own is not None and is_op(own, "take") and own.inputs[0] is table and is_op(rows, "index")
 
 
 def _is_given_up(indices: Node, size: Any) -> bool:
@@ -109,7 +127,8 @@ def _places(rows: Node) -> Node:
 
 def _samples() -> list[Node]:
     zeros = make("full", shape=(600, 2), value=0.0, dtype="float32")
-    total = make("scatter_add", zeros, sample("i4", 3), sample("f4", 3, 2), axis=0)
+    indices = make("astype", sample("?", 3), dtype=int64)
+    total = make("scatter_add", zeros, indices, sample("f4", 3, 2), axis=0)
     table = sample("f4", 600, 2)
     product = make("multiply", total, scalar(0.5))
     return [make("subtract", table, product), make("add", table, make("multiply", scalar(-0.5), total))]

@@ -136,6 +136,14 @@ class SparseGradient:
         places = _places(self._rows)
         return self._rows, _take.fn(self._sums(places, self._nnz()), places, axis=0)
 
+    def distinct(self) -> Tensor:
+        """The gradient of each row once, in a trace with zeros behind: what norms are of."""
+        if self._coalesced or self._nnz() == 0:
+            return self._row_values
+        places = _places(self._rows)
+        count = int(places.max()) + 1 if type(places._array) is np.ndarray else self._nnz()
+        return self._sums(places, count)
+
     def _sums(self, places: Tensor, count: int) -> Tensor:
         sums: Tensor = _scatter_add.fn(
             _like(self._row_values, (count, *self._row_values.shape[1:])), places, self._row_values, axis=0
