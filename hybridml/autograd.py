@@ -223,7 +223,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     """Gradient that `backward` has accumulated here, or None."""
     node = lift(self)._node
     if type(node) is Leaf:  # the most frequent one, asked for by optimizers
-        grad = node.grad
+        grad: Any = node.grad
         return shown(node) if type(grad) is SparseGradient else grad
     if is_node(node):
         hooks = hooked(node)

@@ -138,8 +138,9 @@ def _compile_for(
     memory: int | None,
 ) -> Executable:
     """`compile` for a target."""
-    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory)
-    if any(node.aval.symbolic for node in graph.inputs):
+    symbolic = any(node.aval.symbolic for node in graph.inputs)
+    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory, assumes=not symbolic)
+    if symbolic:
         if memory is not None:
             raise CompileError(f"{stages.name}: programs with a limit of memory have fixed sizes")
         if not target.capabilities.takes_sizes:
@@ -263,6 +264,7 @@ class Stages:
         self.captured, self.donate, self.name, self.stats, self.target = graph, donate, name, stats, target
         self.memory = memory
         self.assumes = assumes and target.capabilities.updates_in_place  # may the program ask for usual numbers?
+        self.has_assumed = False
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
 
     @lazy
@@ -282,7 +284,10 @@ class Stages:
                 verify(self.captured)
         self.say(5, lambda: f"captured\n{print_graph(self.captured)}")
 
+        assuming = [name for name, *_ in ASSUMING]
+
         def watch(made: str, after: Graph) -> None:
+            self.has_assumed = self.has_assumed or made in assuming
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"), structural():
@@ -389,10 +394,9 @@ class Stages:
 
     @lazy
     def cautious(self) -> Executable | None:
-        """The program that assumes nothing of its numbers, where this one does: it takes calls in which that fails."""
-        from .passes.sparse_updates import assumes
-
-        if not self.assumes or not assumes(self.graph):
+        """The program that assumes nothing of its numbers, where this one may: it takes calls in which that fails."""
+        _ = self.graph  # by passes that note what they assume
+        if not self.has_assumed:
             return None
         return _compile_stages(Stages(self.captured, self.donate, self.name, Stats(), self.target, self.memory, False))
 

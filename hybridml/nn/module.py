@@ -465,10 +465,12 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
     for parameter in parameters:
         if set_to_none:
             parameter.grad = None
-        elif type(parameter.grad) is SparseGradient:
-            parameter.grad.zero_()
-        elif parameter.grad is not None:
-            parameter.grad = xp.zeros_like(parameter.grad)
+            continue
+        grad: Any = parameter.grad
+        if type(grad) is SparseGradient:
+            grad.zero_()
+        elif grad is not None:
+            parameter.grad = xp.zeros_like(grad)
 
 
 def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None:

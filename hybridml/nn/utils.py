@@ -71,7 +71,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     """
     grads = _grads(parameters)
     if any(type(grad) is SparseGradient for grad in grads):
-        raise GradientError("clip_grad_value_ does not support sparse gradients, please consider clip_grad_norm_ instead")
+        raise GradientError("clip_grad_value_ does not support sparse gradients, please consider clip_grad_norm_")
     with no_grad():
         commit([(grad, xp.clip(grad, -clip_value, clip_value)) for grad in grads])
 

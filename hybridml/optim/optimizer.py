@@ -79,7 +79,7 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} has no update method")
 
     def refuses_sparse(self, group: ParameterGroup) -> str:
-        """Why sparse gradients are an error; "" where elements without a gradient, and their state, stay as they are."""
+        """Why sparse gradients are an error; "" where elements without a gradient, and their state, do not change."""
         return f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
 
     # --- use --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Updates of some rows: a parameter with a sparse gradient is updated as a smaller one, made of these rows.
 
-The formulas of updates are elementwise. Where what they do to an element without a gradient is nothing, they are applied
-to the rows of the gradient, with the same rows of the state, and the results are written there.
+The formulas of updates are elementwise. Where an element without a gradient stays as it is, they are applied to the
+rows of the gradient, with the same rows of the state, and the results are written there.
 """
 
 from __future__ import annotations

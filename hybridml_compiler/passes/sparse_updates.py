@@ -1,18 +1,18 @@
-"""Updates of a table by a gradient that few rows have: `p - (zeros with v added at i) * lr` is p with these rows changed.
+"""Updates of a table by a gradient that few rows have: `p - (zeros with v added at i) * lr` is p with rows i changed.
 
     q = p - scatter_add(zeros, i, v) * lr     ->     q = scatter_set(p, i, p[i] - sums[i] * lr)
 
-The sum of each row is made first, in the order of the look-ups, so every bit is as before: for the other rows the
-number that is taken away is 0.0, if the factor is positive and finite (-0.0 - -0.0 is 0.0, and 0 times infinity is nan).
-A factor that is not known has to be that: for any other every index is out of range, as if a look-up had failed, and
-Python makes the step. Where p is updated in place, time and memory of the update do not depend on its size.
+The sum of each row is made first, in the order of the look-ups, so every bit is as before: what the other rows lose is
+0.0, if the factor is positive and finite (-0.0 - -0.0 is 0.0, and 0 times infinity is nan). A factor that comes with
+the call is assumed to be so: with any other every index is out of range, the program fails as if a look-up had, with
+nothing written, and the program without this pass takes the call (`Stages.cautious`). Where p is updated in place, time
+and memory of the update do not depend on its size.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -51,19 +51,14 @@ def sparse_updates(graph: Graph) -> Graph:
     return rewrite(graph, _RULES)
 
 
-def assumes(graph: Graph) -> bool:
-    """Whether the graph may fail where the one that it was made from does not: a factor is not positive, or infinite."""
-    return any(is_op(n, "index") and _is_given_up(n.inputs[0], n.params["size"]) for n in graph.nodes())
-
-
 def described(graph: Graph) -> Iterator[str]:
     """For people: the tables that are updated by rows, and why that is the same."""
     for node in graph.nodes():
         if is_op(node, "scatter_set") and node.where and _is_few_rows(node):
             table, rows = node.inputs[:2]
             yield (
-                f"{table.name or 'a table'}: {rows.aval.size:,} rows of {table.shape[0]:,} are updated, as the gradient "
-                "of the others is zero"
+                f"{table.name or 'a table'}: {rows.aval.size:,} rows of {table.shape[0]:,} are updated, as the "
+                "gradient of the others is zero"
             )
 
 
@@ -71,10 +66,6 @@ def _is_few_rows(node: Node) -> bool:
     table, rows, new = node.inputs
     own = new.inputs[0] if is_op(new, "subtract", "add") else None
     return own is not None and is_op(own, "take") and own.inputs[0] is table and is_op(rows, "index")
-
-
-def _is_given_up(indices: Node, size: Any) -> bool:
-    return is_op(indices, "where") and is_value(indices.inputs[2], size)
 
 
 def _few_rows(node: Node) -> Node | None:
@@ -135,6 +126,8 @@ def _samples() -> list[Node]:
 
 
 SPARSE_RULES = (
-    Rule("p - zeros.at[i].add(v) * lr -> p with rows i changed", ("subtract", "add"), _few_rows, _samples, ("multiply",)),
+    Rule(
+        "p - zeros.at[i].add(v) * c -> p with rows i changed", ("subtract", "add"), _few_rows, _samples, ("multiply",)
+    ),
 )
 _RULES = Rules(SPARSE_RULES, lasting=True)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml import nn, optim
 from hybridml import functional as F
+from hybridml import nn, optim
 from hybridml.core.autodiff.sparse import SparseGradient
 
 ROWS, WIDTH = 50, 5

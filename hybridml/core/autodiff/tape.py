@@ -254,14 +254,14 @@ class Hooked:
         return self.pull(conjugated(g), node)
 
 
-def conjugated(g: Tensor) -> Tensor:
+def conjugated(g: Any) -> Any:
     """Converts a cotangent to the gradient that users see, and back (see autograd.py)."""
     if g._array.dtype.kind != "c":
         return g
     return g._mapped(_conj.fn) if type(g) is SparseGradient else _conj.fn(g)
 
 
-def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) -> Tensor:
+def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Any) -> Any:
     for hook in tuple(hooks.values()):
         changed = at_default_place(partial(hook, g))
         if changed is not None:
@@ -270,7 +270,7 @@ def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) ->
                 got = f"shape {given.shape}" if isinstance(given, Tensor | SparseGradient) else type(given).__name__
                 raise ShapeError(f"register_hook: a hook must return None or a tensor of shape {g.shape}, got {got}")
             if given.device.type != g.device.type:
-                raise misplaced(given, g.device.type, "register_hook")
+                raise misplaced(changed, g.device.type, "register_hook")
             g = changed
     return g
 
@@ -346,8 +346,8 @@ def run(
     """Pulls cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
 
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
-    the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. `sparse`: cotangents of some rows stay
-    sparse. Nothing outside is changed.
+    the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. `sparse`: cotangents of some rows
+    stay so. Nothing outside is changed.
     """
     # Sizes may be symbols; the history may cross devices.
     aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes or place_var.get() else None
@@ -430,7 +430,7 @@ def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:
     return bundle
 
 
-def own(g: Tensor) -> Tensor:
+def own(g: Any) -> Any:
     """A gradient that shares no memory with any other tensor, so that it may be updated in place."""
     if type(g) is SparseGradient:
         return g  # its rows and values are its own, or replaced by an update

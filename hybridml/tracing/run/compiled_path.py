@@ -287,8 +287,8 @@ class CompiledPath(PathEnd):
             grad = None if index is None else wrapped(as_seen(outputs[index], source.order))
             real_of(source, leaves)._node.grad = grad
         for sparse in self.sparse:
-            rows, values = (wrapped(outputs[k]) for k in (sparse.rows, sparse.values))
-            sparse.put(real_of(sparse.source, leaves), rows, values)
+            parts = wrapped(outputs[sparse.rows]), wrapped(outputs[sparse.values])
+            sparse.put(real_of(sparse.source, leaves), *parts)
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
         views = self._views(fresh, reals) if self.views else []
