@@ -131,6 +131,9 @@ class SparseGradient:
         if self._coalesced or self._nnz() == 0:
             return self._rows, self._row_values
         if type(self._rows._array) is np.ndarray:
+            ordered = np.sort(self._rows._array)
+            if not np.equal(ordered[1:], ordered[:-1]).any():
+                return self._rows, _add.fn(self._row_values, 0.0)  # a sum begins with 0.0: it has no -0.0
             once = self.coalesce()
             return once._rows, once._row_values
         places = _places(self._rows)
