@@ -8,8 +8,10 @@ from typing import Any
 from hybridml_compiler.errors import GradientError
 
 from .. import arrays as xp
+from ..core.context import current_interpreter
 from ..core.tensor import Tensor
 from ..nn.parameter import Writes
+from ..tracing.specialize.errors import Untraceable
 from .formulas import moving_mean, over_root
 from .group import ParameterGroup
 from .optimizer import Optimizer
@@ -53,6 +55,8 @@ class SparseAdam(Optimizer):
 
     def update(self, group: Any, ready: list[int], steps: Tensor) -> Writes:
         if not isinstance(group, RowsOfGroup):
+            if current_interpreter() is not None:
+                raise Untraceable("SparseAdam meets a dense gradient, as look-ups in loops of a graph have")
             raise GradientError("SparseAdam does not support dense gradients, please consider Adam instead")
         beta1, beta2 = group["betas"]
         scalars = Scalars(

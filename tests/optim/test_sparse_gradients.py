@@ -296,6 +296,29 @@ def test_a_sparse_gradient_from_before_a_traced_call_makes_it_eager() -> None:
     assert bits(one.weight.grad.to_dense()) == bits(other.weight.grad.to_dense())
 
 
+def test_look_ups_in_loops_of_a_graph() -> None:
+    weights = []
+    for style in STYLES:
+        model = table(sparse=True)
+        opt = optim.SparseAdam(model.parameters(), lr=0.05)
+
+        def step(i: hm.Tensor, model: nn.Embedding = model, opt: Any = opt) -> None:
+            opt.zero_grad()
+            total: Any = 0.0
+            for k in range(30):
+                total = total + (model((i + k) % ROWS) ** 2).sum()
+            total.backward()
+            opt.step()
+
+        f = hm.trace(step) if style == "traced" else step
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it runs eagerly: the gradient of a loop is dense
+            for i in batches():
+                f(i)
+        weights.append(bits(model.weight))
+    assert weights[0] == weights[1]
+
+
 # -- traced steps on tables with dense gradients: the rows alone are updated
 
 
