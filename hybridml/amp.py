@@ -11,6 +11,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError
 
 from .arrays.creation import full, tensor, zeros
 from .core import ops
+from .core.autodiff.sparse import SparseGradient
 from .core.context import no_grad
 from .core.interpreter import Level, interpreter_stack, interpreter_var
 from .core.precision.autocast import with_autocast
@@ -126,7 +127,8 @@ class GradScaler:
                 for p in group["params"]:
                     if p.grad is not None:
                         p.grad.mul_((1.0 / self._scale).astype(p.grad.dtype))
-                        self._found |= ops.logical_not(ops.all(ops.isfinite(p.grad)))
+                        grad = p.grad._values() if type(p.grad) is SparseGradient else p.grad
+                        self._found |= ops.logical_not(ops.all(ops.isfinite(grad)))
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step()`, unless a gradient is infinite or nan."""

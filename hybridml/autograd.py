@@ -21,6 +21,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .core import aliasing
 from .core.autodiff.function import Function, filled
+from .core.autodiff.sparse import SparseGradient, added, shown
 from .core.autodiff.tape import (  # fmt: skip
     Handle,
     Leaf,
@@ -54,7 +55,7 @@ from .core.tensor import StandIn, Tensor, constant, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
-_add, _astype, _full = OPS["add"], OPS["astype"], OPS["full"]
+_astype, _full = OPS["astype"], OPS["full"]
 
 
 def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
@@ -122,7 +123,7 @@ def backward(
     """
     t = lift(self)
     retain = create_graph if retain_graph is None else retain_graph
-    found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
+    found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph, sparse=True)
     outer = grad_is_off()
     try:  # nothing is stored before the walk is over: an error leaves every .grad as it was
         _no_grad.set(not create_graph)
@@ -140,7 +141,7 @@ def backward(
             sums = []
             while new:
                 leaf, g = new.pop()
-                sums.append((leaf, own(g) if leaf.grad is None else _add.fn(leaf.grad, g)))
+                sums.append((leaf, own(g) if leaf.grad is None else added(shown(leaf), g)))
                 del g
             for leaf, g in sums:
                 leaf.grad = g
@@ -187,7 +188,7 @@ def grad(
                 "requires_grad_() on it first"
             )
     retain = create_graph if retain_graph is None else retain_graph
-    found = pulled("grad", outs, ins, cotangents, retain=retain, create=create_graph)
+    found = pulled("grad", outs, ins, cotangents, retain=retain, create=create_graph, sparse=True)
     for k, g in enumerate(found):
         if g is None and not allow_unused:
             raise GradientError(
@@ -205,11 +206,13 @@ def pulled(
     retain: bool,
     create: bool,
     since: int = 0,
-) -> tuple[Tensor | None, ...]:
+    sparse: bool = False,
+) -> tuple[Any, ...]:
     """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
     seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
     nodes = [lift(t)._node for t in ins]
-    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
+    wanted = {id(n): k for k, n in enumerate(nodes)}
+    found = run(seeds, retain=retain, create=create, wanted=wanted, since=since, sparse=sparse)
     return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
 
 
@@ -220,7 +223,8 @@ def _get_grad(self: Tensor) -> Tensor | None:
     """Gradient that `backward` has accumulated here, or None."""
     node = lift(self)._node
     if type(node) is Leaf:  # the most frequent one, asked for by optimizers
-        return node.grad
+        grad: Any = node.grad
+        return shown(node) if type(grad) is SparseGradient else grad
     if is_node(node):
         hooks = hooked(node)
         return None if hooks is None else hooks.grad
@@ -230,14 +234,15 @@ def _get_grad(self: Tensor) -> Tensor | None:
 def _set_grad(self: Tensor, value: Tensor | None) -> None:
     t = lift(self)
     if value is not None:
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor | SparseGradient):
             raise DTypeError(f".grad must be a tensor or None, got {type(value).__name__}")
         if value.shape != t.shape or value.dtype is not t.dtype:
             raise ShapeError(
                 f".grad must have the tensor's shape {t.shape} and dtype {t.dtype.name}, "
                 f"got {value.shape} {value.dtype.name}"
             )
-        value = _beside(lift(value), t, ".grad")
+        if isinstance(value, Tensor):
+            value = _beside(lift(value), t, ".grad")
     node = t._node
     if is_node(node) and (hooks := hooked(node)) is not None:
         hooks.grad = value

@@ -138,16 +138,22 @@ def _compile_for(
     memory: int | None,
 ) -> Executable:
     """`compile` for a target."""
-    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory)
-    if any(node.aval.symbolic for node in graph.inputs):
+    symbolic = any(node.aval.symbolic for node in graph.inputs)
+    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory, assumes=not symbolic)
+    if symbolic:
         if memory is not None:
             raise CompileError(f"{stages.name}: programs with a limit of memory have fixed sizes")
         if not target.capabilities.takes_sizes:
             raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
         return _compile_symbolic(stages, guards or Guards())
-    stats = stages.stats
+    return _compile_stages(stages)
+
+
+def _compile_stages(stages: Stages) -> Executable:
+    """An executable of fixed sizes, found or made."""
+    stats, target = stages.stats, stages.target
     with stats.stage("find"):
-        key = _key(graph, stages.donate, target, memory)
+        key = _key(stages.captured, stages.donate, target, stages.memory, stages.assumes)
         program = target.find(key) if stages.say.level < 2 else None
     if program is None:
         program = stages.make(key)
@@ -252,10 +258,13 @@ class Stages:
         stats: Stats,
         target: Target,
         memory: int | None = None,
+        assumes: bool = True,
     ) -> None:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats, self.target = graph, donate, name, stats, target
         self.memory = memory
+        self.assumes = assumes and target.capabilities.updates_in_place  # may the program ask for usual numbers?
+        self.has_assumed = False
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
 
     @lazy
@@ -267,7 +276,7 @@ class Stages:
     @lazy
     def graph(self) -> Graph:
         from .graph.devices import without_devices
-        from .passes import PASSES, run_passes
+        from .passes import ASSUMING, PASSES, run_passes
         from .schedule.checks import settled
 
         with self.stats.stage("verify"):
@@ -275,13 +284,17 @@ class Stages:
                 verify(self.captured)
         self.say(5, lambda: f"captured\n{print_graph(self.captured)}")
 
+        assuming = [name for name, *_ in ASSUMING]
+
         def watch(made: str, after: Graph) -> None:
+            self.has_assumed = self.has_assumed or made in assuming
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"), structural():
             first = without_devices(self.captured)
             turned = self.target.capabilities.channels_last(first)
             passes = [found for found in PASSES if turned or found[0] != "channels_last"]
+            passes += ASSUMING if self.assumes else ()
             graph = settled(run_passes(first, verify=self.verify, passes=passes, watch=watch)[0])
         if self.memory is None:
             return graph
@@ -379,6 +392,14 @@ class Stages:
         inputs, outputs = ([node.aval for node in nodes] for nodes in (graph.inputs, graph.outputs))
         return self.target.executable(program, Interface(self.name, inputs, outputs, self.donate, stats, self, shapes))
 
+    @lazy
+    def cautious(self) -> Executable | None:
+        """The program that assumes nothing of its numbers, where this one may: it takes calls in which that fails."""
+        _ = self.graph  # by passes that note what they assume
+        if not self.has_assumed:
+            return None
+        return _compile_stages(Stages(self.captured, self.donate, self.name, Stats(), self.target, self.memory, False))
+
     def failure(self, arrays: Sequence[Any]) -> Exception:
         """The error of a call with these arrays, in which a check failed: the interpreter raises it again, with the
         user's line."""
@@ -393,14 +414,14 @@ class Stages:
         )
 
 
-def _key(graph: Graph, donate: Mapping[int, int], target: Target, memory: int | None) -> str:
+def _key(graph: Graph, donate: Mapping[int, int], target: Target, memory: int | None, assumes: bool) -> str:
     """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
     from .runtime import cache
     from .runtime.fingerprint import fingerprint
 
     code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
-    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code, f"memory {memory}")
+    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code, f"memory {memory} {assumes}")
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
 
 

@@ -488,6 +488,9 @@ class TensorMethods:
         """True for a tensor without recorded history."""
     def is_pinned(self) -> builtins.bool:
         """Whether the memory is page-locked, by `pin_memory`."""
+    @property
+    def is_sparse(self) -> Tensor:
+        """Whether it has some rows alone, as gradients of `sparse=True` have: False of a tensor."""
     def isclose(self, y: Tensor, /, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN."""
     def isfinite(self, /) -> Tensor:

@@ -9,6 +9,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
+from ..arrays.indexing.sparse_rows import rows_of, takes_sparse
 from ..autograd import Function
 from ..core.context import placed
 from ..core.library import compiled, compiled_for_lengths, compiled_when_small
@@ -77,16 +78,22 @@ class _Linear(Function):
         return xp.matmul(g, weight) if wants_input else None, xp.matmul(rows.mT, sources) if wants_weight else None
 
 
-@compiled
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, *, sparse: bool = False) -> Tensor:
     """Rows of `weight` (count, width) named by integer `input` (...) -> (..., width).
 
-    Rows equal to `padding_idx` get no gradient. An index outside of the table raises an IndexError. Raises DTypeError
-    for an input that is not of integers.
+    Rows equal to `padding_idx` get no gradient. With `sparse` the gradient of a leaf `weight` names the rows that were
+    looked up and has no others, as PyTorch's (see `SGD` and `SparseAdam`). An index outside of the table raises an
+    IndexError. Raises DTypeError for an input that is not of integers.
 
     >>> embedding(hm.asarray([[0, 2]]), hm.ones((3, 5))).shape
     (1, 2, 5)
     """
+    find = rows_of if sparse and takes_sparse(input, weight) else _embedding
+    return find(input, weight, padding_idx)
+
+
+@compiled
+def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     if input.dtype.kind not in "iu":
         raise DTypeError(f"embedding: input must be integers, got {input.dtype.name}; cast it with .astype(hm.int64)")
     rows = xp.take(weight, from_zero(input, weight.shape[0]), axis=0)
@@ -109,7 +116,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return xp.astype(tensor[..., None] == xp.arange(num_classes, dtype=tensor.dtype), xp.int64)
 
 
-@compiled
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
@@ -119,18 +125,32 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
+    sparse: bool = False,
 ) -> Tensor:
     """Mean, sum or maximum of rows of `weight` (count, width) for each bag of integers -> (bags, width).
 
     `input` (bags, length), or (n,) with `offsets` (bags,), where each bag starts; with `include_last_offset` the last
     offset is where the last one ends. `per_sample_weights`, shaped as input, weights a sum. Rows equal to
-    `padding_idx` count in no bag, and an empty bag is 0. An index outside of the table raises an IndexError. Other
-    modes are an ArgumentError, other shapes a ShapeError.
+    `padding_idx` count in no bag, and an empty bag is 0. `sparse` is as of `embedding`. An index outside of the table
+    raises an IndexError. Other modes are an ArgumentError, other shapes a ShapeError.
 
     >>> table = hm.asarray([[1.0], [2.0], [6.0]])
     >>> embedding_bag(hm.asarray([0, 1, 2]), table, hm.asarray([0, 1])).tolist()
     [[1.0], [4.0]]
     """
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx += weight.shape[0]
+    looked_up = sparse and takes_sparse(input, weight)
+    table = rows_of(input, weight, None) if looked_up else weight
+    return _bags(input, table, offsets, mode, per_sample_weights, include_last_offset, padding_idx, looked_up)
+
+
+@compiled
+def _bags(
+    input: Tensor, table: Tensor, offsets: Tensor | None, mode: str, per_sample_weights: Tensor | None,
+    include_last_offset: bool, padding_idx: int | None, looked_up: bool,
+) -> Tensor:  # fmt: skip
+    """`embedding_bag` of a table, or of the rows that have been `looked_up` in it."""
     what = "embedding_bag"
     if mode not in ("mean", "sum", "max"):
         raise ArgumentError(f"{what}: mode must be 'mean', 'sum' or 'max', got {mode!r}")
@@ -138,26 +158,26 @@ def embedding_bag(
         raise ArgumentError(f"{what}: per_sample_weights are for mode 'sum', with the shape of input {input.shape}")
     if input.ndim not in (1, 2) or (offsets is None) != (input.ndim == 2):
         raise ShapeError(f"{what}: input must be (bags, length), or (n,) with offsets, got shape {input.shape}")
-    rows = embedding(input, weight)
+    rows = table if looked_up else _embedding(input, table)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[..., None]
     counts = xp.ones(input.shape, dtype=xp.bool)
     if padding_idx is not None:
-        counts = xp.not_equal(input, padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0])
+        counts = xp.not_equal(input, padding_idx)
     if offsets is not None:
         bags = int(offsets.shape[0]) - include_last_offset
         # Bag 1 starts where the first offset stands: what comes before it, or counts in none, goes to bag 0.
         marks = xp.scatter_add(xp.zeros((input.shape[0] + 1,), dtype=xp.int64), offsets, xp.ones_like(offsets), axis=0)
         bag = xp.where(counts, xp.cumulative_sum(marks, axis=0)[:-1], 0)
-        shape = (offsets.shape[0] + 1, weight.shape[1])
-        number = xp.scatter_add(xp.zeros(shape[:1], dtype=weight.dtype), bag, xp.astype(counts, weight.dtype), axis=0)
+        shape = (offsets.shape[0] + 1, table.shape[-1])
+        number = xp.scatter_add(xp.zeros(shape[:1], dtype=table.dtype), bag, xp.astype(counts, table.dtype), axis=0)
         if mode == "max":
-            found = xp.scatter_max(xp.full(shape, -xp.inf, dtype=weight.dtype), bag, rows, axis=0)
+            found = xp.scatter_max(xp.full(shape, -xp.inf, dtype=table.dtype), bag, rows, axis=0)
         else:
-            found = xp.scatter_add(xp.zeros(shape, dtype=weight.dtype), bag, rows, axis=0)
+            found = xp.scatter_add(xp.zeros(shape, dtype=table.dtype), bag, rows, axis=0)
         found, number = found[1 : bags + 1], number[1 : bags + 1, None]
     else:
-        number = xp.astype(counts, weight.dtype).sum(axis=1)[:, None]
+        number = xp.astype(counts, table.dtype).sum(axis=1)[:, None]
         empty = -xp.inf if mode == "max" else 0
         rows = xp.where(counts[..., None], rows, empty)
         found = rows.max(axis=1) if mode == "max" else rows.sum(axis=1)

@@ -14,6 +14,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import Body, family
 from hybridml_compiler.graph.flops import node_flops
 from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.passes.sparse_updates import described
 from hybridml_compiler.schedule.launch import goes_on
 from hybridml_compiler.sizes.dims import hint
 
@@ -162,9 +163,11 @@ def _container_of(name: str) -> str:
 def _captured(entry: Entry, path: CompiledPath) -> Iterator[CapturedLine]:
     written = {id(source.node) for _, source in path.writes}
     set_ = {id(source.node) for source, _ in path.grads}
+    rows = {id(output.source.node) for output in path.sparse}
     for i in path.inputs:
         if i.kind in ("held", "array", "grad"):
             use = [*(["written"] if id(i.node) in written else []), *(["gradient set"] if id(i.node) in set_ else [])]
+            use += ["held as rows"] if id(i.node) in rows else []
             yield CapturedLine(i.node.name, str(_aval(i.real, i.start)), " and ".join(use) or "read")
 
 
@@ -191,6 +194,8 @@ def _reused(entry: Entry, path: CompiledPath) -> Iterator[str]:
         reused = getattr(getattr(executable, "stats", None), "reused", "")
         if reused:
             yield reused
+        graph = getattr(getattr(executable, "stages", None), "graph", None)
+        yield from described(graph) if graph is not None else ()
 
 
 def _placement(entry: Entry, path: CompiledPath) -> Iterator[str]:

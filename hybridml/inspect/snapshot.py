@@ -21,6 +21,7 @@ import numpy as np
 from hybridml_compiler.targets.device import DeviceArray, host_copy
 
 from .. import random
+from ..core.autodiff.sparse import densified, shown
 from ..core.autodiff.tape import Leaf
 from ..core.device_tensor import move, set_class
 from ..core.tensor import Tensor
@@ -82,7 +83,7 @@ class Snapshot:
         found = {path: host_copy(t._array) for path, t in self._tensors.items()}
         for path, t in self._tensors.items():
             if type(t._node) is Leaf and t._node.grad is not None:
-                found[f"{path}.grad"] = host_copy(t._node.grad._array)
+                found[f"{path}.grad"] = host_copy(densified(shown(t._node))._array)
         return found | {path: array.copy() for path, array in self.arrays.items()}
 
     # -- collecting: a stack and not recursion, so that a long chain of objects is no trouble
@@ -143,7 +144,7 @@ class Snapshot:
         self._tensors[path] = t
         copy = array.copy() if isinstance(array, np.ndarray) else None  # values of a device never change
         stamp = version[0] if isinstance(version, list) else version
-        grad = node.grad if type(node) is Leaf else None
+        grad = shown(node) if type(node) is Leaf else None
 
         def restore() -> None:
             t._array, t._node, t._version = array, node, version
@@ -155,7 +156,7 @@ class Snapshot:
                 node.grad = grad
 
         self._restores.append(restore)
-        if grad is not None:
+        if isinstance(grad, Tensor):  # a sparse one is replaced, and never written to
             yield "grad", grad
 
     def _function(self, fn: types.FunctionType) -> Iterator[tuple[str, Any]]:

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, str] = {
     "nbytes": "hm.tensor([1.0, 2.0]).nbytes -> 8",
     "device": "hm.tensor([1.0]).device -> device('cpu')",
     "is_cuda": "hm.tensor([1.0]).is_cuda -> False",
+    "is_sparse": "hm.tensor([1.0]).is_sparse -> False",
     "strides": "hm.zeros((2, 3)).strides -> (12, 4)",
     "stride": "hm.zeros((2, 3)).stride(), hm.zeros((2, 3)).stride(0) -> ((3, 1), 3)",
     "is_contiguous": "hm.zeros((2, 3)).is_contiguous(), hm.zeros((2, 3)).T.is_contiguous() -> (True, False)",

@@ -85,20 +85,24 @@ class Embedding(Module):
     """Table of `num_embeddings` vectors, looked up by integers: (...) -> (..., embedding_dim).
 
     `weight` (num_embeddings, embedding_dim) starts standard normal. `padding_idx` names a row that starts at zero and
-    gets no gradient. Raises ArgumentError for a `padding_idx` outside of the table, DTypeError for an input that is
-    not of integers, IndexError for one outside of the table.
+    gets no gradient. With `sparse` the gradient of `weight` has the rows that were looked up alone, which `SGD` without
+    momentum and `SparseAdam` take: a step does not depend on the size of the table. Raises ArgumentError for a
+    `padding_idx` outside of the table, DTypeError for an input that is not of integers, IndexError for one outside of
+    the table.
 
     >>> Embedding(10, 3)(hm.asarray([[1, 2], [3, 4]])).shape
     (2, 2, 3)
     """
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *, dtype: Any = None
-    ) -> None:
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *, sparse: bool = False,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx={padding_idx} is outside of {num_embeddings} rows")
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.sparse = sparse
         self.weight = Parameter(xp.empty((num_embeddings, embedding_dim)))
         self.reset_parameters()
         self._draw_in(dtype)
@@ -110,11 +114,11 @@ class Embedding(Module):
                 self.weight[self.padding_idx] = 0
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}" + (", sparse=True" if self.sparse else "")
 
 
 class EmbeddingBag(Embedding):
@@ -137,15 +141,16 @@ class EmbeddingBag(Embedding):
         mode: str = "mean",
         include_last_offset: bool = False,
         padding_idx: int | None = None,
+        sparse: bool = False,
         dtype: Any = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype=dtype)
+        super().__init__(num_embeddings, embedding_dim, padding_idx, sparse=sparse, dtype=dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
             input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
-            include_last_offset=self.include_last_offset, padding_idx=self.padding_idx,
+            include_last_offset=self.include_last_offset, padding_idx=self.padding_idx, sparse=self.sparse,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

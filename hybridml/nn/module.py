@@ -19,6 +19,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, Trac
 
 from .. import arrays as xp
 from ..core.aliasing import stamp
+from ..core.autodiff.sparse import SparseGradient, shown
 from ..core.autodiff.tape import Leaf
 from ..core.context import no_grad
 from ..core.device_tensor import move, names_device, on_device
@@ -464,8 +465,12 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
     for parameter in parameters:
         if set_to_none:
             parameter.grad = None
-        elif parameter.grad is not None:
-            parameter.grad = xp.zeros_like(parameter.grad)
+            continue
+        grad: Any = parameter.grad
+        if type(grad) is SparseGradient:
+            grad.zero_()
+        elif grad is not None:
+            parameter.grad = xp.zeros_like(grad)
 
 
 def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None:
@@ -481,7 +486,10 @@ def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None
             "Module.to: a traced function cannot change the dtype or device of a captured module; do it outside"
         )
     node = tensor._node
-    grad = node.grad if type(node) is Leaf else None
+    grad = shown(node) if type(node) is Leaf else None
+    if type(grad) is SparseGradient:
+        node.grad = grad.astype(dtype).to(device)
+        grad = None
     for t in (tensor, grad):
         if t is not None:
             t._array = xp.astype(t.detach(), dtype)._array

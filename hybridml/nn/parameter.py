@@ -7,7 +7,7 @@ recognises a tensor by its exact type; a subclass would take the slow way in eve
 from __future__ import annotations
 
 from collections import deque
-from itertools import repeat
+from itertools import chain, repeat
 from operator import setitem
 from typing import TYPE_CHECKING, Any
 
@@ -65,18 +65,22 @@ else:
 
 
 Writes = list[tuple[Tensor, Tensor]]  # (target, new value of the same shape and dtype)
+RowWrites = list[tuple[Tensor, Tensor, Tensor]]  # (target, rows, new values of these)
 
 
-def commit(writes: Writes) -> None:
+def commit(writes: Writes, rows: RowWrites = []) -> None:  # noqa: B006
     """Writes all new values, in place and unrecorded: an interrupt leaves either all old or all new ones.
 
     Ctrl-C arrives between two bytecodes of the main thread. The writes are one call of C code (`deque` draining a `map`
     of array assignments): there is no bytecode between the first write and the last. Inside a traced function they are
     part of the one native call.
     """
-    if current_interpreter() is not None or any([type(target).home is not None for target, _ in writes]):
+    everything = [target for target, *_ in (*writes, *rows)]
+    if current_interpreter() is not None or any([type(target).home is not None for target in everything]):
         for target, value in writes:
             assign(target, value, "update")
+        for target, where, value in rows:
+            target[where] = value
         return
     for target, value in writes:
         if target.shape != value.shape or target.dtype != value.dtype or not target._array.flags.writeable:
@@ -85,9 +89,10 @@ def commit(writes: Writes) -> None:
                 + ("" if target._array.flags.writeable else ": its memory is read-only, clone() the tensor first")
             )
     # Before the writes: a value kept for a gradient may be called stale too early, never too late.
-    stamp(*(target for target, _ in writes))
-    targets, values = [target._array for target, _ in writes], [value._array for _, value in writes]
-    deque(map(setitem, targets, repeat(...), values), maxlen=0)
+    stamp(*everything)
+    targets, values = [target._array for target in everything], [value._array for *_, value in (*writes, *rows)]
+    places = chain(repeat(..., len(writes)), [where._array for _, where, _ in rows])
+    deque(map(setitem, targets, places, values), maxlen=0)
 
 
 __all__ = ["Parameter"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from hybridml_compiler.errors import GradientError, ShapeError
 
 from .. import arrays as xp
+from ..core.autodiff.sparse import SparseGradient
 from ..core.context import no_grad
 from ..core.precision.composites import wide
 from ..core.spellings import advise
@@ -42,19 +44,24 @@ def clip_grad_norm_(
     """
     grads = _grads(parameters)
     with no_grad():
-        total = _norm(grads, norm_type)
+        total = _norm([grad.distinct() if type(grad) is SparseGradient else grad for grad in grads], norm_type)
         if error_if_nonfinite and not math.isfinite(float(total)):
             raise GradientError(f"clip_grad_norm_: the norm of the gradients is {float(total)}; nothing was scaled")
         # The 1e-6 is PyTorch's: it keeps a norm of zero from dividing.
         scale = xp.minimum(max_norm / (total + 1e-6), 1)
-        commit([(grad, grad * xp.astype(scale, grad.dtype)) for grad in grads])
+        dense = [grad for grad in grads if type(grad) is not SparseGradient]
+        commit([(grad, grad * xp.astype(scale, grad.dtype)) for grad in dense])
+        for grad in grads:
+            if type(grad) is SparseGradient:
+                grad.mul_(xp.astype(scale, grad.dtype))
     return total
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Clips every gradient to ``-clip_value .. clip_value``, in place.
 
-    `parameters` is a tensor or an iterable of them, of any shapes; those without a gradient are skipped.
+    `parameters` is a tensor or an iterable of them, of any shapes; those without a gradient are skipped. A sparse
+    gradient is a GradientError.
 
     >>> w = hm.tensor([3.0, 4.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -62,8 +69,11 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     >>> w.grad.tolist()
     [6.0, 7.0]
     """
+    grads = _grads(parameters)
+    if any(type(grad) is SparseGradient for grad in grads):
+        raise GradientError("clip_grad_value_ does not support sparse gradients, please consider clip_grad_norm_")
     with no_grad():
-        commit([(grad, xp.clip(grad, -clip_value, clip_value)) for grad in _grads(parameters)])
+        commit([(grad, xp.clip(grad, -clip_value, clip_value)) for grad in grads])
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
@@ -96,7 +106,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
             start += parameter.size
 
 
-def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Any]:
     found = [parameters] if isinstance(parameters, Tensor) else parameters
     return [parameter.grad for parameter in found if parameter.grad is not None]
 

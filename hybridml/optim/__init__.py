@@ -23,6 +23,7 @@ from .lr_scheduler import (
 from .optimizer import Optimizer
 from .rmsprop import RMSprop
 from .sgd import SGD
+from .sparse_adam import SparseAdam
 
 __all__ = [
     "SGD",
@@ -39,6 +40,7 @@ __all__ = [
     "ParameterGroup",
     "RMSprop",
     "SequentialLR",
+    "SparseAdam",
     "StepLR",
     "clip_grad_norm_",
     "clip_grad_value_",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.compile_policy import UPDATE
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, GradientError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import current_interpreter, enable_grad, no_grad
@@ -16,11 +16,12 @@ from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
 from ..nn.lazy.uninitialized import is_uninitialized
 from ..nn.module import drop_gradients
-from ..nn.parameter import Writes, commit
+from ..nn.parameter import RowWrites, Writes, commit
 from ..tracing.decorator import trace
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .group import ParameterGroup
 from .parts import held_as
+from .rows import is_sparse, update_rows
 
 
 class Optimizer:
@@ -77,6 +78,10 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__} has no update method")
 
+    def refuses_sparse(self, group: ParameterGroup) -> str:
+        """Why sparse gradients are an error; "" where elements without a gradient, and their state, do not change."""
+        return f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
+
     # --- use --------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -86,7 +91,7 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad():
-            if current_interpreter() is None and self._size >= UPDATE:
+            if current_interpreter() is None and self._size >= UPDATE and not self._has_sparse():
                 self._compiled_step()(self)
             else:
                 self._update_all()
@@ -94,15 +99,27 @@ class Optimizer:
 
     def _update_all(self) -> None:
         writes: Writes = []
+        rows: RowWrites = []
         for group, counts in zip(self.param_groups, self._steps, strict=True):
-            has_grad = [parameter.grad is not None for parameter in group["params"]]
+            grads = [parameter.grad for parameter in group["params"]]
+            has_grad = [grad is not None for grad in grads]
             if any(has_grad):
                 self._ensure_state(group)
                 steps = counts + (1 if all(has_grad) else xp.asarray(has_grad, device="cpu"))
                 writes.append((counts, steps))
-                writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
+                sparse = [k for k, grad in enumerate(grads) if is_sparse(grad)]
+                if sparse:
+                    if reason := self.refuses_sparse(group):
+                        raise GradientError(reason)
+                    rows += update_rows(self.update, group, sparse, steps, self.state)
+                dense = [k for k, has in enumerate(has_grad) if has and k not in sparse]
+                writes += self.update(group, dense, steps) if dense else []
         # State that is wider than its parameter (`Module.to` came later) computes wide and is rounded here.
-        commit([(t, held_as(new, t.dtype)) for t, new in writes])
+        kept = [(t, held_as(new, t.dtype)) for t, new in writes]
+        commit(kept, [(t, where, held_as(new, t.dtype)) for t, where, new in rows])
+
+    def _has_sparse(self) -> bool:
+        return any(is_sparse(p.grad) for group in self.param_groups for p in group["params"])
 
     def _compiled_step(self) -> Any:
         """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""

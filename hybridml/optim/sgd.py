@@ -20,7 +20,8 @@ class SGD(Optimizer):
 
     At a parameter's first step v = g. `weight_decay` adds ``weight_decay * p`` to the gradient, `nesterov` steps along
     ``g + momentum v``, `maximize` ascends; `foreach` and `fused` choose among PyTorch's implementations and say
-    nothing here. Raises ArgumentError for no parameters, computed ones, one given twice or
+    nothing here. Without momentum and weight decay sparse gradients update their rows alone (with them they are a
+    GradientError). Raises ArgumentError for no parameters, computed ones, one given twice or
     negative settings, or `nesterov` without momentum or with dampening, TypeError for parameters that are not float
     tensors.
 
@@ -53,6 +54,10 @@ class SGD(Optimizer):
 
     def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
         return ("momentum_buffer",) if group.uses("momentum") else ()
+
+    def refuses_sparse(self, group: ParameterGroup) -> str:
+        used = next((name for name in ("momentum", "weight_decay") if group.uses(name)), "")
+        return f"SGD: {used} option is not compatible with sparse gradients" if used else ""
 
     def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
         scalars = Scalars(

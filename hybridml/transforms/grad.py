@@ -15,6 +15,7 @@ from .. import autograd
 from ..arrays.creation import asarray, zeros_like
 from ..autograd import as_gradient, enable_grad
 from ..core.autodiff.lost_histories import without_numpys_error
+from ..core.autodiff.sparse import densified
 from ..core.autodiff.tape import Leaf, Mark, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
 from ..core.forward.interpreter import Dual, Forward
@@ -112,6 +113,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
             create = not grad_off and _concerns_outside([value, *_tensors(aux)], given, wanted, start)
             if value.requires_grad:
                 found = autograd.grad(value, wanted, create_graph=create, retain_graph=create, allow_unused=True)
+                found = tuple(map(densified, found))
             else:
                 found = (None,) * len(wanted)
         gradients = iter([zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)])

@@ -23,6 +23,7 @@ from .fold import fold_constants
 from .layout import channels_last
 from .roll import roll_loops
 from .simplify import simplify
+from .sparse_updates import sparse_updates
 from .step_tables import step_tables
 
 Pass = Callable[[Graph], Graph]
@@ -60,6 +61,9 @@ PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
     ("dots_as_sums", dots_as_sums, "one row and one column: a sum of products, fused with what is around it"),
     ("control_flow", control_flow, "loops and branches compute what is read of them, and bodies go through all passes"),
+)
+ASSUMING: tuple[tuple[str, Pass, str], ...] = (
+    ("sparse_updates", sparse_updates, "a step on a table does not read the rows that it leaves as they are"),
 )
 _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever
 

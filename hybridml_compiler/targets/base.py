@@ -94,6 +94,10 @@ class Executable:
     def _placed(self, results: Sequence[Any] | None, arrays: Sequence[Any]) -> list[Any]:
         """All outputs of a call, with these fresh ones."""
         if results is None:
+            cautious = self.stages.cautious
+            if cautious is not None:
+                found: list[Any] = cautious(arrays)
+                return found
             raise self.stages.failure(arrays)
         if not self.donate:
             return list(results)

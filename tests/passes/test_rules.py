@@ -18,10 +18,13 @@ from hybridml_compiler.passes.concatenations import CONCAT_RULES
 from hybridml_compiler.passes.contractions import CONTRACTION_RULES
 from hybridml_compiler.passes.fold import FOLD_RULES
 from hybridml_compiler.passes.simplify import SIMPLIFY_RULES
+from hybridml_compiler.passes.sparse_updates import SPARSE_RULES
 from hybridml_compiler.passes.updates import UPDATE_RULES
 from tests.support.random_graphs import data, same_bits
 
-RULES = (*FOLD_RULES, *VIEW_RULES, *CONTRACTION_RULES, *SIMPLIFY_RULES, *CONCAT_RULES, *UPDATE_RULES)
+RULES = (
+    *FOLD_RULES, *VIEW_RULES, *CONTRACTION_RULES, *SIMPLIFY_RULES, *CONCAT_RULES, *UPDATE_RULES, *SPARSE_RULES,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -36,6 +36,7 @@ from ..shared import accumulating
 from ..source_location import line_of, overwritten_at
 from ..tensor import CPU, Tensor, like, place_of, place_var
 from .references import ARGUMENT, VARIABLE
+from .sparse import SparseGradient, added
 
 Node = list[Any]
 _STAMP, _PULL, _SHAPE, _COUNT, _HEAD = range(5)
@@ -253,21 +254,23 @@ class Hooked:
         return self.pull(conjugated(g), node)
 
 
-def conjugated(g: Tensor) -> Tensor:
+def conjugated(g: Any) -> Any:
     """Converts a cotangent to the gradient that users see, and back (see autograd.py)."""
-    return g if g._array.dtype.kind != "c" else _conj.fn(g)
+    if g._array.dtype.kind != "c":
+        return g
+    return g._mapped(_conj.fn) if type(g) is SparseGradient else _conj.fn(g)
 
 
-def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) -> Tensor:
+def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Any) -> Any:
     for hook in tuple(hooks.values()):
         changed = at_default_place(partial(hook, g))
         if changed is not None:
             given: Any = changed  # a hook is the user's: it may return anything
-            if not isinstance(given, Tensor) or given.shape != g.shape:
-                got = f"shape {given.shape}" if isinstance(given, Tensor) else type(given).__name__
+            if not isinstance(given, Tensor | SparseGradient) or given.shape != g.shape:
+                got = f"shape {given.shape}" if isinstance(given, Tensor | SparseGradient) else type(given).__name__
                 raise ShapeError(f"register_hook: a hook must return None or a tensor of shape {g.shape}, got {got}")
-            if place_of(given) != place_of(g):
-                raise misplaced(given, g.device.type, "register_hook")
+            if given.device.type != g.device.type:
+                raise misplaced(changed, g.device.type, "register_hook")
             g = changed
     return g
 
@@ -338,11 +341,13 @@ def run(
     wanted: dict[int, int] | None = None,
     since: int = 0,
     only: set[int] | None = None,
-) -> dict[int, tuple[Any, Tensor]]:
+    sparse: bool = False,
+) -> dict[int, tuple[Any, Any]]:
     """Pulls cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
 
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
-    the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. Nothing outside is changed.
+    the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. `sparse`: cotangents of some rows
+    stay so. Nothing outside is changed.
     """
     # Sizes may be symbols; the history may cross devices.
     aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes or place_var.get() else None
@@ -378,7 +383,11 @@ def run(
                         shape = p[of_result] if type(p) is list else p.shape
                         if c._array.shape != shape:
                             c = unbroadcast(c, shape)
-                        found[key] = (p, add(found[key][1], c) if key in found else c)
+                        if key in found:
+                            c = added(found[key][1], c)
+                        elif not sparse and type(c) is SparseGradient:
+                            c = c.to_dense()
+                        found[key] = (p, c)
             if not heap:
                 return found
             node = pop(heap)[1]
@@ -421,8 +430,10 @@ def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:
     return bundle
 
 
-def own(g: Tensor) -> Tensor:
+def own(g: Any) -> Any:
     """A gradient that shares no memory with any other tensor, so that it may be updated in place."""
+    if type(g) is SparseGradient:
+        return g  # its rows and values are its own, or replaced by an update
     array = g._array
     # Exclusive: the caller's variable and ours (of the array: the tensor and our variable).
     if type(array) is np.ndarray:

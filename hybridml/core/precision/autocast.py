@@ -40,7 +40,7 @@ WIDE = frozenset((
 _AS_GIVEN = frozenset((
     "relu", "relu6", "gelu", "silu", "elu", "leaky_relu", "sigmoid", "hardtanh", "hardswish", "mish", "dropout",
     "batch_norm", "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "embedding", "one_hot", "pad", "interpolate",
+    "_embedding", "one_hot", "pad", "interpolate",
 ))  # fmt: skip
 
 _astype = OPS["astype"]

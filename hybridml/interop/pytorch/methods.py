@@ -111,6 +111,9 @@ for _name, _property in {
         lambda self: self.device.type.partition(":")[0] == "cuda",
         doc="Whether the data is on a GPU, or a simulated one.",
     ),
+    "is_sparse": property(
+        lambda self: False, doc="Whether it has some rows alone, as gradients of `sparse=True` have: False of a tensor."
+    ),
     "strides": property(
         lambda self: values(self, "strides").strides, doc="Bytes from one element to the next per axis."
     ),

@@ -40,6 +40,7 @@ from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..rolling.code_loops import loop_around, unrolled
 from ..specialize.errors import TakesLong, Untraceable, refused
+from ..specialize.held_gradient import held_gradient
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .loops.one_memory import Marked
@@ -410,8 +411,7 @@ class Tracer:
         return shadow
 
     def read_grad(self, source: Input) -> Tensor | None:
-        node = source.real._node
-        grad = None if node is None or is_node(node) else node.grad
+        grad = held_gradient(source.real)
         self.grad_guards.append((source, grad is None))
         if grad is None:
             return None

@@ -13,5 +13,6 @@ recorded_call.py  what such calls leave behind: numbers drawn, arguments updated
 native_guards.py  the guards that native code checks itself
 epilogue.py       what is left to do in Python after a native call
 grad_donation.py  gradients whose memory a call may write the new ones to
+sparse_outputs.py  gradients that have some rows alone
 random_draws.py   random numbers that a program draws: their blocks are reserved before it runs
 """

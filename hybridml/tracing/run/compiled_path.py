@@ -18,6 +18,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
 from ...core import aliasing, pytree
+from ...core.autodiff.sparse import shown
 from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.device_tensor import wrapped
@@ -39,6 +40,7 @@ from ..specialize.path_tree import PathEnd
 from .backend import Backend
 from .program import Program, dense
 from .random_draws import Draw, blocks_between
+from .sparse_outputs import SparseOutput, outputs_of, rows_of
 
 _ndarray = np.ndarray
 _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
@@ -164,7 +166,13 @@ class CompiledPath(PathEnd):
             orders.append(source.order)
         self.n_own = len(outputs)  # results and write-backs: what can have a history
         self.grads: list[tuple[Input, int | None]] = []
+        self.sparse: list[SparseOutput] = []
         for source, grad in tracer.grads():
+            few = rows_of(tracer, source, grad) if id(grad) not in seen else None
+            if few is not None:
+                self.sparse.append(outputs_of(source, few, outputs))
+                orders += [None, None]
+                grad = None
             self.grads.append((source, None if grad is None else len(outputs)))
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
                 outputs.append(grad)
@@ -302,6 +310,9 @@ class CompiledPath(PathEnd):
         for source, index in self.grads:
             grad = None if index is None else wrapped(as_seen(outputs[index], source.order))
             real_of(source, leaves)._node.grad = grad
+        for sparse in self.sparse:
+            parts = wrapped(outputs[sparse.rows]), wrapped(outputs[sparse.values])
+            sparse.put(real_of(sparse.source, leaves), *parts)
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
         views = self._views(fresh, reals) if self.views else []
@@ -388,7 +399,7 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
 
 def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
     node = real_of(source, leaves)._node
-    return None if node is None or is_node(node) else node.grad
+    return None if node is None or is_node(node) else shown(node)
 
 
 def hooks_of(node: Any) -> tuple[int, ...]:

@@ -73,6 +73,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
     stamped = [i.real for _, i in path.writes if isinstance(i.real, Tensor)]
     updated = [i.index for _, i in path.writes if i.kind == "argument"]
     grads = [(i.real, None if k is None else place[k]) for i, k in path.grads]
+    sparse = [(s.put, s.source.real, place[s.rows], place[s.values]) for s in path.sparse]
     permuted = [(place[k], order) for k, order in enumerate(path.program.output_orders) if order and k in place]
     without_history = [
         place[k] for k, o in enumerate(path.program.outputs[: path.n_results])
@@ -108,6 +109,8 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
                 tensor._node = part(joint, k, tensor._array.shape)
         for real, at in grads:
             real._node.grad = None if at is None else tensors[at]
+        for put, real, rows, values in sparse:
+            put(real, tensors[rows], tensors[values])
 
     def finish(out: Any, args: Sequence[Any]) -> Any:
         for clock in path.late:

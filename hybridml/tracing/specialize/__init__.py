@@ -8,6 +8,7 @@ parts.py             rows of arrays, which segments are given as arrays
 eager_calls.py       calls that run eagerly, known by a look at their arguments
 symbolic_shapes.py   dimensions that calls have seen with a second size
 retrace_reasons.py   why a call is traced again, in one line
+held_gradient.py     the `.grad` from before a call
 results.py           what each call can give
 errors.py            what a traced function tells its user, at the user's line
 gc_pause.py          the garbage collector while something is compiled

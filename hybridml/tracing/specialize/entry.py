@@ -485,7 +485,7 @@ class Entry:
             return False
         for source, of in self.grads:
             grad, owner = grad_of(of, leaves), array_of(real_of(of, leaves))
-            if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
+            if not isinstance(grad, Tensor) or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
                 return False
         return self.watch.holds()
 

@@ -80,6 +80,7 @@ class Capabilities:
     merged_bytes: int | None = None  # that kernels may keep alive by waiting for others; None: as cost.py has it
     # Are convolutions of the graph faster with their channels last (see passes/layout.py)?
     channels_last: Callable[[Graph], bool] = lambda _: True
+    updates_in_place: bool = False  # Is memory that is donated written where it is, or copied in any case?
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
 
     @lazy

@@ -55,6 +55,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         sum_blocks=lambda product: _kind(product).sum_blocks(product, cpu),
         runs_rows=runs_rows,
         runs_control=True,
+        updates_in_place=True,
         tiles_time=True,
         takes_sizes=True,
     )
