@@ -91,7 +91,7 @@ def _drawn(seed: int) -> str:
 def outcome(fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
-    except (IndexError, hm.ShapeError) as error:
+    except (IndexError, hm.ShapeError, hm.DTypeError) as error:
         return type(error).__name__
 
 

@@ -32,7 +32,7 @@ from .code_loops import CodeLoop, Position, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
 from .questions import after_tail
-from .steps import FEWEST, stage
+from .steps import FEWEST, keep_whole, stage
 
 
 def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
@@ -43,6 +43,8 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     place = while_loop_at(frame.f_code, frame.f_lasti)
     if place is None:
         _begin_earlier(tracer, frame)
+        if not tracer.loops and not tracer.frames:
+            keep_whole(tracer, frame)
     if place is None or place[0].place in (tracer.step_by_step or ()):
         return None
     loop, position = place

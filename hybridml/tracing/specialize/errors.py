@@ -28,6 +28,9 @@ _INSTEAD = {
 }
 
 
+ASKS = "asks"  # of a loop: steps by themselves ask about data, so it is not parted
+ASKED_ALONE = "asks alone"  # it is, after all
+
 # What to do instead of what keeps a loop from being captured by one step for all, by words of the reason.
 _OF_LOOPS = {
     "looked up by its number": "put what is looked up into an array before the loop, `values[i]`",
@@ -82,7 +85,7 @@ class TakesLong(RunEagerly):
 
 class StepByStep(BaseException):
     """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or in parts.
-    `apart`: "first" or "last" for such a step by itself, and numbers of steps with which parts begin."""
+    `apart`: "first" or "last" for such a step by itself, numbers of steps with which parts begin, and ASKS."""
 
     stages = False
 
