@@ -13,22 +13,25 @@ loop begins with a step (number_steps.py): in that they are numbers of the graph
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
 from hybridml_compiler.aval import CPU
-from hybridml_compiler.errors import user_frame
+from hybridml_compiler.errors import is_internal, user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.steps import is_step
 
 from ...core.nested import NestedTensor
 from ...core.tensor import Tensor
+from ..capture.loops.taken import scalar
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, as_tensor, carry_of, is_numpy_scalar
-from .code_loops import CodeLoop, Position, questions_at, stores, while_loop_at
+from .code_loops import PURE, CodeLoop, Position, early_questions, question_at, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
 from .questions import after_tail
@@ -79,6 +82,11 @@ def _begin_earlier(tracer: Tracer, frame: types.FrameType) -> None:
             raise StepByStep(place, "data decides how many steps it takes", (ASKED,))
 
 
+def _is_pythons(found: Any) -> bool:
+    """Whether a global variable is no function of the user's with the name of one of Python's."""
+    return found is None or is_internal(getattr(getattr(found, "__code__", None), "co_filename", ""))
+
+
 class While(RolledLoop):
     """A loop from one question, at a place in the source, to the next."""
 
@@ -90,6 +98,9 @@ class While(RolledLoop):
         self.position, self.stays, self.is_left = position, loop.exits[position], True
         self.joins = self.is_joined(position)  # leaves by its own question, with other numbers than by way 0
         self.home = 0 if self.joins else loop.ways[position]
+        known = all(_is_pythons(frame.f_globals.get(name)) for name in PURE)
+        self.early = early_questions(*loop.place, position) if known else {}
+        self.masks, self.goes = bool(self.early), list[ir.Node]()  # answers in this step by which there is a next one
 
     def first_carries(self) -> dict[str, Carry]:
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
@@ -107,7 +118,29 @@ class While(RolledLoop):
         return self.begins
 
     def may_be_either(self, end: Any) -> bool:
-        return (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
+        return self.begins or (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
+
+    def begin(self) -> None:
+        self.goes = []
+        super().begin()
+
+    def question(self, node: ir.Node, what: str) -> np.ndarray:
+        """The answer: of `while a or b` to `a` that the next step is for `b` to decide."""
+        frame = user_frame()
+        at = question_at(frame.f_code, frame.f_lasti) if frame is self.frame and self.early else None
+        if at is None or at not in self.early:
+            return super().question(node, what)
+        node = node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
+        self.goes.append(node if self.early[at] else ir.apply(OPS["logical_not"], [node]))
+        return np.asarray(not self.early[at])
+
+    def conditions(self) -> Iterator[ir.Node]:
+        yield from super().conditions()
+        yield from (ir.apply(OPS["logical_not"], [go]) for go in self.goes)
+
+    def leaves_at(self, position: Position, leaves: ir.Node) -> bool:
+        stays = (ir.apply(OPS["logical_not"], [go]) for go in self.goes)
+        return super().leaves_at(position, reduce(lambda a, b: ir.apply(OPS["logical_and"], [a, b]), stays, scalar(leaves)))
 
     def begin_first(self) -> None:
         """Begins with a step, before which nothing was asked."""
@@ -166,4 +199,5 @@ class While(RolledLoop):
     def _go(self, node: ir.Node) -> ir.Node:
         """Whether there is a further step, where this is what was asked."""
         node = node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
-        return node if self.stays else ir.apply(OPS["logical_not"], [node])
+        node = node if self.stays else ir.apply(OPS["logical_not"], [node])
+        return reduce(lambda a, b: ir.apply(OPS["logical_or"], [a, b]), self.goes, node)

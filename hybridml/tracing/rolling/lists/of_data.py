@@ -147,6 +147,14 @@ class DataList(Proxy):
         self.count = self.count - 1
         return found
 
+    def reverse(self) -> None:
+        for t in self._buffers:
+            size = t.shape[0]
+            at = OPS["arange"].fn(start=0, stop=size, step=1, dtype=int64)
+            count = OPS["minimum"].fn(self._int(self.count), self._int(size))
+            with no_grad():
+                t[...] = OPS["take"].fn(t, OPS["where"].fn(at < count, count - 1 - at, at), 0)
+
     def __getitem__(self, key: Any) -> Any:
         if type(key) is slice:
             if (key.start, key.stop, key.step) != (None, None, -1):
