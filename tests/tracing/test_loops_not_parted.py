@@ -93,7 +93,7 @@ def updates(x: Any) -> Any:
 def while_loop(x: Any) -> Any:
     i, found = 0, 0
     while i < N:
-        if i > 0 and x[0, i - 1] < x[0, i] or x[1, i] > 0.5:
+        if (i > 0 and x[0, i - 1] < x[0, i]) or x[1, i] > 0.5:
             found += 1
         i += 1
     return found

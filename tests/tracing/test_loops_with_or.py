@@ -48,7 +48,7 @@ def merged(x: Any) -> Any:
     a, b = hm.sort(x[0]), hm.sort(x[1])
     out, i, j = np.zeros(2 * N), 0, 0
     while i < len(a) or j < len(b):
-        if j == len(b) or i < len(a) and a[i] < b[j]:
+        if j == len(b) or (i < len(a) and a[i] < b[j]):
             out[i + j] = a[i]
             i += 1
         else:
@@ -134,7 +134,13 @@ def _drawn(seed: int) -> str:
         lines[-1] = f"while {condition}:"
     for _ in range(draw.randint(1, 3)):
         lines.append(f"    if x[i, j] {draw.choice('<>')} {draw.choice(('0.3', '0.6', 's'))}:")
-        what = ["i = max(i - 1, 0)", "j -= j > 0", "s = s + x[i, j]", "found.append(i)", "found.append(i if i > j else -j)"]
+        what = [
+            "i = max(i - 1, 0)",
+            "j -= j > 0",
+            "s = s + x[i, j]",
+            "found.append(i)",
+            "found.append(i if i > j else -j)",
+        ]
         lines += [f"        {draw.choice(what)}" for _ in range(draw.randint(1, 2))]
     lines += ["    i = max(i - 1, 0)", "    j = max(j - 1, 0)", "    n += 1"]
     if draw.random() < 0.5:

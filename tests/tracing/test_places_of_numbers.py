@@ -73,7 +73,8 @@ def _drawn(seed: int) -> str:
     draw, lines = random.Random(seed), ["c, d, s = 3, 2, w[0] * 0", "for i in range(1, N):"]
     where = ["c", "d", "c - d + 8", "i", "w[i]"]
     statements = [
-        "c += w[i]", "c -= w[i]", "c = w[i]", "d = c", "d = w[i - 1] + 1", "c += 1", "s += q[{0}, {1}]", "q[{0}, {1}] += 1",
+        "c += w[i]", "c -= w[i]", "c = w[i]", "d = c", "d = w[i - 1] + 1", "c += 1", "s += q[{0}, {1}]",
+        "q[{0}, {1}] += 1",
         "q[{0}, {1}] = i", "s = s + q[{0}, :{1}].sum()", "s = s + p[{0}]", "p[{1}] = s", "p[{0}] += c",
     ]  # fmt: skip
     for _ in range(draw.randint(2, 5)):
@@ -84,7 +85,9 @@ def _drawn(seed: int) -> str:
         for _ in range(draw.randint(1, 2)):
             lines.append(indent + draw.choice(statements).format(draw.choice(where), draw.choice(where)))
     arrays = "np.zeros((16, 16)), np.zeros(16, dtype=int)"
-    arrays = draw.choice([arrays, f"np.zeros((16, 16), dtype=int), {arrays[-23:]}", "w[:16, None] + w[:16], w[:16] + 1"])
+    arrays = draw.choice(
+        [arrays, f"np.zeros((16, 16), dtype=int), {arrays[-23:]}", "w[:16, None] + w[:16], w[:16] + 1"]
+    )
     return "\n    ".join(["def f(w):", f"q, p = {arrays}", *lines, "return q, p, s, c, d"])
 
 

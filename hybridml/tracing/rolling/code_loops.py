@@ -36,7 +36,6 @@ _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands
 _STORES = {"STORE_SUBSCR": 3}
 _PLACES = ("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE")  # instructions that take one, uppermost
 _PACKS = ("BUILD_TUPLE", "BUILD_SLICE")
-PURE = frozenset(("len", "abs", "min", "max"))  # functions of Python's that a condition may call in vain
 _PUSHES = (
     "LOAD_FAST",
     "LOAD_CONST",
@@ -151,26 +150,6 @@ def questions_at(code: CodeType, head: int, position: Position) -> frozenset[int
     flow = flow_of(code)
     asked = [k for k in flow.loops[flow.at[head]] if is_question(flow.found[k]) and flow.position(k) == position]
     return frozenset(flow.found[k].offset for k in asked)
-
-
-@lru_cache(maxsize=1024)
-def early_questions(code: CodeType, head: int, position: Position) -> Mapping[Position, bool]:
-    """The questions before one that ends a step, of which an answer has the next one begin, and the other one does
-    nothing but ask on: `while a or b`."""
-    flow, begins = flow_of(code), set[int]()
-    inside = flow.loops[flow.at[head]]
-    for k in inside if position is not None else ():
-        if is_question(flow.found[k]) and flow.position(k) == position:
-            begins |= {flow.goes_on(n) for n in flow.following[k] if n in inside}
-    found = dict[Position, bool]()
-    for k in inside if len(begins) == 1 else ():
-        goes = [n for n in flow.following[k] if flow.goes_on(n) in begins]
-        others = [n for n in flow.following[k] if n not in goes]
-        if is_question(flow.found[k]) and flow.position(k) != position and len(goes) == len(others) == 1:
-            if not flow.only_asks(others[0], inside, begins, position):
-                continue
-            found[flow.position(k)] = (goes[0] == flow.jump(k)) is ("IF_TRUE" in flow.found[k].opname)
-    return found
 
 
 def loop_around(loops: Mapping[Any, str], other: str) -> str:
@@ -435,25 +414,6 @@ class Flow:
         while self.found[at].opname in ("NOP", "JUMP_FORWARD", "JUMP_BACKWARD", "NOT_TAKEN"):
             (at,) = self.following[at]
         return at
-
-    def only_asks(self, at: int, inside: frozenset[int], ends: Collection[int], position: Position) -> bool:
-        """Whether all ways from an instruction to the question at a place, or to one of `ends`, or out of the loop,
-        do nothing but compute and ask."""
-        pending, seen = [at], set[int]()
-        while pending:
-            at = pending.pop()
-            if at in seen or at not in inside or at in ends:
-                continue
-            seen.add(at)
-            i = self.found[at]
-            known = i.opname.startswith((*_PUSHES, *_ARITHMETIC, "LOAD_", "BINARY_", "UNARY_", "BUILD_", "TO_BOOL", "PRECALL",
-                                         "JUMP_", "NOT_TAKEN", "COPY", "SWAP", "CALL"))  # fmt: skip
-            is_pure = i.opname not in ("LOAD_METHOD", "CALL_FUNCTION_EX") and not (i.opname == "LOAD_GLOBAL" and i.argval not in PURE)
-            if not (is_question(i) or (known and is_pure)):
-                return False
-            if not (is_question(i) and self.position(at) == position):
-                pending += self.following[at]
-        return True
 
     def _arrives(self, at: int) -> int:
         """The instruction to which the way out of a loop leads, by others that do nothing there."""

@@ -19,8 +19,8 @@ from hybridml_compiler.sizes.dims import LEAST, Size, hint, is_dim, symbol
 from hybridml_compiler.sizes.steps import Undecided, odd_step, replaced, turns
 
 from ...core.tensor import Tensor
-from ..capture.tracer import Tracer, top_tracer
 from ..capture.loops.whole import is_whole
+from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import ASKED_ALONE, ASKS, Staged, StepByStep
 from .capture import MOST_PARTS
 from .carries import Carry, as_count, is_number

@@ -31,11 +31,12 @@ from ..capture.loops.taken import scalar
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, as_tensor, carry_of, is_numpy_scalar
-from .code_loops import PURE, CodeLoop, Position, early_questions, question_at, questions_at, stores, while_loop_at
+from .code_loops import CodeLoop, Position, question_at, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
 from .questions import after_tail
 from .steps import FEWEST, keep_whole, stage
+from .ways.early import PURE, early_questions
 
 
 def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
@@ -87,6 +88,10 @@ def _is_pythons(found: Any) -> bool:
     return found is None or is_internal(getattr(getattr(found, "__code__", None), "co_filename", ""))
 
 
+def _both(a: ir.Node, b: ir.Node) -> ir.Node:
+    return ir.apply(OPS["logical_and"], [a, b])
+
+
 class While(RolledLoop):
     """A loop from one question, at a place in the source, to the next."""
 
@@ -100,7 +105,7 @@ class While(RolledLoop):
         self.home = 0 if self.joins else loop.ways[position]
         known = all(_is_pythons(frame.f_globals.get(name)) for name in PURE)
         self.early = early_questions(*loop.place, position) if known else {}
-        self.masks, self.goes = bool(self.early), list[ir.Node]()  # answers in this step by which there is a next one
+        self.masks = bool(self.early)
 
     def first_carries(self) -> dict[str, Carry]:
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
@@ -120,9 +125,9 @@ class While(RolledLoop):
     def may_be_either(self, end: Any) -> bool:
         return self.begins or (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         self.goes = []
-        super().begin()
+        super().begin_run()
 
     def question(self, node: ir.Node, what: str) -> np.ndarray:
         """The answer: of `while a or b` to `a` that the next step is for `b` to decide."""
@@ -130,8 +135,11 @@ class While(RolledLoop):
         at = question_at(frame.f_code, frame.f_lasti) if frame is self.frame and self.early else None
         if at is None or at not in self.early:
             return super().question(node, what)
-        node = node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
-        self.goes.append(node if self.early[at] else ir.apply(OPS["logical_not"], [node]))
+        node = scalar(node) if self.early[at] else ir.apply(OPS["logical_not"], [scalar(node)])
+        if self.vain is None:
+            if any(self.forks[k].join is not None for k in self.open):
+                self.refuse("one of the ways of a step begins the next one")
+            self.goes.append(node)
         return np.asarray(not self.early[at])
 
     def conditions(self) -> Iterator[ir.Node]:
@@ -140,7 +148,7 @@ class While(RolledLoop):
 
     def leaves_at(self, position: Position, leaves: ir.Node) -> bool:
         stays = (ir.apply(OPS["logical_not"], [go]) for go in self.goes)
-        return super().leaves_at(position, reduce(lambda a, b: ir.apply(OPS["logical_and"], [a, b]), stays, scalar(leaves)))
+        return super().leaves_at(position, reduce(_both, stays, scalar(leaves)))
 
     def begin_first(self) -> None:
         """Begins with a step, before which nothing was asked."""

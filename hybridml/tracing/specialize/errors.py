@@ -97,6 +97,18 @@ class StepByStep(BaseException):
         super().__init__(f"{which} ({why.splitlines()[0]})")
         self.place, self.apart = place, apart
 
+    @property
+    def says(self) -> bool:
+        """Whether it says what to do otherwise than step by step."""
+        return bool(self.apart) or self.stages
+
+    def parts_again(self, notes: Mapping[Any, list[Any]]) -> bool:
+        """Whether loops were not parted, and are now, as one cannot be captured so."""
+        found = [of for of in notes.values() if ASKS in of and not self.apart]
+        for of in found:
+            of[:] = [ASKED_ALONE if note == ASKS else note for note in of]
+        return bool(found)
+
     def refuse_if(self, keeps_loops: bool) -> None:
         """Gives up a program for any size, where those for one size have loops."""
         if keeps_loops:
