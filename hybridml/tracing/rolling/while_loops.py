@@ -126,7 +126,7 @@ class While(RolledLoop):
         return self.begins or (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
 
     def begin_run(self) -> None:
-        self.goes = []
+        self.goes = list[ir.Node]()
         super().begin_run()
 
     def question(self, node: ir.Node, what: str) -> np.ndarray:
