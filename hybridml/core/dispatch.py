@@ -271,7 +271,7 @@ libraries: dict[Op, RowLibrary] = {}  # of rows whose signatures have native cal
 def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
     """`slow`, operation by operation."""
     if interpreter_stack() is not None:
-        for a in args:
+        for a in map(tensor_of, args):
             if issubclass(type(a), StandIn) and (found := a._applied(op, args, params)) is not None:
                 return found
     if op.kind == "elementwise" and interpreter_stack() is None:

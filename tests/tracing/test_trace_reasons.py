@@ -7,6 +7,7 @@ import logging
 from typing import Any
 from unittest import TestCase
 
+import numpy as np
 import pytest
 
 import hybridml as hm
@@ -135,3 +136,21 @@ def test_functions_of_the_library_are_no_news() -> None:
         f(hm.ones((2,)))
         f(hm.ones((2, 2)))
     assert [record.getMessage() for record in found.records] == list(f.retraces) != []
+
+
+@pytest.mark.filterwarnings("ignore::hybridml.tracing.specialize.errors.TraceWarning")
+def test_calls_that_all_end_with_an_error_have_that_one() -> None:
+    def f(w: Any) -> Any:
+        p, d = w + 1, 2
+        for i in range(1, 20):
+            if p[d] > 1:
+                d = w[i]
+            p[w[i]] = d + 16
+            d = p[w[i]] + d
+        return p
+
+    traced = hm.trace(f)
+    for seed in range(6):
+        for fn in (f, traced):
+            with pytest.raises(IndexError):
+                fn(hm.tensor(np.random.default_rng(seed).integers(0, 4, 20)))

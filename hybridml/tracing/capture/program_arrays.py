@@ -171,7 +171,7 @@ class ProgramArray(ProgramValue):
     def __getitem__(self, key: Any) -> Any:
         key, memory = with_indices(key), self._memory
         if of_step(memory.tracer, key):
-            return self._in_step(_names_element(key, self.ndim), key)
+            return self._in_step(_is_element(key, self.ndim), key)
         if any(of_data(k.start) or of_data(k.stop) for k in _parts(key) if type(k) is slice):
             frame = sys._getframe(1)
             waiting = None if is_updated(frame.f_code, frame.f_lasti) else self._sliced_by_data(key)
@@ -487,16 +487,10 @@ def _is_basic(key: Any) -> bool:
     )
 
 
-def _names_element(key: Any, ndim: int) -> bool:
-    """Whether a key has an integer, or a number of a step, for every axis."""
-    parts = _parts(key)
-    return len(parts) == ndim and all(is_dim(k) or isinstance(k, int | np.integer) for k in parts)
-
-
 def _is_element(key: Any, ndim: int) -> bool:
-    """Whether a key chooses one element by integers alone: NumPy gives a scalar for that."""
-    parts = _parts(key)
-    return len(parts) == ndim and all(k is not ... and not isinstance(k, slice) and not np.ndim(k) for k in parts)
+    """Whether a key chooses one element by integers, or numbers of steps, alone: NumPy gives a scalar for that."""
+    parts, others = _parts(key), (slice, type(None), type(...))
+    return len(parts) == ndim and all(is_dim(k) or not (isinstance(k, others) or np.ndim(k)) for k in parts)
 
 
 def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:

@@ -34,6 +34,8 @@ _COMPUTES = ("LOAD_FAST", "LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "UNARY_NE
 _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ARITHMETIC = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1}  # operands that they take
 _STORES = {"STORE_SUBSCR": 3}
+_PLACES = ("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE")  # instructions that take one, uppermost
+_PACKS = ("BUILD_TUPLE", "BUILD_SLICE")
 _PUSHES = (
     "LOAD_FAST",
     "LOAD_CONST",
@@ -68,7 +70,7 @@ class CodeLoop:
     ways: Mapping[Position, int]  # the same -> which code follows: 0, as at the end of the loop, or another one
     tails: Mapping[Position, Sequence[dis.Instruction]]  # of these: what a way out does before it comes to way 0
     grown: frozenset[str]  # variables with which it does nothing but `name.append(...)`
-    numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, and nothing else
+    numbers: frozenset[str]  # variables that are operands of arithmetic and comparisons, or places, and nothing else
     stored: frozenset[str]  # of these, variables that others read only to store them in elements: `y[i] = s`
     flags: frozenset[str]  # variables that may be bools of the program: Python asks which they are, and nothing else
     told: frozenset[str]  # of these, variables of which Python may need the bool after it: `done is True`
@@ -338,7 +340,7 @@ class Flow:
 
     def _numbers(self, inside: frozenset[int]) -> frozenset[str]:
         loads = [k for k in inside if _loads(self.found[k])]
-        others = {self.found[k].argval for k in loads if not self._is_operand(k)}
+        others = {self.found[k].argval for k in loads if not (self._is_operand(k) or self._is_place(k))}
         return frozenset(self.found[k].argval for k in loads) - others
 
     def _read_otherwise(self, inside: frozenset[int]) -> frozenset[str]:
@@ -387,6 +389,31 @@ class Flow:
                 return False
             above += effect
         return False
+
+    def _is_place(self, load: int) -> bool:
+        """Whether what is loaded there is a place of an element, or a part of one: `x[i, n]`, `x[n] += 1`."""
+        above, keeps = 0, False  # items on the stack above it, or above the tuple that it is in
+        for k, i in enumerate(self.found[load + 1 :], load + 1):
+            if i.opname in _PACKS and above < (i.arg or 0):
+                above, keeps = 0, True
+                continue
+            if i.opname == "COPY" and above == 0 and i.arg == 2:  # and then of the array
+                return self.found[k + 1].opname == "COPY" and _takes_place(self.found[k + 2])
+            if _takes_place(i) and (above == 0 or ("SLICE" in i.opname and above == 1)):
+                return not keeps or "SLICE" not in i.opname
+            if _is_jump(i) or i.opname.startswith((*_LEAVES, "SWAP", "COPY")):
+                return False
+            effect = dis.stack_effect(i.opcode, i.arg if i.opcode >= dis.HAVE_ARGUMENT else None)
+            if not i.opname.startswith(_PUSHES) and above < max(1, 1 - effect):
+                return False
+            above += effect
+        return False
+
+    def goes_on(self, at: int) -> int:
+        """The instruction that runs after one that may do nothing but jump."""
+        while self.found[at].opname in ("NOP", "JUMP_FORWARD", "JUMP_BACKWARD", "NOT_TAKEN"):
+            (at,) = self.following[at]
+        return at
 
     def _arrives(self, at: int) -> int:
         """The instruction to which the way out of a loop leads, by others that do nothing there."""
@@ -485,6 +512,10 @@ def position_of(i: dis.Instruction) -> Position:
 
 def _what(i: dis.Instruction) -> tuple[str, object]:
     return i.opname.replace("_CHECK", ""), i.argval
+
+
+def _takes_place(i: dis.Instruction) -> bool:
+    return i.opname in _PLACES or (i.opname == "BINARY_OP" and "[" in i.argrepr)
 
 
 def _is_jump(i: dis.Instruction) -> bool:

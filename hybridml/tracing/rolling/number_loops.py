@@ -168,9 +168,7 @@ def _chain(flow: Flow, start: int, inside: frozenset[int], at: Mapping[int, int]
 def _goes_on(flow: Flow, k: int, inside: frozenset[int]) -> int:
     """The place at which Python goes on after a question that could leave the loop."""
     (k,) = [n for n in flow.following[k] if n in inside]
-    while flow.found[k].opname in ("NOP", "JUMP_FORWARD", "JUMP_BACKWARD", "NOT_TAKEN"):
-        (k,) = flow.following[k]
-    return k
+    return flow.goes_on(k)
 
 
 def _what(flow: Flow, chain: Sequence[int]) -> list[object]:

@@ -19,11 +19,12 @@ from hybridml_compiler.sizes.dims import LEAST, Size, hint, is_dim, symbol
 from hybridml_compiler.sizes.steps import Undecided, odd_step, replaced, turns
 
 from ...core.tensor import Tensor
+from ..capture.loops.whole import is_whole
 from ..capture.tracer import Tracer, top_tracer
-from ..specialize.errors import Staged, StepByStep
+from ..specialize.errors import ASKED_ALONE, ASKS, Staged, StepByStep
 from .capture import MOST_PARTS
 from .carries import Carry, as_count, is_number
-from .code_loops import CodeLoop, for_loop_over, is_in
+from .code_loops import CodeLoop, flow_of, for_loop_over, is_in
 from .elements import Elements
 from .emission import RolledLoop
 from .undecided import every
@@ -84,8 +85,23 @@ def stage(tracer: Tracer, length: int) -> None:
 
 def parts(tracer: Tracer, loop: CodeLoop, length: int) -> list[tuple[int, int]]:
     """Numbers of steps with which parts of a loop begin, and before which they end."""
-    ends = sorted({k for k in tracer.alone.get(loop.place, ()) if type(k) is int and 0 < k < length})
+    known = () if is_whole(tracer, loop.place) else tracer.alone.get(loop.place, ())
+    ends = sorted({k for k in known if type(k) is int and 0 < k < length})
     return [*zip((0, *ends), (*ends, length), strict=True)]
+
+
+def keep_whole(tracer: Tracer, frame: types.FrameType | None) -> None:
+    """Begins the trace anew where a step by itself asks about data, which would be a program for each answer: the
+    outermost loop that is parted is not."""
+    found, places = None, [at for at in tracer.alone if at is not None and at not in tracer.step_by_step]
+    while frame is not None:
+        code, now = frame.f_code, frame.f_lasti
+        inside = [at for at in places if at[0] is code and flow_of(code).is_inside(now, at[1])]
+        parted = [at for at in inside if any(type(k) is int for k in tracer.alone[at])]
+        found = max(parted, key=lambda at: len(flow_of(code).loops[flow_of(code).at[at[1]]]), default=found)
+        frame = frame.f_back
+    if found is not None and not {ASKS, ASKED_ALONE} & {*tracer.alone[found]}:
+        raise StepByStep(found, "a step by itself asks about data", (ASKS,))
 
 
 class Counted(RolledLoop):
@@ -112,7 +128,7 @@ class Counted(RolledLoop):
 
     def apart(self, error: Undecided) -> Sequence[Any]:
         known = self.tracer.alone.get(self.place, ())
-        if len(known) >= MOST_PARTS:
+        if len(known) >= MOST_PARTS or is_whole(self.tracer, self.place):
             return ()
         if type(self.length) is int and type(self.done) is int:
             found = turns(error, self.name, self.length)

@@ -13,26 +13,30 @@ loop begins with a step (number_steps.py): in that they are numbers of the graph
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
 from hybridml_compiler.aval import CPU
-from hybridml_compiler.errors import user_frame
+from hybridml_compiler.errors import is_internal, user_frame
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.steps import is_step
 
 from ...core.nested import NestedTensor
 from ...core.tensor import Tensor
+from ..capture.loops.taken import scalar
 from ..capture.tracer import Tracer, top_tracer
 from ..specialize.errors import StepByStep
 from .carries import Carry, as_tensor, carry_of, is_numpy_scalar
-from .code_loops import CodeLoop, Position, questions_at, stores, while_loop_at
+from .code_loops import CodeLoop, Position, question_at, questions_at, stores, while_loop_at
 from .emission import RolledLoop
 from .number_loops import ASKED, data_loops_of
 from .questions import after_tail
-from .steps import FEWEST, stage
+from .steps import FEWEST, keep_whole, stage
+from .ways.early import PURE, early_questions
 
 
 def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
@@ -43,6 +47,8 @@ def answer(tracer: Tracer, node: ir.Node, what: str) -> np.ndarray | None:
     place = while_loop_at(frame.f_code, frame.f_lasti)
     if place is None:
         _begin_earlier(tracer, frame)
+        if not tracer.loops and not tracer.frames:
+            keep_whole(tracer, frame)
     if place is None or place[0].place in (tracer.step_by_step or ()):
         return None
     loop, position = place
@@ -77,6 +83,15 @@ def _begin_earlier(tracer: Tracer, frame: types.FrameType) -> None:
             raise StepByStep(place, "data decides how many steps it takes", (ASKED,))
 
 
+def _is_pythons(found: Any) -> bool:
+    """Whether a global variable is no function of the user's with the name of one of Python's."""
+    return found is None or is_internal(getattr(getattr(found, "__code__", None), "co_filename", ""))
+
+
+def _both(a: ir.Node, b: ir.Node) -> ir.Node:
+    return ir.apply(OPS["logical_and"], [a, b])
+
+
 class While(RolledLoop):
     """A loop from one question, at a place in the source, to the next."""
 
@@ -88,6 +103,9 @@ class While(RolledLoop):
         self.position, self.stays, self.is_left = position, loop.exits[position], True
         self.joins = self.is_joined(position)  # leaves by its own question, with other numbers than by way 0
         self.home = 0 if self.joins else loop.ways[position]
+        known = all(_is_pythons(frame.f_globals.get(name)) for name in PURE)
+        self.early = early_questions(*loop.place, position) if known else {}
+        self.masks = bool(self.early)
 
     def first_carries(self) -> dict[str, Carry]:
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
@@ -105,7 +123,32 @@ class While(RolledLoop):
         return self.begins
 
     def may_be_either(self, end: Any) -> bool:
-        return (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
+        return self.begins or (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
+
+    def begin_run(self) -> None:
+        self.goes = list[ir.Node]()
+        super().begin_run()
+
+    def question(self, node: ir.Node, what: str) -> np.ndarray:
+        """The answer: of `while a or b` to `a` that the next step is for `b` to decide."""
+        frame = user_frame()
+        at = question_at(frame.f_code, frame.f_lasti) if frame is self.frame and self.early else None
+        if at is None or at not in self.early:
+            return super().question(node, what)
+        node = scalar(node) if self.early[at] else ir.apply(OPS["logical_not"], [scalar(node)])
+        if self.vain is None:
+            if any(self.forks[k].join is not None for k in self.open):
+                self.refuse("one of the ways of a step begins the next one")
+            self.goes.append(node)
+        return np.asarray(not self.early[at])
+
+    def conditions(self) -> Iterator[ir.Node]:
+        yield from super().conditions()
+        yield from (ir.apply(OPS["logical_not"], [go]) for go in self.goes)
+
+    def leaves_at(self, position: Position, leaves: ir.Node) -> bool:
+        stays = (ir.apply(OPS["logical_not"], [go]) for go in self.goes)
+        return super().leaves_at(position, reduce(_both, stays, scalar(leaves)))
 
     def begin_first(self) -> None:
         """Begins with a step, before which nothing was asked."""
@@ -164,4 +207,5 @@ class While(RolledLoop):
     def _go(self, node: ir.Node) -> ir.Node:
         """Whether there is a further step, where this is what was asked."""
         node = node if node.shape == () else ir.apply(OPS["reshape"], [node], {"shape": ()})
-        return node if self.stays else ir.apply(OPS["logical_not"], [node])
+        node = node if self.stays else ir.apply(OPS["logical_not"], [node])
+        return reduce(lambda a, b: ir.apply(OPS["logical_or"], [a, b]), self.goes, node)

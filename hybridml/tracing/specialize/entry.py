@@ -180,7 +180,7 @@ class Entry:
                 put_back()
                 self.staged = self.staged or loop.stages
                 apart = self.apart.setdefault(loop.place, [])
-                if not (loop.apart or loop.stages) or len(apart) >= MOST_PARTS:
+                if not loop.parts_again(self.apart) and (not loop.says or len(apart) >= MOST_PARTS):
                     loop.refuse_if(self.keeps_loops)
                     self.step_by_step.setdefault(loop.place, str(loop))
                 apart += loop.apart

@@ -28,6 +28,9 @@ _INSTEAD = {
 }
 
 
+ASKS = "asks"  # of a loop: steps by themselves ask about data, so it is not parted
+ASKED_ALONE = "asks alone"  # it is, after all
+
 # What to do instead of what keeps a loop from being captured by one step for all, by words of the reason.
 _OF_LOOPS = {
     "looked up by its number": "put what is looked up into an array before the loop, `values[i]`",
@@ -82,7 +85,7 @@ class TakesLong(RunEagerly):
 
 class StepByStep(BaseException):
     """A loop cannot be captured by one step for all: the trace is done again, with that loop step by step, or in parts.
-    `apart`: "first" or "last" for such a step by itself, and numbers of steps with which parts begin."""
+    `apart`: "first" or "last" for such a step by itself, numbers of steps with which parts begin, and ASKS."""
 
     stages = False
 
@@ -93,6 +96,18 @@ class StepByStep(BaseException):
             which = f"the loop `{line.rstrip(':')}` at {at}" if line else f"the loop at {at}"
         super().__init__(f"{which} ({why.splitlines()[0]})")
         self.place, self.apart = place, apart
+
+    @property
+    def says(self) -> bool:
+        """Whether it says what to do otherwise than step by step."""
+        return bool(self.apart) or self.stages
+
+    def parts_again(self, notes: Mapping[Any, list[Any]]) -> bool:
+        """Whether loops were not parted, and are now, as one cannot be captured so."""
+        found = [of for of in notes.values() if ASKS in of and not self.apart]
+        for of in found:
+            of[:] = [ASKED_ALONE if note == ASKS else note for note in of]
+        return bool(found)
 
     def refuse_if(self, keeps_loops: bool) -> None:
         """Gives up a program for any size, where those for one size have loops."""

@@ -16,6 +16,8 @@ from .signature import NumberSpec, Signature, ValueSpec
 
 def of_arguments(fn: Callable[..., Any], known: Sequence[Signature], key: Signature) -> str:
     """The new facts about the arguments, compared with the known signature that is most like theirs."""
+    if not known:
+        return "each has ended with an error"
     best = min(known, key=lambda other: (other.structure != key.structure, len(list(_differences(fn, other, key)))))
     return "; ".join(_differences(fn, best, key)) or "the arguments"
 

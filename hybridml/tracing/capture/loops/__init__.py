@@ -7,6 +7,7 @@ one_memory.py      tensors that may be in one memory, as data decides
 taken.py           values in branches that may be computed in vain
 counts.py          numbers of steps that data decides, for gradients
 data_sizes.py      slices whose ends data decides, as loops of one step
+whole.py           loops that are not parted where conditions on their numbers turn
 step_arrays.py     parts of NumPy arrays whose place a step decides
 step_tensors.py    those of floats, which are tensors with the types of NumPy
 segments.py        loops whose gradients would keep too much, in segments that are computed again

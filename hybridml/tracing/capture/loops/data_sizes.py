@@ -32,11 +32,13 @@ from hybridml_compiler.walk import postorder
 
 from ....core.context import current_interpreter
 from ....core.proxies.integer import IntProxy
+from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor
 from ...specialize.errors import StepByStep
 from ..numbers.stored_ints import is_of_data
 from ..traced_tensor import Traced
 from .taken import fails_where
+from .whole import is_whole
 
 _MOST_SYMBOLS = 32  # of a step: each has a place in a table of sizes
 _MOST_TERMS = 40  # of the form of a number, which is there to know equal sizes
@@ -107,9 +109,12 @@ class DataSizes:
 def placed(x: Tensor, key: Any) -> Any:
     """The key of a slice with symbols in the places of ends that data decides, in the step of a loop."""
     parts = key if type(key) is tuple else (key,)
+    tracer: Any = current_interpreter()
+    if any(map(is_step, parts)) and getattr(tracer, "loops", None):
+        parts = _with_places(tracer, x, parts)
+        key = parts if type(key) is tuple else parts[0]
     if not any(type(k) is slice and (of_data(k.start) or of_data(k.stop)) for k in parts):
         return key
-    tracer: Any = current_interpreter()
     loop = tracer.loops[-1] if getattr(tracer, "loops", None) else None
     taken = sum(k is not None and k is not Ellipsis for k in parts)
     if loop is None or tracer.frames[-1] is not loop.region or tracer.stages is not None or taken > x.ndim:
@@ -120,6 +125,20 @@ def placed(x: Tensor, key: Any) -> Any:
         found.append(_slice(tracer, loop.sizes, k, x.shape[axis]) if decided else k)
         axis += x.ndim - taken if k is Ellipsis else k is not None
     return tuple(found) if type(key) is tuple else found[0]
+
+
+def _with_places(tracer: Any, x: Tensor, parts: Sequence[Any]) -> tuple[Any, ...]:
+    """The parts of a key with ints of the program for numbers of steps that may be below 0, or beyond the array, in
+    loops that are not parted there."""
+    whole = {loop.name for loop in tracer.loops if is_whole(tracer, loop.place)}
+    found, axis, taken = list[Any](), 0, sum(k is not None and k is not Ellipsis for k in parts)
+    for k in parts:
+        size = x.shape[axis] if axis < x.ndim else 0
+        if is_step(k) and {s.name for s in steps_of(k)} & whole and not (at_most(0, k) and at_most(k, size - 1)):
+            k = IntProxy(tracer, ScalarProxy(tracer.size(k)), None)
+        found.append(k)
+        axis += x.ndim - taken if k is Ellipsis else k is not None
+    return tuple(found)
 
 
 Traced._placed = placed  # type: ignore[assignment, method-assign]

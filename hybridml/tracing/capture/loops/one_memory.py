@@ -46,6 +46,11 @@ class Marked:
         found = [of for r, of in self.chosen if (x := r()) is not None and memory_of(x) == memory_of(t)]
         return [x for of in found for r in of if (x := r()) is not None]
 
+    def is_marked(self, t: Tensor) -> bool:
+        """Whether a tensor may be another one."""
+        known = [r for group, *_ in self.groups for r in group] + [r for r, _ in self.chosen]
+        return any((x := r()) is not None and memory_of(x) == memory_of(t) for r in known)
+
     def check(self, t: Tensor) -> None:
         """Raises StepByStep where an update of a tensor may be that of another one. What a choice is made from may be
         updated, where nobody looks at what was chosen any more."""

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
@@ -36,6 +37,7 @@ from ...capture.tracer import Frame, Tracer
 from ...specialize.errors import StepByStep
 from ..carries import is_number
 from ..code_loops import CodeLoop
+from ..taken import tensor_of
 from .grown import Grown
 from .items import CONSTANTS, Leaf, form_of, leaves_in, put_together, python_array, python_list
 from .uses import Uses, grows_by_data, lists_in, stacks_of
@@ -81,8 +83,8 @@ class Shown(Proxy):
         function = self._function
         if self._form is None:
             return (list if function is None else partial(function, [])), ()
-        if function is None and any(leaf.is_memory for leaf in leaves_in(self._form)):
-            self._of.refuse("a list of tensors is returned")
+        if function is None and self._of.is_shared:
+            self._of.refuse("a list of tensors is returned that others may be")
         make = python_list if function is None else partial(python_array, function)
         return partial(make, self._form, self._is_reversed), self._operands
 
@@ -101,7 +103,8 @@ class DataList(Proxy):
     that."""
 
     __slots__ = ("_base", "_buffers", "_capacity", "_form", "_frames", "_guess", "_is_guessed", "_most", "_roots",
-                 "_sites", "_start", "_token", "_tracer", "_uses", "count", "home", "name", "place")  # fmt: skip
+                 "_sites", "_start", "_token", "_tracer", "_uses", "count", "home", "is_shared", "name",
+                 "place")  # fmt: skip
     _kind = property(type)  # code that knows nothing of it must not take it for a list
 
     def __init__(self, tracer: Tracer, place: Any, name: str, uses: Uses, times: int) -> None:
@@ -118,6 +121,7 @@ class DataList(Proxy):
         self._guess, self._is_guessed = _GUESSED << 3 * times, False
         self._roots: dict[int, Tensor] = {}  # whose memory items may be in
         self._token: list[Tensor] = []  # of the marks of these
+        self.is_shared = False  # whether an item may be a tensor that is elsewhere as well
 
     # -- what code does with it
 
@@ -143,6 +147,14 @@ class DataList(Proxy):
         self.count = self.count - 1
         return found
 
+    def reverse(self) -> None:
+        for t in self._buffers:
+            size = t.shape[0]
+            at = OPS["arange"].fn(start=0, stop=size, step=1, dtype=int64)
+            count = OPS["minimum"].fn(self._int(self.count), self._int(size))
+            with no_grad():
+                t[...] = OPS["take"].fn(t, OPS["where"].fn(at < count, count - 1 - at, at), 0)
+
     def __getitem__(self, key: Any) -> Any:
         if type(key) is slice:
             if (key.start, key.stop, key.step) != (None, None, -1):
@@ -159,6 +171,7 @@ class DataList(Proxy):
             read = [leaf.read(self._tracer, t[at]) for leaf, t in zip(leaves, self._buffers, strict=True)]
         memory = [x for leaf, x in zip(leaves, read, strict=True) if leaf.is_memory]
         if memory:
+            self.is_shared = True
             self.mark(memory)
         return put_together(self._form, iter(read))
 
@@ -205,8 +218,14 @@ class DataList(Proxy):
                 value = next(parts)
                 if leaf.is_memory:
                     root = root_of(tracer.lift(value))
+                    self.is_shared |= id(root) in self._roots or not self._is_new(root)
                     self._roots[id(root)] = root
                 t[at] = leaf.stored(tracer, value)
+
+    def _is_new(self, t: Tensor) -> bool:
+        """Whether a tensor is one that the present step has made, and no choice of others."""
+        tracer = self._tracer
+        return bool(tracer.loops) and tracer.loops[-1].region.has_made(t) and not tracer.marked.is_marked(t)
 
     def _place(self, key: Any) -> Tensor:
         """The place of an item, which is checked."""
@@ -284,8 +303,16 @@ class DataList(Proxy):
         if any(memory_of(root) in memories for root in self._roots.values()):
             self.refuse("a list gets an item that may be changed later")
 
+    def meets(self, values: Iterable[Any]) -> None:
+        """Notes whether items of this step are in the memory of one of these tensors as well."""
+        memories = {memory_of(t) for t in values if issubclass(type(t), Tensor)}
+        self.is_shared |= any(memory_of(root) in memories for root in self._roots.values())
+
     def check(self, loop: Any, region: Frame) -> None:
-        """Refuses items that a step updates, after the end of one."""
+        """Refuses items that a step updates, after the end of one; notes those that are elsewhere as well."""
+        ends = [x for end in (loop.after, *(exit.objects for exit in loop.exits)) for x in end.values()]
+        self.meets([*loop.items, *chain(*loop.origins.values(), *(of._roots.values() for of in loop.lists.values()
+                    if of is not self)), *map(tensor_of, ends)])  # fmt: skip
         for key, root in [*self._roots.items()]:
             if key in region.written or any(root is t for t in loop.states):
                 self.refuse("a list gets an item that may be changed later")

@@ -1,8 +1,8 @@
 """Lists that code makes, and all that it does with them, by its instructions: they may be lists of the program.
 
     found = []                          the list is new, and in no other place
-    for ...: found.append((start, i))   a list of the program has that method; and `pop`, `found[-1]`, `len(found)`,
-                                        `if found`, `np.array(found)`
+    for ...: found.append((start, i))   a list of the program has that method; and `pop`, `reverse`, `found[-1]`,
+                                        `len(found)`, `if found`, `np.array(found)`
     return m, found                     it may be returned
 
 A list that is given to anything else is Python's.
@@ -20,7 +20,7 @@ from hybridml_compiler.record import record
 
 from ..code_loops import Flow, flow_of, is_question
 
-_METHODS = {"append": 1, "pop": 0}  # arguments that they are called with
+_METHODS = {"append": 1, "pop": 0, "reverse": 0}  # arguments that they are called with
 _ARRAYS = {"numpy": ("array", "asarray", "stack"), "hybridml": ("stack",)}  # functions that make an array of a list
 _PASSED = ("NOP", "CACHE", "EXTENDED_ARG", "RESUME", "PRECALL", "KW_NAMES", "NOT_TAKEN")
 _CALLS = {"CALL": 2, "CALL_KW": 3}  # items that they take beside arguments
@@ -214,14 +214,20 @@ def _of_call(flow: Flow, at: int, before: int, above: int) -> str | None:
 
 def _call_above(flow: Flow, k: int) -> int | None:
     """The number of arguments with which a method is called that an instruction loads."""
-    above = 0
-    for i in flow.found[k + 1 :]:
+    above, depths = 0, dict[int, int]()  # of the stack where ways of `a if c else b` lead to
+    for at, i in enumerate(flow.found[k + 1 :], k + 1):
+        above = depths.get(at, above)
         if i.opname in _PASSED:
             continue
         if i.opname == "CALL" and (i.arg or 0) == above:
             return above
-        if _is_jump(i) and not is_question(i):
-            return None
+        if is_question(i) and above > 0 and flow.jump(at) > at:
+            above -= 1
+            depths[flow.jump(at)] = above
+            continue
+        if i.opname == "JUMP_FORWARD" and depths.get(at + 1) == above - 1:
+            depths[flow.jump(at)] = above
+            continue
         if _is_jump(i) or i.opname.startswith(("STORE_", "RETURN_")) or _takes(i) > above:
             return None
         above += _effect(i)

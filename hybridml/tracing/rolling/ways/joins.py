@@ -279,6 +279,8 @@ class Joins:
         new = [id(root) for is_new, root in memory.values() if is_new]
         if len({*new}) < len(new):
             raise CannotJoin  # one tensor has two names
+        for of in self.lists.values():
+            of.meets(shown[name] for name in memory)
         variables |= {name: like(t, t._array) for name, t in shown.items()}
         return Side(fork, variables, changed, memory, written, list(region.checks))
 
