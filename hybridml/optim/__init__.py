@@ -2,11 +2,22 @@
 
 What changes from step to step (rates, step counts, betas) is held in tensors: a traced step is never compiled again
 for it.
+
+optimizer.py      parameter groups, state, a step that commits all of its writes at once
+group.py          a group: parameters and their hyper-parameters
+checks.py         bounds of hyper-parameters
+per_parameter.py  optimizers that are a rule of each parameter and its numbers
+scalars.py        numbers of an update in each dtype
+parts.py          complex parameters as pairs of real ones
+formulas.py       formulas of updates, one operation of a trace each
+sgd.py rmsprop.py adam.py adam_family.py adagrad.py asgd.py signs.py lamb.py adafactor.py muon.py   the rules
+swa_utils.py      averages of weights
+lr_scheduler/     schedules
 """
 
 from ..core.spellings import advise as _advise
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
-from . import lr_scheduler
+from . import lr_scheduler, swa_utils
 from .adafactor import Adafactor
 from .adagrad import Adadelta, Adagrad
 from .adam import Adam, AdamW
@@ -15,13 +26,20 @@ from .asgd import ASGD
 from .group import ParameterGroup
 from .lamb import LAMB
 from .lr_scheduler import (
+    ChainedScheduler,
+    ConstantLR,
     CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
     ExponentialLR,
     LambdaLR,
     LinearLR,
     LRScheduler,
+    MultiplicativeLR,
     MultiStepLR,
     OneCycleLR,
+    PolynomialLR,
+    ReduceLROnPlateau,
     SequentialLR,
     StepLR,
 )
@@ -34,25 +52,45 @@ from .sparse_adam import SparseAdam
 from .signs import Lion, Rprop
 
 __all__ = [
-    "SGD",
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "ChainedScheduler",
+    "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
+    "LAMB",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
+    "Lion",
     "MultiStepLR",
+    "MultiplicativeLR",
+    "Muon",
+    "NAdam",
     "OneCycleLR",
     "Optimizer",
     "ParameterGroup",
+    "PerParameter",
+    "PolynomialLR",
+    "RAdam",
     "RMSprop",
+    "ReduceLROnPlateau",
+    "Rprop",
+    "SGD",
     "SequentialLR",
     "SparseAdam",
     "StepLR",
     "clip_grad_norm_",
     "clip_grad_value_",
     "lr_scheduler",
+    "swa_utils",
 ]
 
 _advise(globals())
