@@ -11,6 +11,7 @@ scalars.py        numbers of an update in each dtype
 parts.py          complex parameters as pairs of real ones
 formulas.py       formulas of updates, one operation of a trace each
 sgd.py rmsprop.py adam.py adam_family.py adagrad.py asgd.py signs.py lamb.py adafactor.py muon.py   the rules
+lbfgs.py          L-BFGS and its line search
 swa_utils.py      averages of weights
 lr_scheduler/     schedules
 """
@@ -25,6 +26,7 @@ from .adam_family import Adamax, NAdam, RAdam
 from .asgd import ASGD
 from .group import ParameterGroup
 from .lamb import LAMB
+from .lbfgs import LBFGS
 from .lr_scheduler import (
     ChainedScheduler,
     ConstantLR,
@@ -66,6 +68,7 @@ __all__ = [
     "CyclicLR",
     "ExponentialLR",
     "LAMB",
+    "LBFGS",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
