@@ -72,7 +72,9 @@ def steps(name: str) -> dict[str, Callable[[], Any]]:
     theirs = {"fused": {"fused": True}} if name in FUSED else {"loop": {"foreach": False}, "lists": {"foreach": True}}
     if name == "Muon":
         theirs = {"loop": {}}
-    found = {f"torch {style}": made(torch, **options) for style, options in theirs.items() if hasattr(torch.optim, name)}
+    found = {
+        f"torch {style}": made(torch, **options) for style, options in theirs.items() if hasattr(torch.optim, name)
+    }
     return {**found, "eager": made(hm), "traced": hm.trace(made(hm))}
 
 
@@ -99,9 +101,10 @@ def logistic_regression(lib: Any) -> tuple[list[Any], Callable[[], Any]]:
     rng = np.random.default_rng(0)
     x, y = lib.tensor(rng.standard_normal((5000, 50), np.float32)), lib.tensor(rng.integers(0, 10, 5000))
     weight, bias = (lib.tensor(np.zeros(shape, np.float32)).requires_grad_() for shape in ((50, 10), (10,)))
-    return [weight, bias], lambda: (
-        lib.nn.functional.cross_entropy(x @ weight + bias, y) + 1e-3 * (weight * weight).sum()
-    )
+    return [
+        weight,
+        bias,
+    ], lambda: lib.nn.functional.cross_entropy(x @ weight + bias, y) + 1e-3 * (weight * weight).sum()
 
 
 def fit(lib: Any, problem: Callable[[Any], tuple[list[Any], Callable[[], Any]]], style: Any) -> Callable[[], Any]:

@@ -55,6 +55,9 @@ from .signs import Lion, Rprop
 
 __all__ = [
     "ASGD",
+    "LAMB",
+    "LBFGS",
+    "SGD",
     "Adadelta",
     "Adafactor",
     "Adagrad",
@@ -67,8 +70,6 @@ __all__ = [
     "CosineAnnealingWarmRestarts",
     "CyclicLR",
     "ExponentialLR",
-    "LAMB",
-    "LBFGS",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
@@ -86,7 +87,6 @@ __all__ = [
     "RMSprop",
     "ReduceLROnPlateau",
     "Rprop",
-    "SGD",
     "SequentialLR",
     "SparseAdam",
     "StepLR",

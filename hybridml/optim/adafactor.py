@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -33,7 +33,7 @@ class Adafactor(PerParameter):
     """
 
     numbers = ("lr", "beta2_decay", "d", "weight_decay")
-    checks = {
+    checks: ClassVar[dict[str, Check]] = {
         "lr": not_negative("Learning rate should be >= 0 but is: {value}"),
         "beta2_decay": Check("beta2_decay should be <= 0 but is: {value}", lambda value: value <= 0, "is an exponent"),
         "d": Check("Clipping threshold d should be >= 1 but is: {value}", lambda value: value >= 1, "is a root mean"),
@@ -77,7 +77,12 @@ class Adafactor(PerParameter):
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         lr = group["lr"]
         rate = xp.minimum(lr, 1 / xp.sqrt(steps))
-        return {"rate": rate, "share": steps ** group["beta2_decay"], "d": group["d"], "kept": 1 - lr * group["weight_decay"]}
+        return {
+            "rate": rate,
+            "share": steps ** group["beta2_decay"],
+            "d": group["d"],
+            "kept": 1 - lr * group["weight_decay"],
+        }
 
     def decayed(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return value, g  # the step is relative to the parameter before its decay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.tensor import Tensor
 from .checks import Check
@@ -74,7 +74,9 @@ class Adadelta(PerParameter):
     """
 
     numbers = ("lr", "rho", "eps", "weight_decay")
-    checks = {"rho": Check("Invalid rho value: {value}", lambda rho: 0 <= rho <= 1, "must be in [0, 1]")}
+    checks: ClassVar[dict[str, Check]] = {
+        "rho": Check("Invalid rho value: {value}", lambda rho: 0 <= rho <= 1, "must be in [0, 1]")
+    }
 
     def __init__(
         self,

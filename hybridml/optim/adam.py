@@ -19,9 +19,9 @@ class Adam(PerParameter):
     Both means are corrected for their start at zero. `params` are tensors, (name, tensor) pairs or groups, dicts with
     "params"; `betas` are the weights of the two running means. `weight_decay` adds ``weight_decay * p`` to the
     gradient, or with `decoupled_weight_decay` shrinks the parameter; `amsgrad` divides by the largest second moment so
-    far (Reddi et al. 2018), `maximize` ascends. `foreach`, `capturable` and `fused` choose among PyTorch's implementations and say nothing here. Raises ArgumentError for no
-    parameters, computed ones, one given twice or negative settings, or a beta of 1 or more, TypeError for parameters
-    that are not float tensors.
+    far (Reddi et al. 2018), `maximize` ascends. `foreach`, `capturable` and `fused` choose among PyTorch's
+    implementations and say nothing here. Raises ArgumentError for no parameters, computed ones, one given twice
+    or negative settings, or a beta of 1 or more, TypeError for parameters that are not float tensors.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -48,9 +48,7 @@ class Adam(PerParameter):
         decoupled_weight_decay: bool = False,
     ) -> None:
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        super().__init__(
-            params, {**settings, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
-        )
+        super().__init__(params, {**settings, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay})
 
     def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
@@ -102,6 +100,4 @@ class AdamW(Adam):
         capturable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True
-        )
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
@@ -70,7 +70,7 @@ class NAdam(PerParameter):
     """
 
     numbers = ("lr", "betas", "eps", "weight_decay", "momentum_decay")
-    per_parameter = {"mu_product": 1.0}
+    per_parameter: ClassVar[dict[str, float]] = {"mu_product": 1.0}
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
@@ -28,7 +28,7 @@ class ASGD(PerParameter):
     """
 
     numbers = ("lr", "lambd", "alpha", "t0", "weight_decay")
-    per_parameter = {"eta": 0.0, "mu": 1.0}
+    per_parameter: ClassVar[dict[str, float]] = {"eta": 0.0, "mu": 1.0}
 
     def __init__(
         self,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..core.tensor import Tensor
-
 
 class Check(NamedTuple):
     """A bound: PyTorch's words for a value outside of it, what holds inside, and the bound in words."""
@@ -33,6 +31,6 @@ def complaint(name: str, value: Any, checks: dict[str, Check]) -> str | None:
     """What is wrong with the setting `name`, or None; tensors pass, as their values may change."""
     check = checks.get(name) or USUAL.get(name) or not_negative(f"Invalid {name} value: {{value}}")
     for index, number in enumerate(value if isinstance(value, tuple | list) else [value]):
-        if isinstance(number, int | float) and not isinstance(number, Tensor) and not check.holds(number):
+        if isinstance(number, int | float) and not check.holds(number):
             return f"{check.words.format(index=index, value=number)}; it {check.bound}"
     return None

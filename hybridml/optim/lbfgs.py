@@ -20,13 +20,14 @@ DECREASE, CURVATURE = 1e-4, 0.9  # constants of the conditions
 
 
 class LBFGS(Optimizer):
-    """L-BFGS: steps along the gradient times an inverse Hessian of the last `history_size` steps (Liu and Nocedal 1989).
+    """L-BFGS: steps along the gradient times an inverse Hessian of the last steps (Liu and Nocedal 1989).
 
-    ``step(closure)`` runs up to `max_iter` iterations and `max_eval` calls of `closure`, which computes the gradients
-    and returns the loss; it returns the first loss. With `line_search_fn` "strong_wolfe" the length of a step is
-    searched for, else it is `lr`. It ends early where no gradient is above `tolerance_grad`, or loss or parameters
-    change by less than `tolerance_change`. How often the closure is called depends on its values: trace the closure,
-    not the step. Raises ArgumentError for parameter groups, another search or a negative rate.
+    The Hessian is of `history_size` steps. ``step(closure)`` runs up to `max_iter` iterations and `max_eval` calls of
+    `closure`, which computes the gradients and returns the loss; it returns the first loss. With `line_search_fn`
+    "strong_wolfe" the length of a step is searched for, else it is `lr`. It ends early where no gradient is above
+    `tolerance_grad`, or loss or parameters change by less than `tolerance_change`. How often the closure is called
+    depends on its values: trace the closure, not the step. Raises ArgumentError for parameter groups, another search
+    or a negative rate.
 
     >>> w = hm.tensor([3.0, -2.0], requires_grad=True)
     >>> optimizer = LBFGS([w], line_search_fn="strong_wolfe")
@@ -217,7 +218,7 @@ def strong_wolfe(
     low, stuck = int(bracket[0].loss > bracket[1].loss), False  # which of them has the lower loss
     while calls <= limit and abs(bracket[1].t - bracket[0].t) * size >= tolerance:
         least, most = sorted(point.t for point in bracket)
-        t = cubic(*bracket, least, most)
+        t = cubic(bracket[0], bracket[1], least, most)
         # Near an end of the bracket for the second time, or at it: a tenth of the bracket away from there.
         edge = 0.1 * (most - least)
         near = min(most - t, t - least) < edge

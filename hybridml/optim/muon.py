@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
-from .checks import not_negative
+from .checks import Check, not_negative
 from .formulas import moving_mean
 from .group import ParameterGroup
 from .per_parameter import New, PerParameter
@@ -39,7 +39,7 @@ class Muon(PerParameter):
     """
 
     numbers = ("lr", "weight_decay", "momentum")
-    checks = {
+    checks: ClassVar[dict[str, Check]] = {
         "lr": not_negative("Learning rate should be >= 0 but is: {value}"),
         "momentum": not_negative("momentum should be >= 0 but is: {value}"),
         "weight_decay": not_negative("weight decay should be >= 0 but is: {value}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,8 +48,10 @@ class Optimizer:
     """
 
     numbers: tuple[str, ...] = ("lr", "weight_decay")  # hyper-parameters held as tensors
-    per_parameter: Mapping[str, float] = {}  # numbers of the state for each parameter, beside "step", and their starts
-    checks: dict[str, Check] = {}  # bounds of hyper-parameters, where they are not the usual ones
+    per_parameter: ClassVar[
+        dict[str, float]
+    ] = {}  # numbers of the state of each parameter, beside "step": their starts
+    checks: ClassVar[dict[str, Check]] = {}  # bounds of hyper-parameters, where they are not the usual ones
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)

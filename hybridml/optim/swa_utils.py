@@ -23,7 +23,10 @@ from .parts import held_as, parts
 Average = Callable[[Tensor, Tensor, Any], Tensor]
 Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 # How far a schedule has gone, of the share of its epochs.
-STRATEGIES: dict[str, Callable[[Tensor], Tensor]] = {"cos": lambda t: (1 - xp.cos(xp.pi * t)) / 2, "linear": lambda t: t}
+STRATEGIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "cos": lambda t: (1 - xp.cos(xp.pi * t)) / 2,
+    "linear": lambda t: t,
+}
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
@@ -202,7 +205,7 @@ class SWALR(LRScheduler):
             raise ArgumentError(
                 f"SWALR: anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
-        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+        if anneal_epochs < 0 or anneal_epochs != int(anneal_epochs):
             raise ArgumentError(f"SWALR: anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self.swa_lrs = for_groups("swa_lr", optimizer, swa_lr)
         self.anneal_epochs, self.anneal_strategy = anneal_epochs, anneal_strategy

@@ -170,7 +170,11 @@ PLAIN = hm.optim.Adagrad([hm.zeros((1,))])
         (lambda s: s.CyclicLR(PLAIN, 0.1, 1.0), ValueError, "optimizer must support momentum or beta1"),
         (lambda s: s.CyclicLR(OPTIMIZER, [0.1, 0.2], 1.0), ValueError, "base_lr must have the same length"),
         (lambda s: s.OneCycleLR(OPTIMIZER, 1.0), ValueError, "You must define either total_steps OR"),
-        (lambda s: s.OneCycleLR(OPTIMIZER, 1.0, 9, anneal_strategy="x"), ValueError, "must be one of 'cos' or 'linear'"),
+        (
+            lambda s: s.OneCycleLR(OPTIMIZER, 1.0, 9, anneal_strategy="x"),
+            ValueError,
+            "must be one of 'cos' or 'linear'",
+        ),
         (lambda s: s.ReduceLROnPlateau(OPTIMIZER, factor=1.0), ValueError, "Factor should be < 1.0"),
         (lambda s: s.ReduceLROnPlateau(OPTIMIZER, "other"), ValueError, "mode other is unknown!"),
         (lambda s: s.ReduceLROnPlateau(OPTIMIZER, threshold_mode="x"), ValueError, "threshold mode x is unknown!"),

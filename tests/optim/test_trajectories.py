@@ -35,7 +35,7 @@ def record() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def near(name: str) -> dict[str, float]:
-    """Tolerances of float64; Muon rounds to bfloat16, of which one number may fall to the other side: 2**-8 of a step."""
+    """Tolerances of float64; Muon rounds to bfloat16, where a number may fall to the other side: 2**-8 of a step."""
     return {"rtol": 1e-10, "atol": 5e-5 if name.startswith("Muon") else 1e-12}
 
 
@@ -65,8 +65,7 @@ def test_a_state_of_pytorchs_continues_its_run(name: str, record: Any) -> None:
     params = params_of([recorded[f"{name}|half|{k}"] for k in range(len(start(name)))])
     optimizer = OPTIMIZERS[name].make(optim, params)
     state = {
-        int(k): {key: recorded[f"{name}|state|{k}|{key}"] for key in entry_keys}
-        for k, entry_keys in keys[name].items()
+        int(k): {key: recorded[f"{name}|state|{k}|{key}"] for key in entry_keys} for k, entry_keys in keys[name].items()
     }
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     run(hm.tensor, params, optimizer.step, gradient_rows(name, HALF, STEPS))
@@ -87,7 +86,9 @@ def test_a_state_of_ours_continues_in_pytorch(name: str, record: Any) -> None:
     twin.load_state_dict({"state": state, "param_groups": saved["param_groups"]})
     run(torch.tensor, theirs, twin.step, gradient_rows(name, HALF, STEPS))
     for k, parameter in enumerate(theirs):
-        np.testing.assert_allclose(parameter.detach().numpy(), record[0][f"{name}|end|{k}"], **(near(name) | {"rtol": 1e-6}))
+        np.testing.assert_allclose(
+            parameter.detach().numpy(), record[0][f"{name}|end|{k}"], **(near(name) | {"rtol": 1e-6})
+        )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f4", "f8"])
@@ -213,7 +214,9 @@ def test_a_dampened_state_of_pytorchs_is_past_its_first_step() -> None:
     w = hm.tensor([0.0], requires_grad=True)
     optimizer = optim.SGD([w], lr=1.0, momentum=0.5, dampening=0.5)
     groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": {0: {"momentum_buffer": np.asarray([2.0], np.float32)}}, "param_groups": groups})
+    optimizer.load_state_dict(
+        {"state": {0: {"momentum_buffer": np.asarray([2.0], np.float32)}}, "param_groups": groups}
+    )
     w.grad = hm.ones((1,))
     optimizer.step()
     assert w.tolist() == [-1.5]

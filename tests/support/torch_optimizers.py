@@ -116,11 +116,14 @@ def losses() -> list[float]:
     return [float(1 / (t + 1) + 0.05 * x) for t, x in enumerate(noise)]
 
 
-def gradient_rows(name: str, first: int, last: int) -> list[list[Callable[[np.ndarray], np.ndarray] | None]]:
+def gradient_rows(name: str, first: int, last: int) -> list[list[Any]]:
     """For each step and parameter the gradient as a function of the parameter: of a bowl, with noise."""
     drawn = [[rng(f"{name} {t} {k}").normal(size=shape) for k, shape in enumerate(shapes(name))] for t in range(last)]
     return [
-        [None if WITHOUT_GRADIENT.get(t) == k else lambda p, noise=noise: 0.5 * p + noise for k, noise in enumerate(row)]
+        [
+            None if WITHOUT_GRADIENT.get(t) == k else lambda p, noise=noise: 0.5 * p + noise
+            for k, noise in enumerate(row)
+        ]
         for t, row in enumerate(drawn)
     ][first:]
 
@@ -144,14 +147,14 @@ def searched(lib: Any, name: str, style: Any = lambda fn: fn) -> tuple[Any, Any,
     optimizer = lib.optim.LBFGS(params, **SEARCHES[name])
     sign = -1 if SEARCHES[name].get("maximize") else 1
 
-    @style
     def closure() -> Any:
         optimizer.zero_grad()
         loss = sign * rosenbrock(lib.concatenate(params))
         loss.backward()
         return loss
 
-    return params, optimizer, [float(optimizer.step(closure).detach()) for _ in range(5)]
+    called = style(closure)
+    return params, optimizer, [float(optimizer.step(called).detach()) for _ in range(5)]
 
 
 def record() -> None:

@@ -97,7 +97,9 @@ class SequentialLR(_Combined):
         """The epochs of the schedules, and what the present one writes beside the rate."""
         writes: Writes = []
         found: dict[int, tuple[Tensor, Tensor]] = {}
-        for schedule, at, end in zip(self._schedulers, [0, *self._milestones], [*self._milestones, math.inf], strict=True):
+        for schedule, at, end in zip(
+            self._schedulers, [0, *self._milestones], [*self._milestones, math.inf], strict=True
+        ):
             own = xp.minimum(xp.maximum(epoch - at, 0.0), end - at - 1.0)
             writes.append((schedule._epoch, own))
             for target, value in schedule.others(own):
@@ -123,9 +125,7 @@ class ChainedScheduler(_Combined):
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if len(schedulers) < 1:
-            raise ArgumentError(
-                "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler."
-            )
+            raise ArgumentError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
         super().__init__(optimizer or schedulers[0].optimizer, schedulers)
 
     def step(self) -> None:

@@ -63,9 +63,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        if not isinstance(T_0, int) or T_0 <= 0:
+        if T_0 <= 0 or T_0 != int(T_0):
             raise ArgumentError(f"CosineAnnealingWarmRestarts: Expected positive integer T_0, but got {T_0}")
-        if not isinstance(T_mult, int) or T_mult < 1:
+        if T_mult < 1 or T_mult != int(T_mult):
             raise ArgumentError(f"CosineAnnealingWarmRestarts: Expected integer T_mult >= 1, but got {T_mult}")
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
         super().__init__(optimizer, last_epoch)
@@ -276,8 +276,9 @@ class CyclicLR(CyclingLR):
         height = xp.where(x <= ratio, x / (ratio or 1.0), (x - 1) / (ratio - 1 or 1.0))
         if self._scale_fn is not None:
             return height * self._scale_fn(int(cycle if self.scale_mode == "cycle" else epoch))
-        scales = {"triangular": lambda: 1.0, "triangular2": lambda: 0.5 ** (cycle - 1)}
-        return height * scales.get(self.mode, lambda: self.gamma**epoch)()
+        if self.mode == "triangular":
+            return height
+        return height * (0.5 ** (cycle - 1) if self.mode == "triangular2" else self.gamma**epoch)
 
 
 def cosine(start: float, end: float, share: Tensor) -> Tensor:

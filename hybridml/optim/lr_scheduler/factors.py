@@ -96,9 +96,7 @@ class ConstantLR(FactorLR):
     [0.5, 0.5, 1.0]
     """
 
-    def __init__(
-        self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
             raise ArgumentError("ConstantLR: Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters

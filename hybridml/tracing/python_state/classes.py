@@ -67,7 +67,9 @@ def announced(cls: type) -> frozenset[str] | None:
         found = _ANNOUNCED.get((base.__module__, base.__qualname__))
         if found is not None:
             # With a `step` of its own a user's optimizer writes into its state as any program writes into a dict.
-            return found if is_ours(getattr(getattr(cls, "step", None), "__module__", None) or "") else found - {"state"}
+            return (
+                found if is_ours(getattr(getattr(cls, "step", None), "__module__", None) or "") else found - {"state"}
+            )
     return None
 
 
