@@ -29,6 +29,8 @@ BUDGETS = {
         "worker processes of loaders (740), readers of files (360), samplers, data sets of others, batches of pytrees "
         "(445), transforms of images and text (925); "
         "slices that wait, arrays that become tensors, programs for the data of most calls (220); "
+        74880,
+        "twelve optimizers, L-BFGS, nine schedules, averages of weights (2,140); "
         "native methods of the cache, calls before the tracer is loaded (55); "
         "types of NumPy of what steps compute of its floats (260); "
         "the training loop (480); "
@@ -199,6 +201,8 @@ BUDGETS = {
         "sparse gradients (415); "
         "loaders with worker processes, transforms, readers, samplers (1,260); "
         "slices that wait, arrays that become tensors, with random programs (245); "
+        82030,
+        "optimizers, schedules and L-BFGS beside PyTorch (870); "
         "native reductions, indices of arrays (60); "
         "types of NumPy in steps, with random programs (165); "
         "the training loop (220); "
@@ -251,6 +255,8 @@ BUDGETS = {
         7840,
         "steps on embeddings (100); loops over single elements (250); "
         "loaders that feed a step (245); "
+        7655,
+        "optimizers beside PyTorch (165); "
         "loops over single elements (250); "
         "loops over single elements (220); "
         "what compilers take for no data (40); "
