@@ -10,7 +10,16 @@ per_parameter.py  optimizers that are a rule of each parameter and its numbers
 scalars.py        numbers of an update in each dtype
 parts.py          complex parameters as pairs of real ones
 formulas.py       formulas of updates, one operation of a trace each
-sgd.py rmsprop.py adam.py adam_family.py adagrad.py asgd.py signs.py lamb.py adafactor.py muon.py   the rules
+sgd.py            stochastic gradient descent
+rmsprop.py        RMSprop
+adam.py           Adam and AdamW
+adam_family.py    Adamax, NAdam, RAdam
+adagrad.py        Adagrad and Adadelta
+asgd.py           averaged stochastic gradient descent
+signs.py          Rprop and Lion
+lamb.py           LAMB
+adafactor.py      Adafactor
+muon.py           Muon
 lbfgs.py          L-BFGS and its line search
 swa_utils.py      averages of weights
 lr_scheduler/     schedules

@@ -66,7 +66,7 @@ class NAdam(PerParameter):
     >>> (w * w).sum().backward()
     >>> NAdam([w], lr=0.5).step()
     >>> round(w.item(), 3)
-    0.448
+    0.472
     """
 
     numbers = ("lr", "betas", "eps", "weight_decay", "momentum_decay")

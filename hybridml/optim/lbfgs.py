@@ -39,7 +39,7 @@ class LBFGS(Optimizer):
     ...     return loss
     >>> optimizer.step(closure).item()
     13.0
-    >>> w.tolist()
+    >>> [round(x, 5) for x in w.tolist()]
     [1.0, 1.0]
     """
 

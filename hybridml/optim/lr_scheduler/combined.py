@@ -63,7 +63,7 @@ class SequentialLR(_Combined):
     TypeError for an `optimizer` that is none.
 
     >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
-    >>> warm, decay = LinearLR(opt, 0.5, total_iters=2), ExponentialLR(opt, gamma=0.5)
+    >>> warm, decay = hm.optim.LinearLR(opt, 0.5, total_iters=2), hm.optim.ExponentialLR(opt, gamma=0.5)
     >>> schedule, rates = SequentialLR(opt, [warm, decay], milestones=[2]), []
     >>> for _ in range(4):
     ...     rates += schedule.get_last_lr()
@@ -114,7 +114,7 @@ class ChainedScheduler(_Combined):
     Raises ArgumentError for no `schedulers`, and for schedules of another optimizer.
 
     >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
-    >>> warm, decay = ConstantLR(opt, factor=0.5, total_iters=2), ExponentialLR(opt, gamma=0.5)
+    >>> warm, decay = hm.optim.ConstantLR(opt, factor=0.5, total_iters=2), hm.optim.ExponentialLR(opt, gamma=0.5)
     >>> schedule, rates = ChainedScheduler([warm, decay]), []
     >>> for _ in range(4):
     ...     rates += schedule.get_last_lr()
