@@ -13,14 +13,15 @@ formulas.py       formulas of updates, one operation of a trace each
 sgd.py            stochastic gradient descent
 rmsprop.py        RMSprop
 adam.py           Adam and AdamW
-adam_family.py    Adamax, NAdam, RAdam
+adam_family.py    Adamax, NAdam, RAdam, LAMB
 adagrad.py        Adagrad and Adadelta
 asgd.py           averaged stochastic gradient descent
 signs.py          Rprop and Lion
-lamb.py           LAMB
 adafactor.py      Adafactor
 muon.py           Muon
 lbfgs.py          L-BFGS and its line search
+rows.py           updates of the rows of sparse gradients
+sparse_adam.py    Adam of such rows
 swa_utils.py      averages of weights
 lr_scheduler/     schedules
 """
@@ -31,10 +32,9 @@ from . import lr_scheduler, swa_utils
 from .adafactor import Adafactor
 from .adagrad import Adadelta, Adagrad
 from .adam import Adam, AdamW
-from .adam_family import Adamax, NAdam, RAdam
+from .adam_family import LAMB, Adamax, NAdam, RAdam
 from .asgd import ASGD
 from .group import ParameterGroup
-from .lamb import LAMB
 from .lbfgs import LBFGS
 from .lr_scheduler import (
     ChainedScheduler,
@@ -59,8 +59,8 @@ from .optimizer import Optimizer
 from .per_parameter import PerParameter
 from .rmsprop import RMSprop
 from .sgd import SGD
-from .sparse_adam import SparseAdam
 from .signs import Lion, Rprop
+from .sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
