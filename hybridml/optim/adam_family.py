@@ -1,4 +1,4 @@
-"""Relatives of Adam: Adamax (Kingma and Ba 2014), NAdam (Dozat 2016), RAdam (Liu et al. 2019), LAMB (You et al. 2019)."""
+"""Relatives of Adam: Adamax (Kingma and Ba 2014), NAdam (Dozat 2016), RAdam (Liu et al.) and LAMB (You et al. 2019)."""
 
 from __future__ import annotations
 
