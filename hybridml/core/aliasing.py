@@ -182,7 +182,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     _check_leaf(target, name)
     if value._node is not None and not grad_is_off():
         value = like(value, value._array, make_node(pull_of(_positive, (0,)), value.shape, [value._node]))
-    write(target, value, name)
+    write(target, lift(value), name)
     return x
 
 

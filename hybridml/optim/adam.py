@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from .. import arrays as xp
-from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from ..nn.parameter import Writes
 from .formulas import adam_step, moving_mean, moving_square
 from .group import ParameterGroup
-from .optimizer import Optimizer
-from .parts import parts
-from .scalars import Scalars
+from .per_parameter import New, PerParameter
 
 
-class Adam(Optimizer):
+class Adam(PerParameter):
     """Adam: steps along the mean of the gradients over the root of their mean square (Kingma and Ba 2014).
 
     Both means are corrected for their start at zero. `params` are tensors, (name, tensor) pairs or groups, dicts with
     "params"; `betas` are the weights of the two running means. `weight_decay` adds ``weight_decay * p`` to the
-    gradient, `amsgrad` divides by the largest second moment so far (Reddi et al. 2018), `maximize` ascends.
-    `foreach` and `fused` choose among PyTorch's implementations and say nothing here. Raises ArgumentError for no
-    parameters, computed ones, one given twice or negative settings, or a beta of 1 or more, TypeError for parameters
-    that are not float tensors.
+    gradient, or with `decoupled_weight_decay` shrinks the parameter; `amsgrad` divides by the largest second moment so
+    far (Reddi et al. 2018), `maximize` ascends. `foreach`, `capturable` and `fused` choose among PyTorch's
+    implementations and say nothing here. Raises ArgumentError for no parameters, computed ones, one given twice
+    or negative settings, or a beta of 1 or more, TypeError for parameters that are not float tensors.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -34,7 +31,6 @@ class Adam(Optimizer):
     """
 
     numbers = ("lr", "betas", "eps", "weight_decay")
-    decoupled = False  # weight decay shrinks the parameter and stays out of the gradient
 
     def __init__(
         self,
@@ -47,51 +43,34 @@ class Adam(Optimizer):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
         fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
     ) -> None:
-        settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
+        settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        super().__init__(params, {**settings, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay})
 
     def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
 
-    def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
+    def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         lr, (beta1, beta2) = group["lr"], group["betas"]
-        scalars = Scalars(
-            step_size=lr / (1 - beta1**steps),  # one a parameter
-            correction=xp.sqrt(1 - beta2**steps),
-            eps=group["eps"],
-            rest1=1 - beta1,
-            beta2=beta2,
-            rest2=1 - beta2,
-            weight_decay=group["weight_decay"],
-            shrink=1 - lr * group["weight_decay"],
-        )
-        decays = group.uses("weight_decay")
-        # Number k of a vector is two operations of a trace, with its axis one; alone it meets any device's tensors.
-        traced = current_interpreter() is not None
-        mean_of, square_of, stepped = moving_mean.here, moving_square.here, adam_step.here
-        writes: Writes = []
-        for k in ready:
-            p = group["params"][k]
-            value, g = parts(p), parts(p.grad)
-            state, s = self.state[p], scalars.of(value.dtype)
-            if group["maximize"]:
-                g = -g
-            if decays and self.decoupled:
-                value = value * s.shrink
-            elif decays:
-                g = g + value * s.weight_decay
-            mean = mean_of(parts(state["exp_avg"]), g, s.rest1)
-            square = square_of(parts(state["exp_avg_sq"]), g, s.beta2, s.rest2)
-            writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
-            if group["amsgrad"]:
-                square = xp.maximum(parts(state["max_exp_avg_sq"]), square)
-                writes.append((state["max_exp_avg_sq"], square))
-            own = slice(k, k + 1) if traced and value.shape and value.device == steps.device else k
-            step_size, correction = s.step_size[own], s.correction[own]
-            writes.append((p, stepped(value, mean, square, step_size, correction, s.eps)))
-        return writes
+        return {
+            "step_size": lr / (1 - beta1**steps),
+            "correction": xp.sqrt(1 - beta2**steps),
+            "eps": group["eps"],
+            "rest1": 1 - beta1,
+            "beta2": beta2,
+            "rest2": 1 - beta2,
+        }
+
+    def rule(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor, state: dict[str, Any]) -> New:
+        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
+        square = moving_square.here(state["exp_avg_sq"], g, s.beta2, s.rest2)
+        new = {"exp_avg": mean, "exp_avg_sq": square}
+        if group["amsgrad"]:
+            new["max_exp_avg_sq"] = square = xp.maximum(state["max_exp_avg_sq"], square)
+        return adam_step.here(value, mean, square, s.step_size, s.correction, s.eps), new
 
 
 class AdamW(Adam):
@@ -107,8 +86,6 @@ class AdamW(Adam):
     [0.75]
     """
 
-    decoupled = True
-
     def __init__(
         self,
         params: Iterable[Any],
@@ -120,6 +97,7 @@ class AdamW(Adam):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)

@@ -37,6 +37,7 @@ class ParameterGroup(dict[str, Any]):
         super().__init__()
         self.numbers = frozenset(numbers)
         self._zero: set[str] = set()
+        self.vectors: dict[str, Tensor] = {}  # numbers of the state, one for each parameter
         for key, value in items.items():
             self[key] = value
 
@@ -76,13 +77,15 @@ class ParameterGroup(dict[str, Any]):
         return {key: _python(value) for key, value in self.items() if key != "params"}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (dict(self), self.numbers, self._zero)
+        return _rebuild, (dict(self), self.numbers, self._zero, self.vectors)
 
 
-def _rebuild(items: dict[str, Any], numbers: frozenset[str], zero: set[str]) -> ParameterGroup:
+def _rebuild(
+    items: dict[str, Any], numbers: frozenset[str], zero: set[str], vectors: dict[str, Tensor]
+) -> ParameterGroup:
     group = ParameterGroup({}, numbers)
     dict.update(group, items)
-    group._zero = set(zero)
+    group._zero, group.vectors = set(zero), vectors
     return group
 
 

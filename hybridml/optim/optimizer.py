@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..nn.module import drop_gradients
 from ..nn.parameter import RowWrites, Writes, commit
 from ..tracing.decorator import trace
 from ..tracing.python_state.mutation_epoch import attributes_changed
+from .checks import Check, complaint
 from .group import ParameterGroup
 from .parts import held_as
 from .rows import is_sparse, update_rows
@@ -47,6 +48,10 @@ class Optimizer:
     """
 
     numbers: tuple[str, ...] = ("lr", "weight_decay")  # hyper-parameters held as tensors
+    per_parameter: ClassVar[
+        dict[str, float]
+    ] = {}  # numbers of the state of each parameter, beside "step": their starts
+    checks: ClassVar[dict[str, Check]] = {}  # bounds of hyper-parameters, where they are not the usual ones
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)
@@ -70,6 +75,14 @@ class Optimizer:
     def state_names(self, group: ParameterGroup) -> Sequence[str]:
         """State tensors that `update` needs with these settings: each shaped as its parameter, zero at the start."""
         return ()
+
+    def fits(self, name: str, parameter: Tensor) -> bool:
+        """Whether a parameter has the state tensor `name`."""
+        return True
+
+    def initial(self, name: str, parameter: Tensor, group: ParameterGroup) -> Tensor:
+        """The state tensor `name` of a parameter before its first step."""
+        return full(parameter)
 
     def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
         """The new values of one group, as (target, value) pairs; runs without recording and must write nothing.
@@ -177,6 +190,7 @@ class Optimizer:
             raise ArgumentError(f"{type(self).__name__}: a parameter appears more than once")
         self._check(settings)
         group = ParameterGroup(settings, self.numbers)
+        group.vectors = {name: adopt(np.full(len(params), start)) for name, start in self.per_parameter.items()}
         self.param_groups.append(group)
         self._steps.append(adopt(np.zeros(len(params))))
         self._ensure_state(group)
@@ -199,10 +213,9 @@ class Optimizer:
         for group, steps in zip(self.param_groups, self._steps, strict=True):
             first = len(state)
             for k, parameter in enumerate(group["params"]):
-                counts = {} if self._by_hand else {"step": steps[k].clone()}
-                state[first + k] = {**counts, **self.state[parameter]}
-            numbers = list(range(first, len(state)))
-            groups.append({**group.values_as_python(), "params": numbers})
+                numbers = {} if self._by_hand else {"step": steps, **group.vectors}
+                state[first + k] = {n: v[k].clone() for n, v in numbers.items()} | self.state[parameter]
+            groups.append({**group.values_as_python(), "params": list(range(first, len(state)))})
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -218,23 +231,32 @@ class Optimizer:
         writes: list[tuple[Tensor, Any]] = []
         kept: dict[Tensor, dict[str, Any]] = {}
         for group, steps, saved in zip(self.param_groups, self._steps, groups, strict=True):
-            counts = np.zeros(len(saved["params"]))
+            vectors = {n: np.full(len(saved["params"]), start) for n, start in self.per_parameter.items()}
+            vectors["step"] = np.zeros(len(saved["params"]))
             for k, (parameter, key) in enumerate(zip(group["params"], saved["params"], strict=True)):
                 entry = dict(state.get(key, state.get(str(key), {})))
                 if self._by_hand:
-                    kept[parameter] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in entry.items()}
+                    kept[parameter] = {name: _own(value) for name, value in entry.items()}
                     continue
-                counts[k] = float(entry.pop("step", 0) or 0)
-                for name, value in entry.items():
-                    tensor = xp.asarray(value, device="cpu")
-                    if tensor.shape != parameter.shape:
+                # PyTorch does not count the steps of some: what has state is past the first one.
+                vectors["step"][k] = any(value is not None for value in entry.values())
+                for name in vectors.keys() & entry.keys():
+                    vectors[name][k] = float(entry.pop(name) or 0)
+                # What has no entry is as it is before the first step; of an optimizer without state None stands for it.
+                held = self.state[parameter]
+                for name in held.keys() | entry.keys():
+                    value = entry.get(name)
+                    if name not in held:
+                        held[name] = self.initial(name, parameter, group)
+                    tensor = self.initial(name, parameter, group) if value is None else xp.asarray(value, device="cpu")
+                    if tensor.shape != held[name].shape:
                         raise ShapeError(
                             f"{type(self).__name__}.load_state_dict: {name} of parameter {key} has shape "
-                            f"{tensor.shape}, the parameter {parameter.shape}"
+                            f"{tensor.shape}, that of the optimizer {held[name].shape}"
                         )
-                    held = self.state[parameter].setdefault(name, _zeros_like(parameter))
-                    writes.append((held, xp.astype(tensor.to(device=held.device), held.dtype)))
-            writes.append((steps, xp.asarray(counts, device="cpu")))
+                    writes.append((held[name], xp.astype(tensor.to(device=held[name].device), held[name].dtype)))
+            for name, vector in vectors.items():
+                writes.append((steps if name == "step" else group.vectors[name], xp.asarray(vector, device="cpu")))
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({key: value for key, value in saved.items() if key in self.defaults})
         self.state |= kept
@@ -259,21 +281,17 @@ class Optimizer:
     def _check(self, settings: Mapping[str, Any]) -> None:
         """Raises an error for settings that can only be a mistake."""
         for name in self.numbers:
-            values = settings[name] if isinstance(settings[name], tuple | list) else [settings[name]]
-            for value in values:
-                if isinstance(value, int | float) and not value >= 0:
-                    raise ArgumentError(f"{type(self).__name__}: {name} must not be negative, got {settings[name]}")
-        for beta in settings.get("betas", ()):
-            if isinstance(beta, int | float) and beta >= 1:
-                raise ArgumentError(f"{type(self).__name__}: betas must be below 1, got {settings['betas']}")
+            wrong = complaint(name, settings[name], self.checks)
+            if wrong is not None:
+                raise ArgumentError(f"{type(self).__name__}: {wrong}")
 
     def _ensure_state(self, group: ParameterGroup) -> None:
         names = self.state_names(group)
         for parameter in group["params"]:
             held = self.state.setdefault(parameter, {})
             for name in names:
-                if name not in held or _lacks_values(held[name], parameter):
-                    held[name] = _zeros_like(parameter)
+                if _lacks_values(held[name], parameter) if name in held else self.fits(name, parameter):
+                    held[name] = self.initial(name, parameter, group)
 
 
 def _lacks_values(state: Tensor, parameter: Tensor) -> bool:
@@ -281,13 +299,23 @@ def _lacks_values(state: Tensor, parameter: Tensor) -> bool:
     return type(state._array) is not np.ndarray and state.device == "meta" != parameter.device
 
 
-def _zeros_like(parameter: Tensor) -> Tensor:
-    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
+def _own(value: Any) -> Any:
+    """A loaded value of state by hand, in memory of its own: PyTorch's tensors and arrays are tensors of ours."""
+    if isinstance(value, list):
+        return list(map(_own, value))
+    return xp.asarray(value, device="cpu").clone() if hasattr(value, "__array__") else value
+
+
+def full(parameter: Tensor, start: float = 0.0, shape: tuple[int, ...] | None = None) -> Tensor:
+    """A state tensor of `start`, in the parameter's dtype and on its device; of its shape where none is given."""
+    number = complex(start, start) if parameter.dtype.kind == "c" else start
+    shape = parameter.shape if shape is None else shape
     if type(parameter).home is not None:
-        return xp.zeros_like(parameter.detach())
+        return xp.full(shape, number, dtype=parameter.dtype, device=parameter.device)
+    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
     array = parameter._array
     if type(array) is not np.ndarray:
         from ..tracing.specialize.errors import Untraceable
 
         raise Untraceable("an optimizer of tensors that the call itself makes has a state of its own in every call")
-    return adopt(np.zeros_like(array))
+    return adopt(np.full_like(array, number, shape=None if shape == array.shape else shape))

@@ -14,6 +14,7 @@ class Scalars:
 
     def __init__(self, **numbers: Tensor) -> None:
         self._numbers = numbers
+        self._vectors = [name for name, number in numbers.items() if number.shape]
         self._cast: dict[Any, SimpleNamespace] = {}
 
     def of(self, dtype: Any) -> SimpleNamespace:
@@ -22,3 +23,10 @@ class Scalars:
             found = SimpleNamespace(**{name: xp.astype(number, dtype) for name, number in self._numbers.items()})
             self._cast[dtype] = found
         return found
+
+    def at(self, dtype: Any, place: int | slice) -> SimpleNamespace:
+        """The numbers of one parameter: of every vector the entry, or with a slice the part, at `place`."""
+        found = self.of(dtype)
+        if not self._vectors:
+            return found
+        return SimpleNamespace(**{**vars(found), **{name: getattr(found, name)[place] for name in self._vectors}})

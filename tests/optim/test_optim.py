@@ -162,15 +162,15 @@ def test_a_value_kept_for_a_gradient_is_noticed_when_a_step_overwrites_it() -> N
     ("make", "error", "words"),
     [
         (lambda w: optim.SGD([], lr=0.1), ValueError, "no parameters"),
-        (lambda w: optim.SGD([w], lr=-1), ValueError, "lr must not be negative"),
-        (lambda w: optim.SGD([w], lr=float("nan")), ValueError, "lr must not be negative"),
+        (lambda w: optim.SGD([w], lr=-1), ValueError, "Invalid learning rate: -1"),
+        (lambda w: optim.SGD([w], lr=float("nan")), ValueError, "Invalid learning rate: nan"),
         (lambda w: optim.SGD([w, w], lr=0.1), ValueError, "more than once"),
         (lambda w: optim.SGD([w * 2], lr=0.1), ValueError, "only leaf"),
         (lambda w: optim.SGD([np.ones(2)], lr=0.1), TypeError, "not a Tensor"),
         (lambda w: optim.SGD([hm.arange(3)], lr=0.1), TypeError, "only floats"),
         (lambda w: optim.SGD([{"params": [w], "betas": 1}], lr=0.1), TypeError, "unknown settings ['betas']"),
         (lambda w: optim.SGD([w], lr=0.1, nesterov=True), ValueError, "nesterov needs momentum"),
-        (lambda w: optim.Adam([w], betas=(0.9, 1.0)), ValueError, "betas must be below 1"),
+        (lambda w: optim.Adam([w], betas=(0.9, 1.0)), ValueError, "Invalid beta parameter at index 1: 1.0"),
         (lambda w: optim.StepLR(w, 3), TypeError, "needs an Optimizer"),
         (
             lambda w: optim.Adam([w]).load_state_dict({"state": {}, "param_groups": []}),
@@ -185,7 +185,7 @@ def test_a_value_kept_for_a_gradient_is_noticed_when_a_step_overwrites_it() -> N
 def test_errors_say_what_is_wrong(make: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error) as caught:
         make(hm.ones((2,)).requires_grad_())
-    assert words in str(caught.value)
+    assert words in str(caught.value).split("\n  at ")[0]  # the line of the test has the words, too
 
 
 def test_loading_a_state_that_does_not_fit_writes_nothing() -> None:

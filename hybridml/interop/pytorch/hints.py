@@ -75,8 +75,6 @@ OF_TENSOR: dict[str, str] = {
 
 _KEY = "generators count their draws: write hm.manual_seed(seed) and no key, or hm.Generator(seed).normal(shape)"
 _PACKED = "write tensors padded to one length, with a mask of the steps that are there"
-_ADAM = "write Adam: the other optimizers are SGD, AdamW and RMSprop"
-_RATE = "write hm.optim.LRScheduler with a method rate(base, epoch, group), or opt.lr = number"
 
 _ACTIVATIONS = (
     "celu", "elu", "gelu", "glu", "leaky_relu", "log_softmax", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu",
@@ -103,14 +101,6 @@ OF_MODULE: dict[str, dict[str, str]] = {
         "tanh": "write hm.tanh",
     },
     "hybridml.nn.utils": {"rnn": _PACKED},
-    "hybridml.optim": dict.fromkeys(("Adadelta", "Adagrad", "Adamax", "LBFGS", "NAdam", "RAdam"), _ADAM),
-    "hybridml.optim.lr_scheduler": dict.fromkeys(
-        (
-            "ReduceLROnPlateau", "ChainedScheduler", "ConstantLR", "CosineAnnealingWarmRestarts", "CyclicLR",
-            "PolynomialLR",
-        ),
-        _RATE,
-    ),
     "hybridml.random": {
         "PRNGKey": _KEY, "RandomState": "write hm.Generator(seed)", "fold_in": _KEY, "key": _KEY, "split": _KEY,
         "random_sample": "write hm.random.rand",

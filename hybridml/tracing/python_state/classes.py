@@ -66,8 +66,10 @@ def announced(cls: type) -> frozenset[str] | None:
     for base in cls.__mro__:
         found = _ANNOUNCED.get((base.__module__, base.__qualname__))
         if found is not None:
-            # With a `step` of its own an optimizer writes into its state as any program writes into a dict.
-            return found if getattr(cls, "step", None) is getattr(base, "step", None) else found - {"state"}
+            # With a `step` of its own a user's optimizer writes into its state as any program writes into a dict.
+            return (
+                found if is_ours(getattr(getattr(cls, "step", None), "__module__", None) or "") else found - {"state"}
+            )
     return None
 
 
