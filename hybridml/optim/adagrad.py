@@ -19,7 +19,8 @@ class Adagrad(PerParameter):
 
     The rate is divided by ``1 + lr_decay * (step - 1)``, sums start at `initial_accumulator_value`; `weight_decay` and
     `maximize` are as of `SGD`. `foreach` and `fused` choose among PyTorch's implementations and say nothing here.
-    Raises ArgumentError and TypeError as `Adam`.
+    Of a sparse gradient (`nn.Embedding(..., sparse=True)`) only its rows are touched. Raises ArgumentError and TypeError
+    as `Adam`, GradientError for a sparse gradient with `weight_decay`.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -48,6 +49,9 @@ class Adagrad(PerParameter):
 
     def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
         return ("sum",)
+
+    def refuses_sparse(self, group: ParameterGroup) -> str:
+        return "weight_decay option is not compatible with sparse gradients" if group.uses("weight_decay") else ""
 
     def initial(self, name: str, parameter: Tensor, group: ParameterGroup) -> Tensor:
         return full(parameter, float(group["initial_accumulator_value"]))

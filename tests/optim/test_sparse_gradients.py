@@ -231,6 +231,7 @@ def test_who_takes_which_gradients() -> None:
         "RMSprop does not support sparse gradients": optim.RMSprop(model.parameters()),
         "momentum option is not compatible": optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
         "weight_decay option is not compatible": optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1),
+        "weight_decay option is not compatible with": optim.Adagrad(model.parameters(), weight_decay=0.1),
     }
     for words, opt in refused.items():
         with pytest.raises(RuntimeError, match=words):
@@ -241,6 +242,14 @@ def test_who_takes_which_gradients() -> None:
     with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients"):
         optim.SparseAdam(model.parameters()).step()
     assert bits(model.weight) == before
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_rows_of_adagrad_are_those_of_dense_gradients(style: str) -> None:
+    one, other = table(), table(sparse=True)
+    trained("eager", one, optim.Adagrad(one.parameters(), lr=0.1, lr_decay=0.1))
+    trained(style, other, optim.Adagrad(other.parameters(), lr=0.1, lr_decay=0.1))
+    np.testing.assert_allclose(one.weight.detach().numpy(), other.weight.detach().numpy(), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("style", STYLES)
