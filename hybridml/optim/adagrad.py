@@ -19,7 +19,7 @@ class Adagrad(PerParameter):
 
     The rate is divided by ``1 + lr_decay * (step - 1)``, sums start at `initial_accumulator_value`; `weight_decay` and
     `maximize` are as of `SGD`. `foreach` and `fused` choose among PyTorch's implementations and say nothing here.
-    Of a sparse gradient (`nn.Embedding(..., sparse=True)`) only the rows are touched. Raises ArgumentError and TypeError
+    Of sparse gradients (`nn.Embedding(..., sparse=True)`) only rows are touched. Raises ArgumentError and TypeError
     as `Adam`, GradientError for a sparse gradient with `weight_decay`.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
