@@ -173,7 +173,8 @@ def layers_page() -> str:
             parts += [f"\n{cell(about)}\n", "| name | meaning |", "|---|---|"]
             parts += [f"| `{call(*row)}` | {cell(inspect.getdoc(row[1]) or '')} |" for row in files[file]]
     parts += ["\n## `hm.nn.utils`\n", "| name | meaning |", "|---|---|"]
-    utils = [(name, getattr(nn.utils, name)) for name in nn.utils.__all__]
+    utils = [(name, getattr(nn.utils, name)) for name in nn.utils.__all__ if name != "rnn"]
+    utils += [(f"rnn.{name}", getattr(nn.utils.rnn, name)) for name in nn.utils.rnn.__all__]
     parts += [f"| `{call(*row)}` | {cell(inspect.getdoc(row[1]) or '')} |" for row in utils]
     return "\n".join(parts) + "\n"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
@@ -15,6 +17,7 @@ from ..functional.recurrent import gru_sequence, lstm_sequence, rnn_sequence
 from . import init
 from .module import Module
 from .parameter import Parameter
+from .utils.rnn import PackedSequence, lengths_of, packed_like, unpacked
 
 State = tuple[Tensor, ...]
 Parameters = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # of the input, of the state, their biases
@@ -65,7 +68,9 @@ class _Recurrent(Module):
         raise NotImplementedError(f"{type(self).__name__} has no _sequence method")
 
     @placed
-    def _run(self, input: Tensor, states: State | None) -> tuple[Tensor, State]:
+    def _run(self, input: Any, states: State | None) -> tuple[Any, State]:
+        if isinstance(input, PackedSequence):
+            return self._packed(input, states)
         name = type(self).__name__
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size or 0 in input.shape:
             order = "(n, steps, input_size)" if self.batch_first else "(steps, n, input_size)"
@@ -81,6 +86,33 @@ class _Recurrent(Module):
             states = (xp.zeros(shape, dtype=x.dtype),) * self.states
         _check(name, states, self.states, shape)
         states = tuple(state[:, None] for state in states) if single else states
+        x, finals = self._layers(x, states)
+        if single:
+            return x[:, 0], tuple(final[:, 0] for final in finals)
+        return (xp.swapaxes(x, 0, 1) if self.batch_first else x), finals
+
+    def _packed(self, input: PackedSequence, states: State | None) -> tuple[PackedSequence, State]:
+        """Runs over padded sequences, from long to short; nothing is read of the steps of padding."""
+        lengths = lengths_of(input)
+        x = unpacked(input, int(lengths[0]))
+        shape = (self.num_layers * self.directions, x.shape[1], self.hidden_size)
+        if x.ndim != 3 or x.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{type(self).__name__}: packed data must be (sum of lengths, input_size) with "
+                f"input_size={self.input_size}, got shape {input.data.shape}"
+            )
+        if states is None:
+            states = (xp.zeros(shape, dtype=x.dtype),) * self.states
+        _check(type(self).__name__, states, self.states, shape)
+        if input.sorted_indices is not None:
+            states = tuple(state[:, input.sorted_indices] for state in states)
+        output, finals = self._layers(x, states, lengths)
+        if input.unsorted_indices is not None:
+            finals = tuple(final[:, input.unsorted_indices] for final in finals)
+        return packed_like(output, input), finals
+
+    def _layers(self, x: Tensor, states: State, lengths: np.ndarray | None = None) -> tuple[Tensor, State]:
+        """The states of the last layer after each step, and those of all at the end of the sequences."""
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer and self.dropout:
@@ -88,20 +120,22 @@ class _Recurrent(Module):
             outputs = []
             for direction in range(self.directions):
                 first = tuple(state[len(last)] for state in states)
-                output, final = self._direction(x, first, layer, direction)
+                output, final = self._direction(x, first, layer, direction, lengths)
                 outputs.append(output)
                 last.append(final)
             x = outputs[0] if len(outputs) == 1 else xp.concat(outputs, axis=-1)
-        finals = tuple(xp.stack(list(parts)) for parts in zip(*last, strict=True))
-        if single:
-            return x[:, 0], tuple(final[:, 0] for final in finals)
-        return (xp.swapaxes(x, 0, 1) if self.batch_first else x), finals
+        return x, tuple(xp.stack(list(parts)) for parts in zip(*last, strict=True))
 
-    def _direction(self, x: Tensor, first: State, layer: int, direction: int) -> tuple[Tensor, State]:
-        x = xp.flip(x, axis=0) if direction else x
+    def _direction(
+        self, x: Tensor, first: State, layer: int, direction: int, lengths: np.ndarray | None
+    ) -> tuple[Tensor, State]:
+        x = _turned(x, lengths) if direction else x
         states = self._sequence(x, first, _parameters(self, _suffix(layer, direction)))
-        output = xp.flip(states[0], axis=0) if direction else states[0]
-        return output, tuple(state[-1] for state in states)
+        output = _turned(states[0], lengths) if direction else states[0]
+        if lengths is None:
+            return output, tuple(state[-1] for state in states)
+        ends = xp.asarray(lengths - 1), xp.arange(len(lengths))
+        return output, tuple(state[ends] for state in states)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -109,6 +143,14 @@ class _Recurrent(Module):
             if getattr(self, name) != default:
                 text += f", {name}={getattr(self, name)}"
         return text + (", bidirectional=True" if self.bidirectional else "")
+
+
+def _turned(x: Tensor, lengths: np.ndarray | None) -> Tensor:
+    """Sequences (steps, n, ...) from their ends on; of given lengths, padding stays where it is."""
+    if lengths is None:
+        return xp.flip(x, axis=0)
+    steps = np.arange(x.shape[0])[:, None]
+    return x[xp.asarray(np.where(steps < lengths, lengths - 1 - steps, steps)), xp.arange(len(lengths))]
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -123,6 +165,7 @@ class LSTM(_Recurrent):
     ``lstm(x)`` or ``lstm(x, (h, c))`` returns ``(output, (h, c))``. x is (steps, n, input_size), with `batch_first`
     (n, steps, input_size), or (steps, input_size) without a batch. output (steps, n, directions * hidden_size) are the
     hidden states of the last layer; h and c (num_layers * directions, n, hidden_size) are the states at the end.
+    A `utils.rnn.PackedSequence` of sequences of several lengths is taken in place of x, and output is one then.
     `dropout` acts between layers. Gates are in the order input, forget, cell, output. Raises ArgumentError for sizes
     below 1 or a `dropout` that is no probability, ShapeError for an input or states that do not fit.
 
@@ -133,7 +176,7 @@ class LSTM(_Recurrent):
 
     gates, states = 4, 2
 
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (h, c) = self._run(input, hx)
         return output, (h, c)
 
@@ -158,7 +201,7 @@ class GRU(_Recurrent):
 
     gates, states = 3, 1
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (h,) = self._run(input, None if hx is None else (hx,))
         return output, h
 
@@ -197,7 +240,7 @@ class RNN(_Recurrent):
         self.nonlinearity = _nonlinearity("RNN", nonlinearity)
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (h,) = self._run(input, None if hx is None else (hx,))
         return output, h
 

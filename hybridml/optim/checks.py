@@ -28,7 +28,7 @@ USUAL = {
 
 
 def complaint(name: str, value: Any, checks: dict[str, Check]) -> str | None:
-    """What is wrong with the setting `name`, or None; tensors pass, as their values may change."""
+    """Returns what is wrong with the setting `name`, or None; tensors pass, as their values may change."""
     check = checks.get(name) or USUAL.get(name) or not_negative(f"Invalid {name} value: {{value}}")
     for index, number in enumerate(value if isinstance(value, tuple | list) else [value]):
         if isinstance(number, int | float) and not check.holds(number):

@@ -87,7 +87,7 @@ def lion_step(value: Tensor, mean: Tensor, g: Tensor, beta: Tensor, rest: Tensor
 
 @Composite
 def rprop_factor(g: Tensor, previous: Tensor, shorter: Tensor, longer: Tensor) -> Tensor:
-    """What a step size is multiplied by: `longer` where the gradient kept its sign, `shorter` where it turned."""
+    """The factor of a step size: `longer` where the gradient kept its sign, `shorter` where it turned."""
     kept = xp.sign(g * previous)
     return xp.where(kept > 0, longer, xp.where(kept < 0, shorter, kept + 1))
 

@@ -240,7 +240,7 @@ def strong_wolfe(
 
 
 def cubic(one: Point, other: Point, least: float, most: float) -> float:
-    """Where the cubic through two points and their slopes is least, within bounds; their middle without one."""
+    """The least point, within bounds, of the cubic through two points and their slopes; their middle without one."""
     if one.t > other.t:
         one, other = other, one
     d1 = one.slope + other.slope - 3 * (one.loss - other.loss) / (one.t - other.t)

@@ -74,7 +74,6 @@ OF_TENSOR: dict[str, str] = {
 }
 
 _KEY = "generators count their draws: write hm.manual_seed(seed) and no key, or hm.Generator(seed).normal(shape)"
-_PACKED = "write tensors padded to one length, with a mask of the steps that are there"
 
 _ACTIVATIONS = (
     "celu", "elu", "gelu", "glu", "leaky_relu", "log_softmax", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu",
@@ -100,7 +99,6 @@ OF_MODULE: dict[str, dict[str, str]] = {
         "swish": "write hm.nn.functional.silu",
         "tanh": "write hm.tanh",
     },
-    "hybridml.nn.utils": {"rnn": _PACKED},
     "hybridml.random": {
         "PRNGKey": _KEY, "RandomState": "write hm.Generator(seed)", "fold_in": _KEY, "key": _KEY, "split": _KEY,
         "random_sample": "write hm.random.rand",

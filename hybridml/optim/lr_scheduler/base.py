@@ -62,7 +62,7 @@ class LRScheduler:
         return self.rate(base, epoch, group)
 
     def others(self, epoch: Tensor) -> Writes:
-        """What is written at `epoch` beside the rates."""
+        """The writes at `epoch` beside the rates."""
         return []
 
     # --- use --------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class LRScheduler:
 
 
 def number_set(group: Any, name: str, value: Number) -> Writes:
-    """What sets a number of a parameter group: the first of "betas", else the number `name`."""
+    """The write that sets a number of a parameter group: the first of "betas", else the number `name`."""
     held = group["betas"][0] if name == "betas" else group[name]
     if not isinstance(held, Tensor):  # of an optimizer that writes `step` itself
         group[name] = (float(value), *group["betas"][1:]) if name == "betas" else float(value)
@@ -177,7 +177,7 @@ class FactorLR(LRScheduler):
     """
 
     def multiplier(self, epoch: Tensor, group: int) -> Tensor:
-        """What the base rate is multiplied by at `epoch`, a float64 scalar tensor."""
+        """The factor of the base rate at `epoch`, a float64 scalar tensor."""
         raise NotImplementedError(f"{type(self).__name__} has no multiplier method")
 
     def rate(self, base: float, epoch: Tensor, group: int) -> Number:

@@ -39,7 +39,7 @@ class _Combined(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of each schedule, and the states of those that it has under "_schedulers"."""
+        """The state of each schedule, and under "_schedulers" the states of those that it has."""
         return {**super().state_dict(), "_schedulers": [schedule.state_dict() for schedule in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class SequentialLR(_Combined):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """As of each schedule, with the milestones and the states of the schedules."""
+        """The state of each schedule, with the milestones and the states of the schedules."""
         return {**super().state_dict(), "_milestones": list(self._milestones)}
 
     def others(self, epoch: Tensor) -> Writes:

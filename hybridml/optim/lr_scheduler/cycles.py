@@ -77,7 +77,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._write(self._epoch + 1 if epoch is None else as_float64(epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """As of each schedule, with the present descent: its length `T_i` and the epochs `T_cur` in it."""
+        """The state of each schedule, with the present descent: its length `T_i` and the epochs `T_cur` in it."""
         passed, length = float(self._epoch), self.T_0
         while passed >= length:
             passed, length = passed - length, length * self.T_mult
@@ -265,7 +265,7 @@ class CyclicLR(CyclingLR):
         return high - (high - low) * self._height(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of each schedule; functions are not in it, as in PyTorch's."""
+        """The state of each schedule; functions are not in it, as in PyTorch's."""
         return {**super().state_dict(), "_scale_fn_custom": None}
 
     def _height(self, epoch: Tensor) -> Tensor:

@@ -190,7 +190,7 @@ class LambdaLR(LRScheduler):
         return base * self.lr_lambdas[group](int(epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """As of each schedule; functions are not in it, as in PyTorch's."""
+        """The state of each schedule; functions are not in it, as in PyTorch's."""
         return {**super().state_dict(), "lr_lambdas": [None] * len(self.lr_lambdas)}
 
 

@@ -106,6 +106,7 @@ class While(RolledLoop):
         known = all(_is_pythons(frame.f_globals.get(name)) for name in PURE)
         self.early = early_questions(*loop.place, position) if known else {}
         self.masks = bool(self.early)
+        self.goes: list[ir.Node] = []  # to the next step, by what `or` has asked of this one
 
     def first_carries(self) -> dict[str, Carry]:
         """Numbers of Python's: it would leave the loop by one, `while n > 0 and ...`, of its own in the first step."""
@@ -126,7 +127,7 @@ class While(RolledLoop):
         return self.begins or (bool(self.tracer.loops) and is_numpy_scalar(end)) or super().may_be_either(end)
 
     def begin_run(self) -> None:
-        self.goes = list[ir.Node]()
+        self.goes = []
         super().begin_run()
 
     def question(self, node: ir.Node, what: str) -> np.ndarray:

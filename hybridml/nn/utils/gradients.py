@@ -1,4 +1,4 @@
-"""Gradient clipping, flat parameter vectors, and weights that are computed from others."""
+"""Gradient clipping, and flat vectors of parameters."""
 
 from __future__ import annotations
 
@@ -8,25 +8,12 @@ from typing import Any
 
 from hybridml_compiler.errors import GradientError, ShapeError
 
-from .. import arrays as xp
-from ..core.autodiff.sparse import SparseGradient
-from ..core.context import no_grad
-from ..core.precision.composites import wide
-from ..core.spellings import advise
-from ..core.tensor import Tensor
-from .parameter import commit
-from .reparametrized import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
-
-__all__ = [
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "parameters_to_vector",
-    "remove_spectral_norm",
-    "remove_weight_norm",
-    "spectral_norm",
-    "vector_to_parameters",
-    "weight_norm",
-]
+from ... import arrays as xp
+from ...core.autodiff.sparse import SparseGradient
+from ...core.context import no_grad
+from ...core.precision.composites import wide
+from ...core.tensor import Tensor
+from ..parameter import commit
 
 
 def clip_grad_norm_(
@@ -124,4 +111,4 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     return xp.stack(powers).sum() ** (1 / norm_type)
 
 
-advise(globals())
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
