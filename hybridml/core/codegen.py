@@ -13,6 +13,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 from weakref import ref
 
@@ -58,6 +59,7 @@ _NATIVE_KINDS = ("creation", "movement", "reduction", "scan", "gather", "scatter
 REDUCED = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 _KEYED = frozenset((float, complex))  # classes of parameters that equality alone does not tell apart
 _SHOWN = (bool, int, float, str)  # classes of default values that are the parameter's type
+_CAPTURED = 32  # calls while something is traced, which all go to `dispatch.slow`: compiling the text takes as long
 _spaces: list[dict[str, Any]] = []  # the globals of every generated function
 _mode: Callable[[], Any] = interpreter_stack
 
@@ -160,7 +162,18 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
         env |= {f"_default_of_{p}": default for p, default in env["_defaults"].items()}
     setattr(fn, MARK, others)
 
-    def write() -> types.FunctionType:
+    captured = count()
+
+    def general(*given: Any, **by_other_names: Any) -> Any:
+        if any([v is UNSET for v in given]) or any([v is not UNSET for v in by_other_names.values()]):
+            return written()(*given, **by_other_names)
+        k = len(inputs)
+        return env["_slow"](op, given[:k], dict(zip(params, given[k:], strict=True)))
+
+    def write() -> Callable[..., Any]:
+        return written() if env["_mode"]() is None or next(captured) >= _CAPTURED else general
+
+    def written() -> types.FunctionType:
         if fn.__code__ is waiting:
             fn.__code__ = _code_of(op)
             return fn

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 from .. import time_limit
@@ -17,16 +18,28 @@ from ..graph.body import Body, body_of
 from ..graph.checks import alone
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
-from .contractions import convolutions_as_products, dots_as_sums, transpose_products
-from .control import simplify_control
+from . import patterns
 from .fold import fold_constants
-from .layout import channels_last
-from .roll import roll_loops
 from .simplify import simplify
-from .sparse_updates import sparse_updates
-from .step_tables import step_tables
 
 Pass = Callable[[Graph], Graph]
+
+
+def _late(name: str, module: str, concerns: Callable[[Graph], bool]) -> Pass:
+    """A pass that is imported with the first graph which it may change: half of what a first call imports is passes."""
+
+    def run(graph: Graph) -> Graph:
+        if not concerns(graph):
+            return graph
+        found: Pass = getattr(import_module(f"{__name__}.{module}"), name)
+        return found(graph)
+
+    return run
+
+
+def _has(*names: str) -> Callable[[Graph], bool]:
+    """Whether a graph has an operation of one of these names."""
+    return lambda graph: any([node.op is not None and node.op.name in names for node in graph.nodes()])
 
 
 def checks_alone(graph: Graph) -> Graph:
@@ -36,6 +49,10 @@ def checks_alone(graph: Graph) -> Graph:
 
 def control_flow(graph: Graph) -> Graph:
     """Graph whose loops and branches are simplified, and their bodies optimized."""
+    if not any([node.kind == "control" for node in graph.nodes()]):
+        return graph
+    from .control import simplify_control
+
     return simplify_control(graph, optimized)
 
 
@@ -50,20 +67,48 @@ def optimized(body: Body) -> Body:
 
 FIRST: tuple[tuple[str, Pass, str], ...] = (
     ("checks_alone", checks_alone, "whether an index exists is known without what it is looked up in"),
-    ("roll_loops", roll_loops, "a long Python loop compiles in the time of one step"),
+    (
+        "roll_loops",
+        _late("roll_loops", "roll", lambda graph: len(graph.nodes()) > patterns.LONG),
+        "a long Python loop compiles in the time of one step",
+    ),
 )
 PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("simplify", simplify, "one form a view, which rules and fusion see through; less arithmetic, the same bits"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
-    ("step_tables", step_tables, "functions of NumPy and of Python of the number of a step are no calls in each step"),
-    ("channels_last", channels_last, "between convolutions nothing is transposed"),
-    ("convolutions_as_products", convolutions_as_products, "one tap or one window: the library of products is better"),
-    ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
-    ("dots_as_sums", dots_as_sums, "one row and one column: a sum of products, fused with what is around it"),
+    (
+        "step_tables",
+        _late("step_tables", "step_tables", _has(*patterns.CALLED)),
+        "functions of NumPy and of Python of the number of a step are no calls in each step",
+    ),
+    (
+        "channels_last",
+        _late("channels_last", "layout", _has("convolution", "permute_dims")),
+        "between convolutions nothing is transposed",
+    ),
+    (
+        "convolutions_as_products",
+        _late("convolutions_as_products", "contractions", _has("convolution")),
+        "one tap or one window: the library of products is better",
+    ),
+    (
+        "transpose_products",
+        _late("transpose_products", "contractions", _has("matmul")),
+        "a transposed product is a product: nothing to copy",
+    ),
+    (
+        "dots_as_sums",
+        _late("dots_as_sums", "contractions", _has("matmul")),
+        "one row and one column: a sum of products, fused with what is around it",
+    ),
     ("control_flow", control_flow, "loops and branches compute what is read of them, and bodies go through all passes"),
 )
 ASSUMING: tuple[tuple[str, Pass, str], ...] = (
-    ("sparse_updates", sparse_updates, "a step on a table does not read the rows that it leaves as they are"),
+    (
+        "sparse_updates",
+        _late("sparse_updates", "sparse_updates", lambda _: True),
+        "a step on a table does not read the rows that it leaves as they are",
+    ),
 )
 _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever
 

@@ -24,8 +24,8 @@ from ..graph.rewrite import make
 from ..ops.control import LOOP
 from ..record import record
 from ..walk import postorder
+from . import patterns
 
-LONG = 2000  # nodes: planning and compiling them takes a second
 _FEWEST = 32  # steps
 _MANY = 100  # steps that are worth a word where they cannot be rolled
 _TRIED = 12  # anchors: their steps are collected in one walk over the graph each, unless `_may_repeat` sees why not
@@ -38,7 +38,7 @@ Reference = tuple[str, int]  # "own" or "before" and a position, or "given" and 
 
 def roll_loops(graph: Graph) -> Graph:
     """Rolls repeated steps into loops, one after the other, while the graph is long."""
-    while len(graph.nodes()) > LONG:
+    while len(graph.nodes()) > patterns.LONG:
         nodes = graph.nodes()
         cuts, anchors = _cuts(nodes), _anchors(nodes)
         rolled = _roll(graph, nodes, cuts, anchors)

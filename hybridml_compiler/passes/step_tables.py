@@ -25,9 +25,9 @@ from ..graph.rewrite import make
 from ..sizes.dims import LEAST, Size, Symbol, _make, bounds, is_dim, symbol, symbols_of
 from ..sizes.values import evaluate
 from .loop_parts import Loop, Optimize
+from .patterns import CALLED
 
 _SHAPES = ("reshape", "broadcast_to")
-_CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power", "python_complex"))
 _MOST = 1 << 16  # elements of a table
 _MOST_COMPUTED = 1 << 14  # rows that are computed for one of arrays, 5 us each
 
@@ -50,7 +50,7 @@ def step_tables(graph: Graph) -> Graph:
 
 
 def _is_called(node: Node) -> bool:
-    return node.op is not None and node.op.name in _CALLED
+    return node.op is not None and node.op.name in CALLED
 
 
 def _decided(

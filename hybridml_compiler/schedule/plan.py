@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..aval import Aval
@@ -31,11 +31,14 @@ from .fusion.tile_fusion import form_tiles, operands_of, tiles_of
 from .host_call import fixed_from, fixed_params, opaque_of
 from .kept import Kept, Reuse
 from .kernels.gemm import Product
-from .kernels.library import Call, Capabilities
+from .kernels.library import Capabilities
 from .launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from .lowering.memo import LoweringMemo
 from .lowering.split import lower_group
 from .memory import Interval, plan_arena
+
+if TYPE_CHECKING:
+    from .kernels.library import Call
 
 Begin = Callable[..., object]  # of a spec, and whether it is a body's
 NO_DONATIONS: Mapping[int, int] = {}

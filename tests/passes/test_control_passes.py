@@ -15,7 +15,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
-from hybridml_compiler.passes import control_flow, roll, run_passes
+from hybridml_compiler.passes import control_flow, patterns, roll, run_passes
 from tests.support.closeness import assert_close
 
 SUM = """
@@ -219,7 +219,7 @@ def columns(xs: hm.Tensor, w: hm.Tensor) -> Any:
     ("program", "most"), [(recurrent, 150), pytest.param(gates, 60, marks=pytest.mark.slow), (columns, 40)]
 )
 def test_python_loops_are_rolled(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Any], most: int) -> None:
-    monkeypatch.setattr(roll, "LONG", 100)
+    monkeypatch.setattr(patterns, "LONG", 100)
     rng = np.random.default_rng(0)
     w = hm.tensor(rng.standard_normal((4, 4)) / 4, requires_grad=True)
     sizes = []
@@ -252,7 +252,7 @@ def layers(weights: list[hm.Tensor]) -> Any:
 
 
 def test_what_does_not_repeat_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roll, "LONG", 10)
+    monkeypatch.setattr(patterns, "LONG", 10)
     graph = layers([hm.ones((4, 4)) * (k + 1) / 64 for k in range(128)])
     with pytest.warns(CompileWarning, match="a loop of 12. steps is compiled step by step.*\n.*hm.tanh"):
         assert roll.roll_loops(graph) is graph

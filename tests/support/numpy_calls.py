@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.interop.numpy import functions, table, ufuncs
+from hybridml.interop.numpy import table, ufuncs
 from hybridml.tracing.specialize.errors import TraceWarning
 
 from .numpy_samples import SAMPLES, Sample, ufunc_sample
 from .overridable import OVERRIDABLE_FUNCTIONS, OVERRIDABLE_UFUNCS
 
-assert functions.SUBJECTS
 # Older versions of NumPy let others implement less: before 2.4 not np.polynomial.
 OVERRIDABLE = {table.public(f) for f in OVERRIDABLE_FUNCTIONS}
 CALLED = [s for s in SAMPLES if table.target_of(s.func) is not None and table.public(s.func) in OVERRIDABLE]

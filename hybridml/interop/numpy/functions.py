@@ -1,8 +1,7 @@
-"""`__array_function__`: the rows of all subjects, and the error of a NumPy function without one."""
+"""`__array_function__`: calls of what the table has, and the error of a NumPy function without a row."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from hybridml_compiler.errors import DTypeError
@@ -10,14 +9,6 @@ from hybridml_compiler.errors import DTypeError
 from ...core.native_methods import direct
 from .table import name_of, refusal, takes_as_given, target_of
 from .table import run as call
-
-# What fills the table.
-SUBJECTS = (
-    "arrays", "assembling", "linear_algebra", "polynomials", "records", "reductions", "refused", "selecting",
-    "statistics", "writing",
-)  # fmt: skip
-for _subject in SUBJECTS:
-    import_module(f"{__package__}.{_subject}")
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

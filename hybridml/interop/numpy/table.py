@@ -25,6 +25,11 @@ from ...core.tensor import Tensor, values
 
 Function = Callable[..., Any]
 FUNCTIONS: dict[Function | str, Function | str] = {}  # or its dotted name, of a module that few programs load
+# What fills the table, each with the first function that is not found in those before.
+SUBJECTS = (
+    "arrays", "reductions", "linear_algebra", "statistics", "selecting", "assembling", "writing", "polynomials",
+    "records", "refused",
+)  # fmt: skip
 REFUSED: dict[str, str] = {}  # dotted name of a NumPy function or module -> why, and what to use instead
 
 # Parameters that say how an array lies in memory, how it is cast, or which algorithm finds the same result.
@@ -67,8 +72,15 @@ def _path_of(func: Function) -> str:
 
 def target_of(func: Function) -> Function | None:
     """Function that runs in the place of a NumPy function; None where there is no row, or its home is not there."""
-    row = FUNCTIONS.get(public(func)) or FUNCTIONS.get(_path_of(func))
+    row, subjects = _row(func), iter(SUBJECTS)
+    while row is None and (subject := next(subjects, None)) is not None:
+        importlib.import_module(f"{__package__}.{subject}")  # by another thread, perhaps, for which this waits
+        row = _row(func)
     return _named(row) if isinstance(row, str) else row
+
+
+def _row(func: Function) -> Function | str | None:
+    return FUNCTIONS.get(public(func)) or FUNCTIONS.get(_path_of(func))
 
 
 def refusal(func: Function) -> str:

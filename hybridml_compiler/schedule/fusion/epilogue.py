@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Expr, Kernel, KernelSpec, Store, expressions, serial, statements
 from ...record import record, replace
 from ...sizes.dims import same
-from ..kernels.library import Call, Schedule
 from ..lowering.expressions import Index, unravel
 from ..lowering.lower import GroupLowering
 from .group import Group
+
+if TYPE_CHECKING:
+    from ..kernels.library import Call, Schedule
 
 
 @record

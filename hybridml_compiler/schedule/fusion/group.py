@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node
 from ...record import record
 from ...walk import reachable
-from ..kernels.library import Matched
+
+if TYPE_CHECKING:
+    from ..kernels.library import Matched
 
 # Kinds that cannot be inlined into another loop.
 OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control", "opaque")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...graph.body import family, steps_in
 from ...graph.facts import may_fail, reduced_axes
@@ -18,10 +18,13 @@ from ...record import replace
 from ...sizes.dims import hint, is_dim
 from .. import cost
 from ..kernels.gemm import Product
-from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
+from ..kernels.library import LIBRARY, Capabilities, Library
 from .epilogue import splits
 from .group import TAKE_MEMORY, Expression, Expressions, Group, form_of, row_aligned
 from .in_place import STORE, may_store, store_of
+
+if TYPE_CHECKING:
+    from ..kernels.library import Call, Matched
 
 _NEAR = 64  # groups before the last one that a value may join
 _ALONE = ("contraction", "convolution", "scan", "scatter", "random")  # kinds that begin a group

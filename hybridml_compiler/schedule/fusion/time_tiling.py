@@ -15,6 +15,7 @@ are launches of one row, or of the rows of a column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...loops.ir import Kernel
 from ...record import record, replace
@@ -22,7 +23,9 @@ from ...sizes.dims import is_symbolic
 from .. import cost
 from ..launch import BufferRef, Launch, Plan
 from .horizontal_fusion import HorizontalFusion
-from .row_footprints import Memory, Rows, farthest, rows_of
+
+if TYPE_CHECKING:
+    from .row_footprints import Memory, Rows
 
 _MOST_LAUNCHES = 32  # of a step
 
@@ -57,6 +60,8 @@ def tiled_in_time(
     launches = [own for launch in body.launches for own in _apart(launch)]
     if len(launches) > _MOST_LAUNCHES or body.constants or body.slots > 1:
         return None
+    from .row_footprints import rows_of  # with the first loop that is long enough
+
     memory_of = _memories(consts, in_place)
     rows = rows_of(launches, memory_of)
     if rows is None:
@@ -126,6 +131,8 @@ def _after(steps: int) -> Callable[[Memory, Memory], bool]:
 
 def _schedule(rows: Sequence[Rows], alternates: bool) -> tuple[list[int], int]:
     """(shift of each launch, skew of each step), in rows."""
+    from .row_footprints import farthest
+
     shifts: list[int] = []
     for k, own in enumerate(rows):
         found = [_first_row(own, rows)]

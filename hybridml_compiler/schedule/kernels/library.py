@@ -7,6 +7,7 @@ whether such a call reads an operand in place, so that it needs no copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...aval import Aval
 from ...graph.ir import Graph, Node
@@ -18,15 +19,18 @@ from ...ops.fourier import AxisTransform
 from ...record import record
 from .. import cost
 from ..kept import Kept
-from . import convolution, gemm
-from .convolution import Convolution, Pixels, Weights
-from .gemm import Product
-from .transform_steps import Steps
+from . import gemm
+
+if TYPE_CHECKING:
+    from .convolution import Convolution, Pixels, Weights
+    from .gemm import Product
+    from .transform_steps import Steps
+
+    Call = Product | Convolution
+    Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it reads
+    Prepared = Weights | Pixels
 
 InMemory = Callable[[Node], bool]
-Call = Product | Convolution
-Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it reads
-Prepared = Weights | Pixels
 Schedule = Callable[[LoopBuilder, Kernel], Kernel]
 
 
@@ -89,6 +93,24 @@ class Capabilities:
         return Kept()
 
 
+def _convolution_of(node: Node, in_memory: InMemory, widening: bool) -> Matched | None:
+    from . import convolution  # with the first of them, as in the next two
+
+    return convolution.convolution_of(node, in_memory, widening)
+
+
+def _readable(node: Node, in_memory: InMemory) -> bool:
+    from . import convolution
+
+    return convolution.readable(node, in_memory)
+
+
+def _reads_narrow(node: Node) -> bool:
+    from . import convolution
+
+    return convolution.reads_narrow(node)
+
+
 LIBRARY: dict[str, Library] = {
     "contraction": Library(
         lambda node, in_memory, _: gemm.product_of(node, in_memory),
@@ -96,7 +118,5 @@ LIBRARY: dict[str, Library] = {
         "operand of a matrix product",
         gemm.reads_narrow,
     ),
-    "convolution": Library(
-        convolution.convolution_of, convolution.readable, "operand of a convolution", convolution.reads_narrow
-    ),
+    "convolution": Library(_convolution_of, _readable, "operand of a convolution", _reads_narrow),
 }

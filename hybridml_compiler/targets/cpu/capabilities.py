@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ... import dtypes
 from ...graph.facts import stored
 from ...graph.ir import Node
 from ...loops.ir import Expr, Kernel
 from ...loops.regions import everywhere
 from ...schedule.kernels.gemm import Product
-from ...schedule.kernels.library import LIBRARY, Call, Capabilities
-from ...schedule.kernels.transform_steps import steps_of
+from ...schedule.kernels.library import LIBRARY, Capabilities
 from ...sizes.dims import hint
 from .kernels.loop_schedule import schedule, schedule_matrix
 from .llvm.kind import CallKind
 from .llvm.registry import kind_of
 from .spec import CpuSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...aval import Aval
+    from ...ops.fourier import AxisTransform
+    from ...schedule.kernels.transform_steps import Steps
+    from ...schedule.kernels.library import Call
 
 
 def capabilities(cpu: CpuSpec) -> Capabilities:
@@ -35,6 +44,11 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
             return False
         return node.op.kind != "convolution" or node.dtype is dtypes.int32 or multiplies_pairs
 
+    def transforms(aval: Aval, axes: Sequence[AxisTransform]) -> Steps | None:
+        from ...schedule.kernels.transform_steps import steps_of  # with the first Fourier transform
+
+        return steps_of(aval, axes, cpu.lanes, cpu.cores)
+
     def runs_rows(dots: Product, updates: Product) -> bool:
         from .llvm.fusion.row_fusion import row_plan  # loads what emits products
 
@@ -51,7 +65,7 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         lambda product: _kind(product).computes_left(product, cpu),
         lambda call: _kind(call).passing(call, cpu),
         lambda product, other: _kind(product).same_sums(product, other, cpu),
-        lambda aval, transforms: steps_of(aval, transforms, cpu.lanes, cpu.cores),
+        transforms,
         sum_blocks=lambda product: _kind(product).sum_blocks(product, cpu),
         runs_rows=runs_rows,
         runs_control=True,

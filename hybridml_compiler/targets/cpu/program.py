@@ -12,11 +12,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
-from hybridml_compiler.targets.cpu.runtime import blas, polling, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime import polling, sanitize, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
 from hybridml_compiler.targets.cpu.runtime.pool_block import CALLED
@@ -104,9 +106,13 @@ def named_in(objects: Sequence[bytes]) -> set[str]:
     return {name.decode() for data in objects for name in re.findall(rb"hml_\w+", data)}
 
 
+def _blas() -> Any:
+    return import_module("hybridml_compiler.targets.cpu.runtime.blas")  # with the first product that it computes
+
+
 _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
-    (("hml_sgemm", "hml_dgemm"), lambda: blas.gemm_symbols() or {}),
-    (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
+    (("hml_sgemm", "hml_dgemm"), lambda: _blas().gemm_symbols() or {}),
+    (("hml_blas_hold", "hml_blas_release"), lambda: _blas().hold_symbols()),
     ((host_callback.CALL,), host_callback.symbols),
     *(((name,), partial(routines.symbols, name)) for name in routines.SYMBOLS),
     ((SCRATCH, READY), scratch.symbols),

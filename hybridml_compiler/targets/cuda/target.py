@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import config, dtypes
 from ...aval import Aval
@@ -24,7 +24,7 @@ from ...schedule.fusion.tile_fusion import TileFusion
 from ...schedule.kernels import convolution
 from ...schedule.kernels.convolution import Convolution
 from ...schedule.kernels.gemm import Product
-from ...schedule.kernels.library import Call, Capabilities
+from ...schedule.kernels.library import Capabilities
 from ...schedule.launch import Plan
 from ...schedule.text import describe_plan
 from ..base import Interface, Stage
@@ -46,6 +46,9 @@ from .scatter.form import scattered
 from .scatter.launches import scatter_steps
 from .schedule import schedule
 from .simulated_driver import SimulatedDriver
+
+if TYPE_CHECKING:
+    from ...schedule.kernels.library import Call
 
 _MERGED_BYTES = 16 << 20  # that launches may keep alive by waiting to be merged: a part of a GPU's L2 cache
 

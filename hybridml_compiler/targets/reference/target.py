@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,8 +11,11 @@ from ...loops.interpret import interpret_kernel
 from ...loops.ir import Kernel
 from ...placement.performance import Performance
 from ...schedule.kernels.gemm import Product
-from ...schedule.kernels.library import Call, Capabilities
+from ...schedule.kernels.library import Capabilities
 from ..kernel_target import KernelTarget
+
+if TYPE_CHECKING:
+    from ...schedule.kernels.library import Call
 
 
 def has_library(call: Call) -> bool:

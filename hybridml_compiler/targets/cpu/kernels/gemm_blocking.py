@@ -8,14 +8,17 @@ so many rows; then each unit packs its own panels.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from .... import dtypes
 from ....record import record, replace
 from ....schedule import cost
-from ....schedule.kernels.convolution import Pretranspose
 from ....schedule.kernels.gemm import Product
 from ....sizes.dims import Size, is_dim, is_symbolic
 from .plan import Plan
+
+if TYPE_CHECKING:
+    from ....schedule.kernels.convolution import Pretranspose
 
 # Depth of a block of k. Every block but the first reads the result again, which shows where there are many rows of it
 # (1024^3: 106 GF/s against 100 with 512; 128x512x1024: 100 against 105). Of a transposed A every step reads another
@@ -107,6 +110,8 @@ class Blocking(Plan):
     def parts(self, product: Product) -> list[Pretranspose]:
         if not (self.pack and product.b.transposed):
             return []
+        from ....schedule.kernels.convolution import Pretranspose  # for those alone
+
         return [Pretranspose(product.dtype if product.stored is None else dtypes.float32, self.lanes)]
 
 

@@ -9,13 +9,16 @@ Casting the operands first and multiplying in float32 is slower for every size (
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....record import record, replace
-from ....schedule.kernels.convolution import Convolution
 from ....schedule.kernels.gemm import Matrix, Product
 from .gemm_blocking import MAX_DEPTH, MAX_DEPTH_TALL, Blocking, blocking_of
+
+if TYPE_CHECKING:
+    from ....schedule.kernels.convolution import Convolution
 
 
 @record

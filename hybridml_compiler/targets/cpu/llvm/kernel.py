@@ -17,7 +17,6 @@ from ....sizes.dims import Size
 from . import ir
 from .emitter import LoopEmitter
 from .kind import Kind
-from .reductions import reduce
 from .scalars import Lanes
 from .types import I64, PTR, VOID, constant
 from .vectors.interleave import interleaved
@@ -106,6 +105,8 @@ class KernelEmitter(LoopEmitter):
 
     def reduce(self, joined: Sequence[Reduce]) -> None:
         """Reductions over the same variables, in one loop."""
+        from .reductions import reduce  # with the first of them
+
         for stmt, total in zip(joined, reduce(self, joined), strict=True):
             self.results[stmt.result] = total
             self.level[stmt.result] = len(self.scopes) - 1

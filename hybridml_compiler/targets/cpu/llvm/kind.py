@@ -4,14 +4,16 @@ the CPU that is given, which an emitter finds in its module."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....loops.ir import KernelSpec
 from ....record import record
-from ....schedule.kernels.library import Call, Prepared
 from ....sizes.dims import Size
 from ..spec import CpuSpec
 from . import ir
+
+if TYPE_CHECKING:
+    from ....schedule.kernels.library import Call, Prepared
 
 
 @record

@@ -8,16 +8,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybridml_compiler.once import once
-from hybridml_compiler.targets.cpu.python_entry import object_layout
 from hybridml_compiler.targets.cpu.python_entry.spec import call_step
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.builtins import builtin
+
+if TYPE_CHECKING:
+    from hybridml_compiler.targets.cpu.python_entry.object_layout import Layout
 
 _FIRST = 16  # calls of a process that are made without it
 _calls = count()
@@ -36,10 +38,13 @@ def call_with_arrays(step: int, addresses: Sequence[int], arrays: Sequence[np.nd
 @once
 def _native() -> Callable[..., int] | None:
     """`function(step, arena, sizes, *arrays)`, where structs of the interpreter have been measured."""
+    from hybridml_compiler.targets.cpu.python_entry import object_layout  # at the first call that is not made by ctypes
+
     if object_layout.measured() is None:
         return None
     imports = {name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in API}
-    source = jit.emitted_source(f"step call {object_layout.layout()}", _text, "targets.cpu.python_entry.*")
+    layout = object_layout.layout()
+    source = jit.emitted_source(f"step call {layout}", lambda: _text(layout), "targets.cpu.python_entry.*")
     library = loader.load([jit.compile_source(source)], imports, ("hml_call_step",))
     _native_owners.append(library)
     return builtin("call_step", library.address("hml_call_step"))
@@ -48,12 +53,10 @@ def _native() -> Callable[..., int] | None:
 _native_owners: list[loader.Library] = []
 
 
-def _text() -> str:
+def _text(layout: Layout) -> str:
     from hybridml_compiler.targets.cpu.llvm.native import NativeBuilder, native
     from hybridml_compiler.targets.cpu.llvm.native import text as module_text
     from hybridml_compiler.targets.cpu.spec import host_spec
-
-    layout = object_layout.layout()
 
     @native("ptr", "ptr", "ptr", "i64")
     def hml_call_step(c: NativeBuilder, own: Any, args: Any, n: Any) -> None:

@@ -9,10 +9,9 @@ that one way of each needs no turning, and the other is turned in squares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..... import dtypes
-from .....schedule.kernels.convolution import Pretranspose
 from ...kernels.low_precision import Format
 from .. import ir
 from ..ir import known
@@ -22,6 +21,9 @@ from .emission import Range
 from .loops import ceiling, i64, least, loop, repeat
 from .vectors import Vectors
 from .words import SIGNS, WORD, Words, multiply_add
+
+if TYPE_CHECKING:
+    from .....schedule.kernels.convolution import Pretranspose
 
 TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
 

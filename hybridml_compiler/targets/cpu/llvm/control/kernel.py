@@ -41,7 +41,6 @@ from .parts import (
     steps_a_poll,
     stop_at,
 )  # fmt: skip
-from .time_tiles import block_steps, emit_tile, run_block
 
 Callees = Mapping[int, Callee]  # by the identity of the spec
 _PASSES_NS = 5_000.0  # of a loop over elements that LLVM's passes are for: they take a few milliseconds
@@ -352,6 +351,8 @@ def _emit_loop(
         return written
 
     if loop.tiles is not None and not b.checks:  # calls of kernels by address are not checked
+        from .time_tiles import block_steps, emit_tile, run_block  # with the first tiles
+
         count = block_steps(b, loop.tiles, b.sub(until, number))
         if loop.tiles.alternates:  # its first step reads what is in neither of the places
             count = b.select(b.icmp_signed(">", number, i64(0)), count, i64(0))

@@ -14,7 +14,6 @@ from ...kernels.low_precision import Format
 from .. import ir
 from ..contraction.emission import Emission, Range
 from ..contraction.loops import ceiling, i64
-from ..contraction.packing import Packer, PanelPacker
 from ..contraction.words import Words
 from ..kernel import emit_epilogue
 from ..types import PTR
@@ -36,6 +35,8 @@ class PackedRows(Rows):
     """Rows of words, [row][k] or, if A is transposed, [k][row]."""
 
     def __init__(self, e: Emission[Product, Blocking], words: Words) -> None:
+        from ..contraction.packing import Packer  # with the first product that is packed, as below
+
         product, blocking = e.call, e.plan
         super().__init__(words, product)
         pitch = -(-blocking.rows // blocking.lanes) * blocking.lanes
@@ -107,6 +108,8 @@ class PackedPanels(Panels):
     """[panel][word][column]. If A is shifted, each has a row of initial sums before."""
 
     def __init__(self, e: Emission[Product, Blocking], words: Words, how: Format, starts: bool) -> None:
+        from ..contraction.packing import PanelPacker
+
         product, blocking = e.call, e.plan
         super().__init__(words, product, blocking)
         self.product, self.how, self.starts, self.step = product, how, starts, blocking.columns

@@ -3,8 +3,9 @@ product."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..... import dtypes
 from .....loops.ir import Kernel
@@ -20,12 +21,11 @@ from ...kernels.slabs import Slabs
 from ...runtime import blas
 from ...spec import CpuSpec
 from .. import ir
-from ..contraction.emission import Emission
 from ..kernel import emit_epilogue
 from ..kind import CallKind
-from .blas import BlasProduct
-from .blocked import BlockedProduct
-from .gemv import Dots, Updates
+
+if TYPE_CHECKING:
+    from ..contraction.emission import Emission
 
 
 def format_on(product: Product, cpu: CpuSpec) -> Format:
@@ -101,11 +101,12 @@ def passing_product(product: Product, cpu: CpuSpec) -> Product | None:
     return replace(product, passing=True) if can_pass(product, format_on(product, cpu), blocking) else None
 
 
-EMISSIONS: dict[type, type[Emission[Any, Any]]] = {
-    Blocking: BlockedProduct,
-    Gemv: Dots,
-    Axpys: Updates,
-    Slabs: BlasProduct,
+# Plan: the module here that has the class of its emission, loaded with the first of them, and the class.
+EMISSIONS: dict[type, tuple[str, str]] = {
+    Blocking: ("blocked", "BlockedProduct"),
+    Gemv: ("gemv", "Dots"),
+    Axpys: ("gemv", "Updates"),
+    Slabs: ("blas", "BlasProduct"),
 }
 
 
@@ -128,7 +129,9 @@ def emit_product(
             more["how"] = format_on(product, module.cpu)
         elif epilogue is not None and prologue is None and plan.depth >= product.k:
             more["ahead"] = matrices_of(epilogue)
-    return EMISSIONS[type(plan)](module, name, product, plan, finish, parts, count, **more).emit()
+    home, emission = EMISSIONS[type(plan)]
+    emit: Callable[..., Emission[Any, Any]] = getattr(import_module(f".{home}", __package__), emission)
+    return emit(module, name, product, plan, finish, parts, count, **more).emit()
 
 
 def product_source(product: Product, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:

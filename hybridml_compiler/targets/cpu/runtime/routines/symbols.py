@@ -15,7 +15,7 @@ import numpy as np
 
 from hybridml_compiler.once import once
 from hybridml_compiler.ops import custom
-from hybridml_compiler.targets.cpu.runtime import allocation, blas, jit, threads
+from hybridml_compiler.targets.cpu.runtime import allocation, jit, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import CpuSpec, host_spec
 
@@ -66,6 +66,8 @@ def has(name: str) -> bool:
     """Whether there is a routine for a row, or the native code."""
     if custom.is_native(name):
         return custom.address_of(name) is not None
+    from hybridml_compiler.targets.cpu.runtime import blas  # with the first routine, as below
+
     if name not in NAMES or (NAMES[name].blas and blas.gemm_symbols() is None):
         return False
     return all([blas.lapack_symbol(letter + called) for called in NAMES[name].called for letter in LETTERS.values()])
@@ -119,6 +121,8 @@ def sources(symbol: str, cpu: CpuSpec) -> list[jit.Source]:
 
 def imports(symbol: str) -> dict[str, int]:
     """Addresses that a routine's modules import."""
+    from hybridml_compiler.targets.cpu.runtime import blas
+
     name, letter = _parts(symbol)
     found = _common() if NAMES[name].blas else _plain()
     return found | {f"lapack_{c}": blas.lapack_symbol(letter + c) or 0 for c in NAMES[name].called}
@@ -126,6 +130,8 @@ def imports(symbol: str) -> dict[str, int]:
 
 @once
 def _common() -> dict[str, int]:
+    from hybridml_compiler.targets.cpu.runtime import blas
+
     return _plain() | (blas.gemm_symbols() or {}) | blas.hold_symbols()
 
 
