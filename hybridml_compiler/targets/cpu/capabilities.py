@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ...aval import Aval
     from ...ops.fourier import AxisTransform
-    from ...schedule.kernels.transform_steps import Steps
     from ...schedule.kernels.library import Call
+    from ...schedule.kernels.transform_steps import Steps
 
 
 def capabilities(cpu: CpuSpec) -> Capabilities:
