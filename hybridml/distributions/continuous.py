@@ -50,6 +50,10 @@ class Normal(Distribution):
         return xp.log(self.scale) + (0.5 + _LOG_ROOT_2PI)
 
     @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
     def mean(self) -> Tensor:
         return self.loc
 
@@ -81,6 +85,16 @@ class Uniform(Distribution):
 
     def entropy(self) -> Tensor:
         return xp.log(self.high - self.low)
+
+    def cdf(self, value: Any) -> Tensor:
+        return xp.clip((xp.asarray(value) - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def icdf(self, value: Any) -> Tensor:
+        return xp.asarray(value) * (self.high - self.low) + self.low
+
+    @property
+    def mode(self) -> Tensor:
+        return self.low * math.nan  # all are as likely
 
     @property
     def mean(self) -> Tensor:
@@ -116,6 +130,16 @@ class Exponential(Distribution):
     def entropy(self) -> Tensor:
         return 1 - xp.log(self.rate)
 
+    def cdf(self, value: Any) -> Tensor:
+        return -xp.expm1(-self.rate * xp.maximum(xp.asarray(value), 0.0))
+
+    def icdf(self, value: Any) -> Tensor:
+        return -xp.log1p(-xp.asarray(value)) / self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return xp.zeros_like(self.rate)
+
     @property
     def mean(self) -> Tensor:
         return 1 / self.rate
@@ -148,6 +172,18 @@ class Laplace(Distribution):
 
     def entropy(self) -> Tensor:
         return xp.log(self.scale * 2) + 1
+
+    def cdf(self, value: Any) -> Tensor:
+        away = xp.asarray(value) - self.loc
+        return 0.5 - 0.5 * xp.sign(away) * xp.expm1(-xp.abs(away) / self.scale)
+
+    def icdf(self, value: Any) -> Tensor:
+        away = xp.asarray(value) - 0.5
+        return self.loc - self.scale * xp.sign(away) * xp.log1p(-2 * xp.abs(away))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
 
     @property
     def mean(self) -> Tensor:
@@ -184,6 +220,13 @@ class Gamma(Distribution):
     def entropy(self) -> Tensor:
         a = self.concentration
         return a - xp.log(self.rate) + xp.lgamma(a) + (1 - a) * xp.digamma(a)
+
+    def cdf(self, value: Any) -> Tensor:
+        return special.gammainc(self.concentration, self.rate * xp.maximum(xp.asarray(value), 0.0))
+
+    @property
+    def mode(self) -> Tensor:
+        return xp.maximum(self.concentration - 1, 0.0) / self.rate
 
     @property
     def mean(self) -> Tensor:
@@ -224,6 +267,17 @@ class Beta(Distribution):
         a, b = self.concentration1, self.concentration0
         spread = (a - 1) * xp.digamma(a) + (b - 1) * xp.digamma(b) - (a + b - 2) * xp.digamma(a + b)
         return special.betaln(a, b) - spread
+
+    def cdf(self, value: Any) -> Tensor:
+        return special.betainc(self.concentration1, self.concentration0, xp.clip(xp.asarray(value), 0.0, 1.0))
+
+    @property
+    def mode(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        flat = (a == 1) & (b == 1)
+        inside = (a > 1) & (b > 1)
+        middle = (a - 1) / xp.where(inside, a + b - 2, 1.0)
+        return xp.where(inside, middle, xp.where(flat | (a == b), math.nan, xp.where(a > b, 1.0, 0.0)))
 
     @property
     def mean(self) -> Tensor:

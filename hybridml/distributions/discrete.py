@@ -11,13 +11,25 @@ from .. import arrays as xp
 from .. import functional, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import anything, not_negative, probability
+from ..random.sampling import Domain, anything, not_negative, probability
 from .distribution import Distribution
 
 
-def _one_of(name: str, probs: Any, logits: Any) -> None:
+def one_of(name: str, probs: Any, logits: Any) -> None:
     if (probs is None) == (logits is None):
         raise ArgumentError(f"{name}: takes probs or logits, one of them")
+
+
+def given_odds(
+    self: Distribution, probs: Any, logits: Any, **others: tuple[Any, Domain]
+) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
+    """(probs, logits) of which one is given, and other parameters of a distribution, broadcast with them."""
+    one_of(type(self).__name__, probs, logits)
+    if logits is None:
+        share, *rest = self._given(probs=(probs, probability), **others)
+        return (share, xp.log(share) - xp.log1p(-share)), rest
+    odds, *rest = self._given(logits=(logits, anything), **others)
+    return (xp.sigmoid(odds), odds), rest
 
 
 class Bernoulli(Distribution):
@@ -30,14 +42,10 @@ class Bernoulli(Distribution):
     [0.75, 0.25]
     """
 
+    has_enumerate_support = True
+
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
-        _one_of("Bernoulli", probs, logits)
-        if logits is None:
-            (self.probs,) = self._given(probs=(probs, probability))
-            self.logits = xp.log(self.probs) - xp.log1p(-self.probs)
-        else:
-            (self.logits,) = self._given(logits=(logits, anything))
-            self.probs = xp.sigmoid(self.logits)
+        (self.probs, self.logits), _ = given_odds(self, probs, logits)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.bernoulli(self.probs, shape, dtype=self.probs.dtype, generator=generator)
@@ -48,6 +56,13 @@ class Bernoulli(Distribution):
 
     def entropy(self) -> Tensor:
         return special.entr(self.probs) + special.entr(1 - self.probs)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._listed(xp.arange(2, dtype=self.probs.dtype), expand)
+
+    @property
+    def mode(self) -> Tensor:
+        return xp.where(self.probs == 0.5, math.nan, xp.where(self.probs > 0.5, 1.0, 0.0)).astype(self.probs.dtype)
 
     @property
     def mean(self) -> Tensor:
@@ -68,8 +83,10 @@ class Categorical(Distribution):
     [0.25, 0.75]
     """
 
+    has_enumerate_support = True
+
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
-        _one_of("Categorical", probs, logits)
+        one_of("Categorical", probs, logits)
         (given,) = self._given(**({"probs": (probs, anything)} if logits is None else {"logits": (logits, anything)}))
         if not given.ndim:
             raise ShapeError("Categorical: needs an axis of categories, got a number; use Bernoulli")
@@ -93,6 +110,21 @@ class Categorical(Distribution):
     def entropy(self) -> Tensor:
         return special.entr(self.probs).sum(axis=-1)
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._listed(xp.arange(self.probs.shape[-1]), expand)
+
+    @property
+    def mode(self) -> Tensor:
+        return xp.argmax(self.probs, axis=-1)
+
+    @property
+    def mean(self) -> Tensor:
+        raise ArgumentError("Categorical has no mean: its values are names, not numbers")
+
+    @property
+    def variance(self) -> Tensor:
+        raise ArgumentError("Categorical has no variance: its values are names, not numbers")
+
 
 class Poisson(Distribution):
     """Poisson distribution: the number of events in an interval with mean `rate`; samples are floats.
@@ -113,6 +145,10 @@ class Poisson(Distribution):
         k = xp.asarray(value)
         inside = special.xlogy(k, self.rate) - self.rate - xp.lgamma(xp.maximum(k, 0) + 1.0)
         return xp.where(k >= 0, inside, -math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return xp.floor(self.rate)
 
     @property
     def mean(self) -> Tensor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from .. import linalg, random, special
+from .. import functional, linalg, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
 from ..random.sampling import Draw, anything
@@ -52,6 +53,14 @@ class Dirichlet(Distribution):
         return self.log_normalizer() + spread
 
     @property
+    def mode(self) -> Tensor:
+        above = xp.maximum(self.concentration - 1, 0.0)
+        most = functional.one_hot(xp.argmax(self.concentration, axis=-1), self.concentration.shape[-1])
+        corner = (self.concentration < 1).all(axis=-1, keepdims=True)
+        shares = above / above.sum(axis=-1, keepdims=True)
+        return xp.where(corner, most.astype(shares.dtype), shares)
+
+    @property
     def mean(self) -> Tensor:
         return self.concentration / self.concentration.sum(axis=-1, keepdims=True)
 
@@ -61,12 +70,31 @@ class Dirichlet(Distribution):
         return mean * (1 - mean) / (self.concentration.sum(axis=-1, keepdims=True) + 1)
 
 
+def _factor_of_inverse(matrix: Tensor) -> Tensor:
+    """Lower Cholesky factor of a matrix's inverse: the factor of the matrix from its other end, inverted."""
+    ends = linalg.cholesky(xp.flip(matrix, axis=(-2, -1)))
+    lower = xp.matrix_transpose(xp.flip(ends, axis=(-2, -1)))
+    one = xp.broadcast_to(xp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    return linalg.solve_triangular(lower, one, upper=False)
+
+
+def given_covariance(
+    name: str, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any
+) -> tuple[Any, Callable[[Tensor], Tensor]]:
+    """The one matrix that is given, and the function that makes the lower Cholesky factor of the covariance of it."""
+    forms = (covariance_matrix, linalg.cholesky), (precision_matrix, _factor_of_inverse), (scale_tril, lambda m: m)
+    given = [form for form in forms if form[0] is not None]
+    if len(given) != 1:
+        raise ArgumentError(f"{name}: takes covariance_matrix or scale_tril or precision_matrix, one of them")
+    return given[0]
+
+
 class MultivariateNormal(Distribution):
     """Normal distribution of vectors with mean `loc` (..., k) and a covariance (..., k, k).
 
-    The covariance is given as `covariance_matrix` or by its Cholesky factor `scale_tril` (ArgumentError unless one of
-    the two is). Raises LinAlgError for a covariance that is not positive definite, ShapeError for sizes that do not
-    fit.
+    The covariance is given as `covariance_matrix`, by its inverse `precision_matrix` or by its Cholesky factor
+    `scale_tril` (ArgumentError unless one of the three is). Raises LinAlgError for a covariance that is not positive
+    definite, ShapeError for sizes that do not fit.
 
     >>> p = hm.distributions.MultivariateNormal(hm.zeros(2), hm.eye(2) * 4.0)
     >>> p.sample((5,)).shape, p.variance.tolist()
@@ -75,10 +103,10 @@ class MultivariateNormal(Distribution):
 
     has_rsample = True
 
-    def __init__(self, loc: Any, covariance_matrix: Any = None, scale_tril: Any = None) -> None:
-        if (covariance_matrix is None) == (scale_tril is None):
-            raise ArgumentError("MultivariateNormal: takes covariance_matrix or scale_tril, one of them")
-        matrix = scale_tril if covariance_matrix is None else covariance_matrix
+    def __init__(
+        self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None
+    ) -> None:
+        matrix, factor_of = given_covariance("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
         given = Draw("MultivariateNormal", None, None, None, xp.asarray(loc)[..., None], matrix)
         loc, matrix = given.params
         if len(given.shape) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:
@@ -88,12 +116,17 @@ class MultivariateNormal(Distribution):
             )
         self.batch_shape, self.event_shape = given.shape[:-2], given.shape[-1:]
         self.loc = xp.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))
-        self.scale_tril = xp.broadcast_to(linalg.cholesky(matrix) if scale_tril is None else matrix, given.shape)
+        self.scale_tril = xp.broadcast_to(factor_of(matrix), given.shape)
 
     @property
     def covariance_matrix(self) -> Tensor:
         """Covariance matrices of the distributions, (..., k, k)."""
         return xp.matmul(self.scale_tril, xp.matrix_transpose(self.scale_tril))
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """Inverses of the covariance matrices, (..., k, k)."""
+        return linalg.cholesky_inverse(self.scale_tril)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         lead = shape[: len(shape) - len(self.batch_shape)]
@@ -116,6 +149,10 @@ class MultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         return self.half_log_det() + 0.5 * self.event_shape[0] * (1 + math.log(2 * math.pi))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
 
     @property
     def mean(self) -> Tensor:

@@ -1,0 +1,38 @@
+"""Invertible functions of tensors, with the logarithm of the determinant of their Jacobians.
+
+Of a distribution they make another (`TransformedDistribution`). Names are PyTorch's; without `cache_size` and
+constraints: a transform says of how many axes its values are, by `domain_event_dim` and `codomain_event_dim`.
+
+transform.py  the base class, inverses and chains
+elementwise.py  functions of single numbers
+simplex.py  shares and matrices of free numbers
+parts.py  other transforms on parts of a tensor, more of its axes or another shape
+"""
+
+from .elementwise import (
+    AbsTransform,
+    AffineTransform,
+    CumulativeDistributionTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+)
+from .parts import CatTransform, IndependentTransform, ReshapeTransform, StackTransform
+from .simplex import (
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    SoftmaxTransform,
+    StickBreakingTransform,
+)
+from .transform import ComposeTransform, Transform, identity_transform
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "LowerCholeskyTransform",
+    "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "identity_transform",
+]  # fmt: skip
