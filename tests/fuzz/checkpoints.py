@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import hybridml as hm
-from hybridml import io, nn
+from hybridml import nn
+from hybridml.io import checkpoints as io
 from hybridml_compiler import dtypes
 
 from .case import cases

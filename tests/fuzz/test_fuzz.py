@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hybridml import io
+from hybridml.io import checkpoints as io
 from tests.fuzz import checkpoints
 
 RUNNER = importlib.import_module("tests.fuzz.__main__")

@@ -28,6 +28,10 @@ ABOUT_AN_OP = {
 
 # Decisions about one row that are left in files about other things, with the reason.
 HONEST = {
+    (
+        "hybridml/core/codegen.py",
+        "op.name in REDUCED",
+    ): "rows for which native_methods.py has calls that reduce all axes",
     ("hybridml/tracing/rolling/ways/one_sided.py", "node.op.name == _OF_VALUES.get(compares)"): "an operator's row",
     ("hybridml/tracing/capture/loops/ways.py", "(updated := _whole(node.inputs[0])).op is _set_rows"): "rows of it",
     ("hybridml/tracing/capture/loops/ways.py", "node.op is _reshape"): "an array, and all of it as rows",

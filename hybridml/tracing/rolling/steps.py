@@ -185,7 +185,8 @@ class Counted(RolledLoop):
                 if not (type(start) is type(by) is int and is_number(last - start - by * (self.length - 1), 0)):
                     self.refuse(f"{name} is read after it")
                 last = as_count(self.tracer, steps, start - by, by)
-            found[name] = last if carry is not None or self.has_steps() else self._or_before(name, last, steps)
+            known = carry is not None or self.has_steps() or name not in self.loop.always  # of a step that leaves
+            found[name] = last if known else self._or_before(name, last, steps)
         return found
 
     def _or_before(self, name: str, last: Any, steps: Tensor | None) -> Any:
