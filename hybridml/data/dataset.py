@@ -224,9 +224,10 @@ def random_split(dataset: Dataset[T], lengths: Sequence[int | float], generator:
             sizes[k % len(sizes)] += 1
     else:
         sizes = [int(length) for length in lengths]
-    if sum(sizes) != count:
+    if sum(sizes) != count or min(sizes, default=0) < 0:
         raise ArgumentError(
-            f"random_split: lengths {list(lengths)} sum to {sum(lengths)}, the data set has {count} samples"
+            f"random_split: lengths {list(lengths)} sum to {sum(lengths)}, the data set has {count} samples; "
+            "give whole numbers from 0 on that sum to it, or shares that sum to 1"
         )
     order = random_bits(generator).permutation(count)
     ends = np.cumsum(sizes)

@@ -243,7 +243,7 @@ class DataLoader:
         elif self.num_workers:
             return self._from_threads((lambda job: pin(fetcher.batch(job))) if self.pin_memory else fetcher.batch, jobs)
         else:
-            batches = map(fetcher.batch, jobs)
+            batches = fetcher.batches(jobs)
         return map(pin, batches) if self.pin_memory else batches
 
     def _from_processes(self, fetcher: Fetcher, jobs: Any, epoch: _Epoch) -> Iterator[Any]:

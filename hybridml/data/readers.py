@@ -22,6 +22,7 @@ from .dataset import Dataset
 
 Name = str | os.PathLike[str]
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+UTF8 = "utf-8-sig"  # with the mark that Excel writes, and without
 
 
 class _Table(Dataset[Any]):
@@ -42,19 +43,23 @@ class _Table(Dataset[Any]):
         """The columns at some rows."""
         raise NotImplementedError
 
+    def _places(self, indices: np.ndarray) -> np.ndarray:
+        outside = indices[(indices < -len(self)) | (indices >= len(self))]
+        if outside.size:
+            raise IndexError(f"{type(self).__name__}: row {outside[0]} is outside of {len(self)}")
+        return indices % max(1, len(self))
+
     def __getitem__(self, index: int) -> Any:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"{type(self).__name__}: row {index} is outside of {len(self)}")
-        row = {name: column[0] for name, column in self._rows(np.array([index % len(self)])).items()}
+        row = {name: column[0] for name, column in self._rows(self._places(np.array([index]))).items()}
         if self.target is None:
             return {name: value.item() if value.ndim == 0 else value for name, value in row.items()}
         return self._features(row, ()), row[self.target]
 
     def batch(self, indices: np.ndarray) -> Any:
         """The rows at `indices`, collated."""
-        rows = self._rows(np.asarray(indices) % max(1, len(self)))
+        rows = self._rows(self._places(indices))
         if self.target is None:
-            return {name: _tensor(column) for name, column in rows.items()}
+            return {name: _collated(column) for name, column in rows.items()}
         return xp.asarray(self._features(rows, (len(indices),))), _tensor(rows[self.target])
 
     def _features(self, rows: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
@@ -64,6 +69,11 @@ class _Table(Dataset[Any]):
             named = [name for name, column in zip(self.names, columns, strict=True) if column.dtype.kind not in "biuf"]
             raise ArgumentError(f"{type(self).__name__}: columns {named} are no numbers; choose others with columns=")
         return np.concatenate([column.reshape(*shape, -1) for column in columns], -1).astype(xp.get_default_dtype())
+
+
+def _collated(column: np.ndarray) -> Any:
+    """A column of rows that have Python's numbers: of the default dtypes."""
+    return xp.asarray(column.tolist()) if column.ndim == 1 and column.dtype.kind in "biufc" else _tensor(column)
 
 
 def _tensor(column: np.ndarray) -> Any:
@@ -127,12 +137,13 @@ class NumpyDataset(Dataset[Any]):
 
 
 def read_csv(
-    path: Name, columns: Sequence[str] | None = None, delimiter: str = ",", header: bool = True, encoding: str = "utf-8"
+    path: Name, columns: Sequence[str] | None = None, delimiter: str = ",", header: bool = True, encoding: str = UTF8
 ) -> dict[str, np.ndarray]:
     """Reads the columns of a CSV file by their names; without a `header` they are called "0", "1", and so on.
 
     A column is int64 where all its fields are whole numbers, float64 where all are numbers or empty (NaN), text
-    otherwise. Raises ArgumentError for a line with another number of fields, and for names that are not there.
+    otherwise. Raises ArgumentError for a line with another number of fields, two columns of one name, and names that
+    are not there.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -147,6 +158,8 @@ def read_csv(
     wrong = next(((line, row) for line, row in rows if len(row) != len(names)), None)
     if wrong is not None:
         raise ArgumentError(f"read_csv: {path}, line {wrong[0]} has {len(wrong[1])} fields, not {len(names)}")
+    if len({*names}) < len(names):
+        raise ArgumentError(f"read_csv: {path} has two columns of one name; it has {names}")
     missing = [name for name in columns or () if name not in names]
     if missing:
         raise ArgumentError(f"read_csv: {path} has no column {missing}; it has {names}")
@@ -199,7 +212,7 @@ class CSVDataset(_Table):
         target: str | None = None,
         delimiter: str = ",",
         header: bool = True,
-        encoding: str = "utf-8",
+        encoding: str = UTF8,
     ) -> None:
         table = read_csv(path, None, delimiter, header, encoding)
         self._choose(str(path), list(table), columns, target)
@@ -268,13 +281,13 @@ class ParquetDataset(_Table):
         return self.ends[-1] if self.ends else 0
 
     def _group(self, number: int) -> dict[str, np.ndarray]:
-        if number not in self.recent:
+        found = self.recent.get(number)
+        if found is None:
             names = [*self.names, *(() if self.target is None else (self.target,))]
             table = self.file.read_row_group(number, columns=names, use_threads=False)
-            while len(self.recent) > 1:
-                del self.recent[next(iter(self.recent))]
-            self.recent[number] = {name: _column(table.column(name)) for name in names}
-        return self.recent[number]
+            found = {name: _column(table.column(name)) for name in names}
+            self.recent = dict([*self.recent.items()][-1:]) | {number: found}  # at once: threads read it
+        return found
 
     def _rows(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         groups = np.array([bisect_right(self.ends, int(index)) for index in indices])

@@ -75,6 +75,11 @@ def test_columns_of_csv(table: Path, tmp_path: Path) -> None:
     other.write_text("a,b\n1,2\n1,2,3\n", encoding="utf-8")
     with pytest.raises(hm.ArgumentError, match=r"line 3 has 3 fields, not 2"):
         hm.data.read_csv(other)
+    other.write_text("a,a\n1,2\n", encoding="utf-8")
+    with pytest.raises(hm.ArgumentError, match="two columns of one name"):
+        hm.data.read_csv(other)
+    other.write_text("a,b\n1,2\n", encoding="utf-8-sig")
+    assert list(hm.data.read_csv(other)) == ["a", "b"]
     with pytest.raises(hm.ArgumentError, match=r"has no column \['weight'\]"):
         hm.data.read_csv(table, columns=["weight"])
 
@@ -89,6 +94,11 @@ def test_rows_of_csv(table: Path) -> None:
         assert numbers == [[1, 1000], [2, 2]] and kinds == ["a", "b"]
         assert lists(DataLoader(data, 3, num_workers=workers))[0]["kind"] == ["a", "b", ""]
     collated = hm.data.default_collate([pairs[k] for k in range(3)])
+    for name, column in data.batch(np.arange(2)).items():
+        samples = hm.data.default_collate([data[k][name] for k in range(2)])
+        assert repr(column) == repr(samples)  # the dtype too
+    with pytest.raises(IndexError, match="row 3 is outside of 3"):
+        data.batch(np.array([0, 3]))
     assert collated[0].tolist() == pairs.batch(np.arange(3))[0].tolist() and collated[0].dtype == hm.float32
     with pytest.raises(hm.ArgumentError, match=r"columns \['kind'\] are no numbers"):
         CSVDataset(table, target="size")[0]

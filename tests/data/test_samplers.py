@@ -24,6 +24,7 @@ from hybridml.data import (
     WeightedRandomSampler,
     default_collate,
     default_convert,
+    random_split,
 )
 
 DRAWN = {
@@ -164,6 +165,7 @@ def test_pinned_memory_is_asked_for_everywhere() -> None:
         (lambda: BatchSampler(range(3), 2, drop_last=1), "drop_last must be"),  # type: ignore[arg-type]
         (lambda: ConcatDataset([]), "at least one"),
         (lambda: ConcatDataset([Letters()]), "ChainDataset"),
+        (lambda: random_split([1, 2, 3], [4, -1]), "whole numbers from 0 on"),
         (lambda: StackDataset(), "in order, or by name"),
         (lambda: StackDataset([1], [1, 2]), r"got \[1, 2\]"),
         (lambda: DataLoader([1], persistent_workers=True), "num_workers above 0"),

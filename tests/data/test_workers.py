@@ -11,6 +11,7 @@ import threading
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class Odd(Dataset[Any]):
         return 5
 
     def __getitem__(self, index: int) -> Any:
-        image = hm.full((4, 5000), float(index), dtype="bfloat16" if index == 9 else None)
+        image = hm.full((4, 5000), float(index), dtype="bfloat16" if index % 2 else None)
         return {"s": Sample(image, f"n{index}" * 9000), "p": Point(index, (float(index), b"x")), "l": [np.int8(index)]}
 
 
@@ -83,6 +84,8 @@ class Fails(Rows):
                 raise KeyError("sample 13")
             if self.how == "private":
                 raise type("Own", (Exception,), {})("of a class that cannot be sent")
+            if self.how == "stop":
+                raise StopIteration("sample 13")
             if self.how == "exit":
                 os._exit(3)
             if self.how == "kill":
@@ -300,6 +303,12 @@ def test_an_error_arrives_at_its_batch_with_its_traceback() -> None:
     assert 'raise KeyError("sample 13")' in str(caught.value.__cause__)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_does_not_end_where_a_data_set_raises_stop_iteration(workers: int) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(DataLoader(Fails("stop"), 5, num_workers=workers))
+
+
 def test_errors_and_batches_that_cannot_be_sent() -> None:
     with pytest.raises(RuntimeError, match="Own: of a class that cannot be sent") as caught:
         list(DataLoader(Fails("private"), 5, num_workers=2))
@@ -334,6 +343,38 @@ def test_an_idle_worker_that_is_killed_is_an_error() -> None:
 def test_timeout() -> None:
     with pytest.raises(RuntimeError, match=r"no batch within timeout=0.2 s; at work: worker 0 \(process \d+\)"):
         list(DataLoader(Fails("sleep"), 5, num_workers=2, timeout=0.2))
+
+
+def zeros(samples: list[Any]) -> np.ndarray:
+    return np.zeros(28_000, np.uint8)
+
+
+def test_many_large_jobs_ahead_of_the_results() -> None:
+    """More of both than the pipes hold: neither process may wait for the other to read."""
+    found: list[int] = []
+    loader = DataLoader(range(250_000), 4096, num_workers=1, prefetch_factor=60, collate_fn=zeros)
+    thread = threading.Thread(target=lambda: found.append(len(list(loader))), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert found == [62]
+
+
+def test_a_forked_child_has_workers_of_its_own() -> None:
+    loader = DataLoader(Rows(8), 2, num_workers=2, persistent_workers=True)
+    batches = iter(loader)
+    next(batches)
+    for rest in (3, 4):
+        process = os.fork()
+        if not process:
+            with suppress(BaseException):
+                with pytest.raises(WorkerError, match="begin one here"):
+                    next(batches)
+                assert len(list(loader)) == 4
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(process, 0)[1] == 0
+        assert len(list(batches)) == rest
+        batches = iter(loader)
 
 
 def test_early_exit_ends_workers_that_are_at_work() -> None:

@@ -69,7 +69,6 @@ class Epoch:
     def _result(self) -> tuple[Member, Result]:
         """The worker and what it made of the next job."""
         deadline = time.monotonic() + self.timeout if self.timeout else None
-        self._receive(0.0)
         while self.next not in self.arrived:
             if not self._receive(deadline):
                 waiting = ", ".join(f"{m.number} (process {m.process.pid})" for m in self.pool.members if m.jobs)
@@ -91,7 +90,11 @@ class Epoch:
         """Asks the worker whose turn it is for one more batch.
 
         A stream's end counts when its turn has come, not when it arrives: the order of batches is the same every time.
+        What has arrived is taken first: a worker that waits for room for its results takes no jobs, for whose room this
+        process would wait.
         """
+        while self._receive(0.0):
+            pass
         members = self.pool.members
         turns = range(self.turn, self.turn + len(members))
         turn = next((turn for turn in turns if not members[turn % len(members)].ended), None)

@@ -21,8 +21,9 @@ from weakref import WeakSet
 from hybridml_compiler.errors import ArgumentError, HybridmlError
 from hybridml_compiler.locks import rlock
 
+from ...arrays.data_types import get_default_dtype
 from ..fetching import Fetcher
-from .process import SIGNALS, Job, Result, started_with
+from .process import SIGNALS, Job, Result, Worker
 from .shared_memory import Reader, SharedFile
 
 GRACE = 0.5  # seconds that a worker has to end by itself
@@ -65,13 +66,14 @@ class Pool:
         try:
             with _starting, _undisturbed():
                 for number in range(count):
-                    self._start(context, started_with(number, count, fetcher, init, seed, SharedFile()))
+                    self._start(context, number, count, fetcher, init, seed)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, context: Any, worker: Any) -> None:
+    def _start(self, context: Any, *about: Any) -> None:
         here, there = context.Pipe()
+        worker = Worker(*about, SharedFile(), get_default_dtype())
         self.ways.append(here)  # before the fork, whose child closes its copy
         process = context.Process(
             target=worker.run, args=(there,), name=f"DataLoader worker {worker.number}", daemon=True
@@ -97,6 +99,8 @@ class Pool:
 
     def receive(self, deadline: float | None) -> list[tuple[Member, Result]]:
         """The results that have arrived; waits for one until the deadline."""
+        if not self.members:
+            raise WorkerError("DataLoader: workers are those of the process that has begun the loop; begin one here")
         patience = None if deadline is None else max(0.0, deadline - time.monotonic())
         found = []
         for key, _ in self.selector.select(patience):
@@ -132,11 +136,16 @@ class Pool:
 def _stop(members: list[Member], ways: list[Connection], selector: selectors.BaseSelector) -> None:
     while members:
         taken = list(members)
-        with _starting:
+        # Not for ever: a start waits for threads that compile, and one of these may be what collects this as garbage.
+        alone = _starting.acquire(timeout=GRACE)
+        try:
             ways.clear()
             for member in taken:
                 with suppress(OSError):
                     member.pipe.close()  # whoever waits for a job ends
+        finally:
+            if alone:
+                _starting.release()
         for member in taken:
             if member.jobs:
                 member.process.terminate()
@@ -200,6 +209,7 @@ def _after_fork() -> None:
         for member in pool.members:  # the worker that starts is not among them yet
             member.reader.maps.clear()
             member.reader.file.close()
+        pool.members.clear()  # a loop in the child starts workers of its own
         pool.selector.close()
 
 

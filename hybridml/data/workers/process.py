@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays.data_types import get_default_dtype, set_default_dtype
+from ...arrays.data_types import set_default_dtype
 from ...core.tracebacks import shortened
 from ...random import manual_seed
 from ..fetching import Fetcher
@@ -146,14 +146,19 @@ class Worker:
             text = "".join(traceback.format_exception(error))
         error.add_note(f"In DataLoader worker {self.number} (process {os.getpid()}): {doing}")
         error.__cause__ = error.__context__ = None
-        try:
-            sent = pickle.loads(pickle.dumps(Failure(error, text)))
-            assert type(sent) is type(error)
-        except Exception:
+        if isinstance(error, StopIteration) or not _can_be_sent(error):  # which would end the loop over batches
             told = RuntimeError(f"{type(error).__name__}: {error}")
             told.add_note(error.__notes__[-1])
             return Failure(told, text)
         return Failure(error, text)
+
+
+def _can_be_sent(error: Exception) -> bool:
+    """Whether an error is unpickled as what it is; classes of programs raise anything there."""
+    try:
+        return type(pickle.loads(pickle.dumps(error))) is type(error)
+    except Exception:
+        return False
 
 
 class RemoteTraceback(Exception):
@@ -230,8 +235,3 @@ def _use_one_thread() -> None:
 def _few(samples: Any) -> str:
     listed = list(samples) if hasattr(samples, "__iter__") else [samples]
     return f"{listed[:8]}"[:-1] + ", ...]" if len(listed) > 8 else str(listed)
-
-
-def started_with(number: int, count: int, fetcher: Fetcher, init: Any, seed: int, file: SharedFile) -> Worker:
-    """The worker's description, with the settings of this process."""
-    return Worker(number, count, fetcher, init, seed, file, get_default_dtype())
