@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.data import CSVDataset, DataLoader, ImageFolder, NumpyDataset, ParquetDataset
+from hybridml.data import CSVDataset, DataLoader, ImageFolder, NumpyDataset, ParquetDataset, RandomSampler
 from hybridml.data import transforms as T
 
 TABLE = "size,price,kind,flag\n1,0.5,a,1e3\n2,,b,2\n-3,2.5,,3\n"
@@ -65,9 +65,9 @@ def test_columns_of_csv(table: Path, tmp_path: Path) -> None:
         and found["kind"].tolist() == ["a", "b", ""]
     )
     other = tmp_path / "other.csv"
-    other.write_text('1;"a;b"\n99999999999999999999;1_0\n', encoding="utf-8")
+    other.write_text('1;"a;b";1\n99999999999999999999;c;1_0\n', encoding="utf-8")
     plain = hm.data.read_csv(other, delimiter=";", header=False)
-    assert plain["0"].tolist() == [1.0, 1e20] and plain["1"].tolist() == ["a;b", "1_0"]
+    assert plain["0"].tolist() == [1.0, 1e20] and plain["1"].tolist() == ["a;b", "c"] and plain["2"][1] == "1_0"
     other.write_text("", encoding="utf-8")
     assert hm.data.read_csv(other) == {}
     other.write_text("a,b\n", encoding="utf-8")
@@ -163,7 +163,7 @@ def test_parquet(tmp_path: Path) -> None:
     for workers in (0, 2):
         loader = DataLoader(pairs, 4, shuffle=True, generator=3, num_workers=workers)
         got = lists(loader)
-        assert sorted(k for _, labels in got for k in labels) == list(range(10))
+        assert [k for _, labels in got for k in labels] == list(RandomSampler(range(10), generator=3))
         assert all(rows == [[k, k, k + 0.5] for k in labels] for rows, labels in got)
     with pytest.raises(hm.ArgumentError, match="no column"):
         ParquetDataset(path, columns=["z"])

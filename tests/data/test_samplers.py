@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,8 @@ def test_weights_are_probabilities() -> None:
     assert set(counts) == {0, 2, 3}
     for index, expected in ((0, 10_000), (2, 30_000), (3, 40_000)):
         assert abs(counts[index] - expected) < 5 * np.sqrt(expected)
+    ends = SimpleNamespace(random=lambda count: np.array([0.0, 1.0]))  # the least, and what rounding may give
+    assert WeightedRandomSampler([0.0, 1.0, 3.0, 0.0], 2)._order(ends).tolist() == [1, 2]  # type: ignore[arg-type]
     # Without replacement the first of them is drawn with these probabilities, too.
     first = Counter(next(iter(WeightedRandomSampler(weights, 2, False, generator=seed))) for seed in range(4000))
     for index, expected in ((0, 500), (2, 1500), (3, 2000)):

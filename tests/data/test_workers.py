@@ -132,13 +132,29 @@ def test_containers_and_dtypes_arrive_as_they_are() -> None:
     assert isinstance(batches[2][0], hm.Tensor) and batches[2][1] == 2
 
 
-def test_the_default_dtype_is_that_of_this_process() -> None:
+class Settings(Dataset[Any]):
+    """What a worker's code finds set."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return str(hm.get_default_dtype()), str(hm.get_num_threads()), str(hm.is_grad_enabled())
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_settings_of_a_worker(context: str) -> None:
+    """The default dtype is that of this process, the others are those of a worker."""
+    threads = hm.get_num_threads()
     hm.set_default_dtype(hm.float64)
+    hm.set_num_threads(3)
     try:
-        loader = DataLoader([1.5, 2.5], 2, num_workers=1)
-        assert next(iter(loader)).dtype == hm.float64
+        with hm.no_grad():
+            (found,) = DataLoader(Settings(), num_workers=1, multiprocessing_context=context)
     finally:
         hm.set_default_dtype(hm.float32)
+        hm.set_num_threads(threads)
+    assert [value for (value,) in found] == [str(hm.float64), "1", "True"]
 
 
 def test_large_arrays_are_shared_and_small_ones_are_not() -> None:
