@@ -22,7 +22,7 @@ class Fetcher:
     drop_last: bool
 
     def batches(self, jobs: Iterable[Any]) -> Iterator[Any]:
-        """The batches of several jobs. A StopIteration of the data set ends none of them unseen: it is a RuntimeError."""
+        """The batches of several jobs; a StopIteration of the data set is a RuntimeError, and does not end them."""
         for job in jobs:
             yield self.batch(job)
 

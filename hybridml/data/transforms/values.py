@@ -97,8 +97,8 @@ def _converted(pixels: np.ndarray, dtype: np.dtype) -> np.ndarray:
 class Normalize(Transform):
     """Images ``(image - mean) / std``, by channel; `mean` and `std` are numbers or one for each channel.
 
-    Raises DTypeError for whole numbers (ToTensor first), and ArgumentError for a `std` of 0. `inplace` is torchvision's:
-    the image that is given stays as it is.
+    Raises DTypeError for whole numbers (ToTensor first), and ArgumentError for a `std` of 0. `inplace` is there
+    for torchvision's sake: the image that is given stays as it is.
 
     >>> Normalize([0.5], [0.25])(hm.ones((1, 2, 2))).tolist()
     [[[2.0, 2.0], [2.0, 2.0]]]

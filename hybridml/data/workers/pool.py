@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from typing import Any
@@ -66,14 +67,14 @@ class Pool:
         try:
             with _starting, _undisturbed():
                 for number in range(count):
-                    self._start(context, number, count, fetcher, init, seed)
+                    self._start(context, partial(Worker, number, count, fetcher, init, seed))
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, context: Any, *about: Any) -> None:
+    def _start(self, context: Any, described: Callable[..., Worker]) -> None:
         here, there = context.Pipe()
-        worker = Worker(*about, SharedFile(), get_default_dtype())
+        worker = described(SharedFile(), get_default_dtype())
         self.ways.append(here)  # before the fork, whose child closes its copy
         process = context.Process(
             target=worker.run, args=(there,), name=f"DataLoader worker {worker.number}", daemon=True
