@@ -51,7 +51,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, np.ndarray | np.generic) and data.dtype.kind not in "OSUMm":
         return xp.asarray(data)
     if _is_container(data):
-        return _rebuilt(data, [default_convert(entry) for entry in _entries(data)])
+        return _rebuilt(data, [default_convert(entry) for (entry,) in _columns([data])])
     return data
 
 
@@ -60,7 +60,7 @@ def pinned(batch: Any, device: str | None) -> Any:
     if isinstance(batch, Tensor):
         return batch.pin_memory(device)
     if _is_container(batch):
-        return _rebuilt(batch, [pinned(entry, device) for entry in _entries(batch)])
+        return _rebuilt(batch, [pinned(entry, device) for (entry,) in _columns([batch])])
     own: Callable[[], Any] | None = getattr(batch, "pin_memory", None)
     return batch if own is None else own()
 
@@ -88,13 +88,6 @@ def _names(value: Any) -> list[Any] | None:
     if isinstance(value, Mapping):
         return list(value)
     return None if isinstance(value, Sequence) else [field.name for field in dataclasses.fields(value)]
-
-
-def _entries(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    names = _names(value)
-    return list(value) if names is None else [getattr(value, name) for name in names]
 
 
 def _columns(batch: Sequence[Any]) -> list[list[Any]]:

@@ -109,7 +109,7 @@ class Subset(Dataset[T]):
     def __init__(self, dataset: Dataset[T], indices: Sequence[int]) -> None:
         self.dataset = dataset
         self.indices = np.asarray(indices, dtype=np.int64)
-        if self.indices.ndim != 1 or (len(self.indices) and not _inside(self.indices, len(dataset))):
+        if self.indices.ndim != 1 or not ((self.indices >= 0) & (self.indices < len(dataset))).all():
             raise IndexError(f"Subset: indices must be a list of numbers between 0 and {len(dataset) - 1}")
         if hasattr(dataset, "batch"):
             self.batch = self._batch
@@ -232,7 +232,3 @@ def random_split(dataset: Dataset[T], lengths: Sequence[int | float], generator:
     order = random_bits(generator).permutation(count)
     ends = np.cumsum(sizes)
     return [Subset(dataset, order[end - size : end].tolist()) for size, end in zip(sizes, ends, strict=True)]
-
-
-def _inside(indices: np.ndarray, count: int) -> bool:
-    return bool(indices.min() >= 0 and indices.max() < count)

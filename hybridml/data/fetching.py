@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,11 +20,6 @@ class Fetcher:
     collate_fn: Callable[[Any], Any] | None
     batch_size: int | None
     drop_last: bool
-
-    def batches(self, jobs: Iterable[Any]) -> Iterator[Any]:
-        """The batches of several jobs; a StopIteration of the data set is a RuntimeError, and does not end them."""
-        for job in jobs:
-            yield self.batch(job)
 
     def batch(self, job: Any) -> Any:
         """One batch of the samples at some indices; with one index the sample alone."""

@@ -243,7 +243,7 @@ class DataLoader:
         elif self.num_workers:
             return self._from_threads((lambda job: pin(fetcher.batch(job))) if self.pin_memory else fetcher.batch, jobs)
         else:
-            batches = fetcher.batches(jobs)
+            batches = (fetcher.batch(job) for job in jobs)  # not `map`, which a StopIteration of the data set ends
         return map(pin, batches) if self.pin_memory else batches
 
     def _from_processes(self, fetcher: Fetcher, jobs: Any, epoch: _Epoch) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
@@ -168,23 +169,14 @@ def read_csv(
 
 
 def _parsed(fields: Sequence[str]) -> np.ndarray:
-    for kind in (_whole, _number):
-        try:
-            return np.array([kind(field) for field in fields], np.int64 if kind is _whole else np.float64)
-        except (ValueError, OverflowError):
-            continue
+    if not any("_" in field for field in fields):  # which Python takes in numbers, and no file means
+        for kind, dtype in ((int, np.int64), (_number, np.float64)):
+            with suppress(ValueError, OverflowError):
+                return np.array([kind(field) for field in fields], dtype)
     return np.array(fields, dtype=str)
 
 
-def _whole(field: str) -> int:
-    if "_" in field:  # which Python takes, and no file means
-        raise ValueError(field)
-    return int(field)
-
-
 def _number(field: str) -> float:
-    if "_" in field:
-        raise ValueError(field)
     return float(field) if field.strip() else math.nan
 
 

@@ -24,6 +24,7 @@ from hybridml.data import (
     default_collate,
     random_split,
 )
+from tests.support.loaders import lists
 
 
 class Squares(Dataset[int]):
@@ -43,10 +44,6 @@ class Squares(Dataset[int]):
 class Stream(IterableDataset[float]):
     def __iter__(self) -> Iterator[float]:
         return iter([0.5, 1.5, 2.5, 3.5, 4.5])
-
-
-def lists(loader: DataLoader) -> list[Any]:
-    return [batch.tolist() for batch in loader]
 
 
 def test_batches_in_order() -> None:

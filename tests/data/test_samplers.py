@@ -99,9 +99,7 @@ def test_data_sets_of_others() -> None:
         loader = DataLoader(data, 3, num_workers=workers)
         assert [batch[0].tolist() for batch in loader] == [[0, 1, 2], [10, 11, 12], [13]]
     chained = Letters() + Letters()
-    assert (
-        type(chained) is ChainDataset and list(chained) == list("abcabc") and len(ChainDataset([range(2), "ab"])) == 4
-    )
+    assert type(chained) is ChainDataset and list(chained) == list("abcabc")
     assert len(DataLoader(ChainDataset([range(2), "abc"]), 2)) == 3
     assert len(DataLoader(ChainDataset([range(2), "abc"]), 2, drop_last=True)) == 2
     whole = StackDataset(x=TensorDataset(hm.arange(4)), y=TensorDataset(hm.arange(4) * 2))

@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -98,15 +99,14 @@ class Worker:
     def _work(self, jobs: Connection) -> None:
         writer, failed = Writer(self.file), self._begin()
         epoch, samples = -1, iter(())
-        while (job := _received(jobs)) is not None:
-            writer.release(job.free)
-            if job.epoch != epoch:
-                epoch, samples = job.epoch, self._samples(job.seed)
-            error = failed and Result(job.epoch, job.number, error=failed)
-            try:
+        with suppress(EOFError, OSError):  # the loader has hung up, or its process has ended
+            while True:
+                job: Job = jobs.recv()
+                writer.release(job.free)
+                if job.epoch != epoch:
+                    epoch, samples = job.epoch, self._samples(job.seed)
+                error = failed and Result(job.epoch, job.number, error=failed)
                 jobs.send(error or self._done(job, samples, writer))
-            except OSError:  # the loader has hung up
-                return
 
     def _begin(self) -> Exception | None:
         """Calls the user's `worker_init_fn`; the error of it is what becomes of every job."""
@@ -201,14 +201,6 @@ def seed_all(*numbers: int) -> None:
     random.seed(words[0])
     np.random.seed(words[1] % 2**32)
     manual_seed(words[2])
-
-
-def _received(jobs: Connection) -> Job | None:
-    """The next job; None when the loader has hung up, or its process has ended."""
-    try:
-        return jobs.recv()
-    except (EOFError, OSError):
-        return None
 
 
 def _leave_the_terminal() -> None:
