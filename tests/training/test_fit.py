@@ -28,7 +28,7 @@ X = rng.normal(size=(70, 5)).astype("f")
 Y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype("i8")
 
 
-def _loader(seed: int = 0) -> hm.data.DataLoader:
+def _loader(seed: int | None = 0) -> hm.data.DataLoader:
     data = hm.data.TensorDataset(hm.tensor(X), hm.tensor(Y))
     return hm.data.DataLoader(data, batch_size=16, shuffle=True, generator=seed)
 
@@ -90,13 +90,15 @@ def test_accumulated_gradients_are_those_of_the_whole_batch() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_a_run_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [0, None, "fixed"])
+def test_a_run_goes_on_where_it_was_saved(tmp_path: Path, seed: Any) -> None:
     path = tmp_path / "run.safetensors"
 
     def run(epochs: int) -> Any:
         model, loss, optimizer = _parts()
         schedule = hm.optim.StepLR(optimizer, 2, 0.5)
-        loader = [(hm.tensor(X[k : k + 16]), hm.tensor(Y[k : k + 16])) for k in range(0, 70, 16)]
+        fixed = [(hm.tensor(X[k : k + 16]), hm.tensor(Y[k : k + 16])) for k in range(0, 70, 16)]
+        loader = fixed if seed == "fixed" else _loader(seed)
         found = fit(
             model, loss, optimizer, loader, epochs, scheduler=schedule, callbacks=[Checkpoint(path)], resume=path
         )
@@ -151,6 +153,53 @@ def test_the_best_epoch_is_kept_and_training_ends_after_it(tmp_path: Path) -> No
         fit(*_parts(), _loader(), 1, callbacks=[EarlyStopping("accuracy")])
     with pytest.raises(hm.ArgumentError, match="mode"):
         EarlyStopping(mode="lowest")
+
+
+def test_the_best_epochs_are_known_to_a_run_that_goes_on(tmp_path: Path) -> None:
+    last, best = tmp_path / "last.safetensors", tmp_path / "best.safetensors"
+    values = {1: 3.0, 2: 2.0, 3: 2.5, 4: 2.4, 5: 1.0}
+
+    class Values(Callback):
+        def on_epoch_end(self, run: Any) -> None:
+            run.logs["val_loss"] = values[run.epoch]
+
+    def run(epochs: int) -> int:
+        callbacks = [Values(), Checkpoint(last), Checkpoint(best, "val_loss"), EarlyStopping(patience=2)]
+        return fit(*_parts(), _loader(), epochs, callbacks=callbacks, resume=last).epoch
+
+    assert run(3) == 3
+    assert run(9) == 4  # the second epoch after the best
+    assert hm.load(best)["epoch"] == 2
+    assert run(9) == 4
+
+
+def test_every_callback_ends_after_errors() -> None:
+    ended: list[str] = []
+
+    class Ends(Callback):
+        def __init__(self, name: str, fails: str = "") -> None:
+            self.name, self.fails = name, fails
+
+        def on_train_begin(self, run: Any) -> None:
+            if self.fails == "begin":
+                raise RuntimeError("begin")
+
+        def on_train_end(self, run: Any) -> None:
+            ended.append(self.name)
+            if self.fails == "end":
+                raise RuntimeError("end")
+
+    for fails in ("begin", "end"):
+        model, loss, optimizer = _parts()
+        model.eval()
+        ended.clear()
+        with pytest.raises(RuntimeError, match=fails):
+            fit(model, loss, optimizer, _loader(), callbacks=[Ends("a"), Ends("b", fails), Ends("c")])
+        assert ended == ["a", "b", "c"] and model.training
+    model, loss, optimizer = _parts()
+    with pytest.raises(hm.ArgumentError, match="validation has no batch"):
+        fit(model, loss, optimizer, _loader(), validation=[], callbacks=[Ends("d")])
+    assert ended[-1] == "d" and model.training
 
 
 def test_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
