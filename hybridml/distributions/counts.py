@@ -12,7 +12,7 @@ from .. import functional, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
 from ..random.sampling import not_negative
-from .discrete import Categorical, given_odds
+from .discrete import OfCategories, given_odds
 from .distribution import Distribution
 
 
@@ -153,11 +153,11 @@ class NegativeBinomial(Distribution):
         return self.mean / (1 - self.probs)
 
 
-class Multinomial(Distribution):
+class Multinomial(OfCategories):
     """Multinomial distribution: how often each of k categories comes in `total_count` (an int) draws.
 
     `probs` (..., k), or `logits`, are those of `Categorical`; `batch_shape` is (...), `event_shape` (k,). Raises
-    ArgumentError for a `total_count` that is not an int.
+    ArgumentError for a `total_count` that is not an int of 0 or more.
 
     >>> hm.distributions.Multinomial(8, [1.0, 3.0]).mean.tolist()
     [2.0, 6.0]
@@ -165,24 +165,18 @@ class Multinomial(Distribution):
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None) -> None:
         given: Any = total_count
-        if not isinstance(given, int):
-            raise ArgumentError(f"Multinomial: total_count must be an int, got {given!r}")
-        self.total_count, self._categorical = total_count, Categorical(probs, logits)
-        self.batch_shape, self.event_shape = self._categorical.batch_shape, self.probs.shape[-1:]
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities of the categories, (..., k)."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of the probabilities, (..., k)."""
-        return self._categorical.logits
+        if not isinstance(given, int) or given < 0:
+            raise ArgumentError(f"Multinomial: total_count must be an int of 0 or more, got {given!r}")
+        super().__init__(probs, logits)
+        self.total_count = total_count
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
-        each = self._categorical._draw((self.total_count, *shape), generator)
-        return functional.one_hot(each, self.event_shape[0]).sum(axis=0).astype(self.probs.dtype)
+        n, rows, k = self.total_count, math.prod(shape), self.event_shape[0]
+        if not n:
+            return xp.zeros((*shape, k), dtype=self.probs.dtype)
+        shares = xp.broadcast_to(self.probs, (*shape, k)).reshape((rows, k))
+        places = random.multinomial(shares, n, replacement=True, generator=generator) + xp.arange(rows)[:, None] * k
+        return xp.bincount(places.reshape(-1), length=rows * k).reshape((*shape, k)).astype(self.probs.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
         x = xp.asarray(value)

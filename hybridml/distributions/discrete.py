@@ -126,6 +126,24 @@ class Categorical(Distribution):
         raise ArgumentError("Categorical has no variance: its values are names, not numbers")
 
 
+class OfCategories(Distribution):
+    """Base class of distributions of vectors (..., k) that are made of a categorical one."""
+
+    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+        self._categorical = Categorical(probs, logits)
+        self.batch_shape, self.event_shape = self._categorical.batch_shape, self.probs.shape[-1:]
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities of the categories, (..., k)."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the probabilities, (..., k)."""
+        return self._categorical.logits
+
+
 class Poisson(Distribution):
     """Poisson distribution: the number of events in an interval with mean `rate`; samples are floats.
 
