@@ -10,6 +10,7 @@ from hybridml_compiler.errors import ArgumentError
 from .. import arrays as xp
 from .. import functional, random, special
 from ..core.tensor import Tensor
+from ..random.counts import possible
 from ..random.generator import Generator
 from ..random.sampling import not_negative
 from .discrete import OfCategories, given_odds
@@ -29,14 +30,14 @@ class Geometric(Distribution):
     """Geometric distribution: the number of failures before the first success of probability `probs`.
 
     `probs`, or `logits` for sigmoid(logits), is a number or a tensor, whose shape is `batch_shape`. Raises
-    ArgumentError unless one of the two is given.
+    ArgumentError unless one of the two is given, and for a number `probs` of 0.
 
     >>> hm.distributions.Geometric(0.25).log_prob([0.0]).exp().item()
     0.25
     """
 
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
-        (self.probs, self.logits), _ = given_odds(self, probs, logits)
+        (self.probs, self.logits), _ = given_odds(self, probs, logits, possible)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.geometric(self.probs, shape, dtype=self.probs.dtype, generator=generator) - 1

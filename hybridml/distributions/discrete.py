@@ -21,12 +21,12 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
 
 
 def given_odds(
-    self: Distribution, probs: Any, logits: Any, **others: tuple[Any, Domain]
+    self: Distribution, probs: Any, logits: Any, shares: Domain = probability, /, **others: tuple[Any, Domain]
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """(probs, logits) of which one is given, and other parameters of a distribution, broadcast with them."""
     one_of(type(self).__name__, probs, logits)
     if logits is None:
-        share, *rest = self._given(probs=(probs, probability), **others)
+        share, *rest = self._given(probs=(probs, shares), **others)
         return (share, xp.log(share) - xp.log1p(-share)), rest
     odds, *rest = self._given(logits=(logits, anything), **others)
     return (xp.sigmoid(odds), odds), rest

@@ -92,7 +92,7 @@ def given_covariance(
 class OfCovariance(Distribution):
     """Base class of distributions with a covariance (..., k, k), by its lower Cholesky factor `scale_tril`."""
 
-    scale_tril: Tensor
+    scale_tril: Any  # a tensor, or a property
 
     @property
     def covariance_matrix(self) -> Tensor:
