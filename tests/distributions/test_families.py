@@ -195,6 +195,13 @@ def test_one_hot() -> None:
     np.testing.assert_allclose(hm.grad(through)(share).numpy(), expected.numpy())
 
 
+def test_series_near_one_half() -> None:
+    p, q = D.ContinuousBernoulli(f8(0.4995)), _ContinuousBernoulli(a=0, b=1)(0.4995)
+    x = np.linspace(0.1, 0.9, 5)
+    np.testing.assert_allclose(p.log_prob(hm.asarray(x)).numpy(), q.logpdf(x), rtol=1e-11, atol=1e-13)
+    assert p.mean.item() == pytest.approx(q.mean(), rel=1e-9) and p.variance.item() == pytest.approx(q.var(), rel=1e-9)
+
+
 def test_relaxed_ones_are_distributions() -> None:
     p = D.RelaxedBernoulli(f8(0.7), f8(0.3))
     total = integrate.quad(lambda x: math.exp(p.log_prob(f8(x)).item()), 0, 1)[0]
@@ -203,6 +210,11 @@ def test_relaxed_ones_are_distributions() -> None:
     pair = D.RelaxedOneHotCategorical(f8(0.7), f8([0.3, 0.7]))
     total = integrate.quad(lambda x: math.exp(pair.log_prob(f8([x, 1 - x])).item()), 0, 1)[0]
     assert total == pytest.approx(1, abs=1e-6)
+    t, shares, x = 0.7, np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.6, 0.3])
+    terms = shares * x ** (-t)
+    density = 2 * t**2 * (terms / x).prod() / terms.sum() ** 3  # Maddison et al. 2017, of three shares
+    three = D.RelaxedOneHotCategorical(f8(t), hm.asarray(shares))
+    assert three.log_prob(hm.asarray(x)).item() == pytest.approx(math.log(density))
     drawn = pair.rsample((4000,))
     np.testing.assert_allclose(drawn.sum(-1).numpy(), 1)
     assert (drawn[:, 0].numpy() > 0.5).mean() == pytest.approx(0.3, abs=0.03)
