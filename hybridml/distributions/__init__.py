@@ -23,8 +23,8 @@ divergences_between.py  formulas for two of different families, by moments
 """
 
 from ..core.spellings import advise as _advise
-from . import divergences_between as divergences_between  # whose formulas register themselves
-from . import divergences_within as divergences_within
+from . import divergences_between as divergences_between  # formulas register themselves
+from . import divergences_within as divergences_within  # after those by moments
 from . import transforms as transforms
 from .bounded import ContinuousBernoulli, Kumaraswamy, LogisticNormal, VonMises
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -19,8 +19,6 @@ from ..nn.module import Module
 from ..nn.utils import clip_grad_norm_
 from ..optim import LRScheduler, Optimizer
 from ..tracing.decorator import trace
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
@@ -146,7 +144,7 @@ def fit(
             for metric in metrics.values():
                 metric.update(output, target)
 
-    style = _traced if traced else _eager
+    style: Callable[[Any], Any] = trace if traced else lambda fn: fn
 
     @style
     def gradients(*batch: Any) -> Tensor:
@@ -222,14 +220,6 @@ def fit(
             run.epoch += 1
             _call(callbacks, "on_epoch_end", run)
     return run
-
-
-def _eager(fn: F) -> F:
-    return fn
-
-
-def _traced(fn: F) -> F:
-    return cast(F, trace(fn))
 
 
 def batches_of(loader: Iterable[Any], name: str) -> Iterator[Sequence[Any]]:
