@@ -145,6 +145,10 @@ def test_other_archives_and_pickles_are_refused(tmp_path: Path) -> None:
             hm.load(path)
     with pytest.raises(CheckpointError, match="TorchScript"):
         hm.load(_archive(pickle.dumps(1, protocol=2), tmp_path / "script.pt", **{"constants.pkl": b""}))
+    with zipfile.ZipFile(tmp_path / "small.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps("x" * 1000, protocol=2))
+    with pytest.raises(CheckpointError, match="compressed"):
+        hm.load(tmp_path / "small.pt")
     deep: Any = None
     for _ in range(50):
         deep = [deep, deep]  # two to the 50 lists, if each were read anew

@@ -23,9 +23,9 @@ divergences_between.py  formulas for two of different families, by moments
 """
 
 from ..core.spellings import advise as _advise
-from . import divergences_between as _between  # noqa: F401
-from . import divergences_within as _within  # noqa: F401
-from . import transforms  # noqa: F401
+from . import divergences_between as divergences_between  # formulas register themselves
+from . import divergences_within as divergences_within  # after those by moments
+from . import transforms as transforms
 from .bounded import ContinuousBernoulli, Kumaraswamy, LogisticNormal, VonMises
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform
 from .counts import Binomial, Geometric, Multinomial, NegativeBinomial

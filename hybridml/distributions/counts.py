@@ -10,9 +10,10 @@ from hybridml_compiler.errors import ArgumentError
 from .. import arrays as xp
 from .. import functional, random, special
 from ..core.tensor import Tensor
+from ..random.counts import possible
 from ..random.generator import Generator
 from ..random.sampling import not_negative
-from .discrete import Categorical, given_odds
+from .discrete import OfCategories, given_odds
 from .distribution import Distribution
 
 
@@ -29,14 +30,14 @@ class Geometric(Distribution):
     """Geometric distribution: the number of failures before the first success of probability `probs`.
 
     `probs`, or `logits` for sigmoid(logits), is a number or a tensor, whose shape is `batch_shape`. Raises
-    ArgumentError unless one of the two is given.
+    ArgumentError unless one of the two is given, and for a number `probs` of 0.
 
     >>> hm.distributions.Geometric(0.25).log_prob([0.0]).exp().item()
     0.25
     """
 
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
-        (self.probs, self.logits), _ = given_odds(self, probs, logits)
+        (self.probs, self.logits), _ = given_odds(self, probs, logits, possible)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.geometric(self.probs, shape, dtype=self.probs.dtype, generator=generator) - 1
@@ -153,11 +154,11 @@ class NegativeBinomial(Distribution):
         return self.mean / (1 - self.probs)
 
 
-class Multinomial(Distribution):
+class Multinomial(OfCategories):
     """Multinomial distribution: how often each of k categories comes in `total_count` (an int) draws.
 
     `probs` (..., k), or `logits`, are those of `Categorical`; `batch_shape` is (...), `event_shape` (k,). Raises
-    ArgumentError for a `total_count` that is not an int.
+    ArgumentError for a `total_count` that is not an int of 0 or more.
 
     >>> hm.distributions.Multinomial(8, [1.0, 3.0]).mean.tolist()
     [2.0, 6.0]
@@ -165,24 +166,18 @@ class Multinomial(Distribution):
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None) -> None:
         given: Any = total_count
-        if not isinstance(given, int):
-            raise ArgumentError(f"Multinomial: total_count must be an int, got {given!r}")
-        self.total_count, self._categorical = total_count, Categorical(probs, logits)
-        self.batch_shape, self.event_shape = self._categorical.batch_shape, self.probs.shape[-1:]
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities of the categories, (..., k)."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of the probabilities, (..., k)."""
-        return self._categorical.logits
+        if not isinstance(given, int) or given < 0:
+            raise ArgumentError(f"Multinomial: total_count must be an int of 0 or more, got {given!r}")
+        super().__init__(probs, logits)
+        self.total_count = total_count
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
-        each = self._categorical._draw((self.total_count, *shape), generator)
-        return functional.one_hot(each, self.event_shape[0]).sum(axis=0).astype(self.probs.dtype)
+        n, rows, k = self.total_count, math.prod(shape), self.event_shape[0]
+        if not n:
+            return xp.zeros((*shape, k), dtype=self.probs.dtype)
+        shares = xp.broadcast_to(self.probs, (*shape, k)).reshape((rows, k))
+        places = random.multinomial(shares, n, replacement=True, generator=generator) + xp.arange(rows)[:, None] * k
+        return xp.bincount(places.reshape(-1), length=rows * k).reshape((*shape, k)).astype(self.probs.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
         x = xp.asarray(value)

@@ -21,12 +21,12 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
 
 
 def given_odds(
-    self: Distribution, probs: Any, logits: Any, **others: tuple[Any, Domain]
+    self: Distribution, probs: Any, logits: Any, shares: Domain = probability, /, **others: tuple[Any, Domain]
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """(probs, logits) of which one is given, and other parameters of a distribution, broadcast with them."""
     one_of(type(self).__name__, probs, logits)
     if logits is None:
-        share, *rest = self._given(probs=(probs, probability), **others)
+        share, *rest = self._given(probs=(probs, shares), **others)
         return (share, xp.log(share) - xp.log1p(-share)), rest
     odds, *rest = self._given(logits=(logits, anything), **others)
     return (xp.sigmoid(odds), odds), rest
@@ -124,6 +124,24 @@ class Categorical(Distribution):
     @property
     def variance(self) -> Tensor:
         raise ArgumentError("Categorical has no variance: its values are names, not numbers")
+
+
+class OfCategories(Distribution):
+    """Base class of distributions of vectors (..., k) that are made of a categorical one."""
+
+    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+        self._categorical = Categorical(probs, logits)
+        self.batch_shape, self.event_shape = self._categorical.batch_shape, self.probs.shape[-1:]
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities of the categories, (..., k)."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the probabilities, (..., k)."""
+        return self._categorical.logits
 
 
 class Poisson(Distribution):

@@ -122,11 +122,10 @@ def _by_moments(p: Any, q: Any) -> Tensor:
 
 for _p in _SUPPORTS:
     for _q, _needs in _NEEDS.items():
-        if _p is not _q:
-            if (_p, _q) in _NEVER:
-                register_kl(_p, _q)(_infinite)
-            elif all(_p in moments for moments in _needs):
-                register_kl(_p, _q)(_by_moments)
+        if (_p, _q) in _NEVER:
+            register_kl(_p, _q)(_infinite)
+        elif all(_p in moments for moments in _needs):
+            register_kl(_p, _q)(_by_moments)
 
 for _q in (Bernoulli, Binomial):
     register_kl(Poisson, _q)(_infinite)

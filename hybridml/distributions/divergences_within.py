@@ -1,4 +1,4 @@
-"""Divergences of distributions of one family from each other."""
+"""Divergences of distributions of one family from each other, where moments give them not, or less exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hybridml_compiler.errors import ArgumentError
 from .. import arrays as xp
 from .. import special
 from ..core.tensor import Tensor
-from .bounded import ContinuousBernoulli
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform
 from .counts import Binomial, Geometric
 from .discrete import Bernoulli, Categorical, Poisson
@@ -112,11 +111,6 @@ def _geometric(p: Geometric, q: Geometric) -> Tensor:
 @register_kl(OneHotCategorical, OneHotCategorical)
 def _one_hot(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
     return _categorical(p._categorical, q._categorical)
-
-
-@register_kl(ContinuousBernoulli, ContinuousBernoulli)
-def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    return -p.entropy() - p.mean * q.logits - xp.log1p(-q.probs) - q.log_normalizer()
 
 
 @register_kl(Cauchy, Cauchy)

@@ -230,7 +230,7 @@ class GeneralizedPareto(Distribution):
     def icdf(self, value: Any) -> Tensor:
         flat, shape = self._shaped()
         log_left = xp.log1p(-xp.asarray(value))
-        near = (self.concentration * log_left * 0.5 - 1) * log_left
+        near = self.concentration * 0.5 * xp.square(xp.maximum(log_left, -1e3)) - log_left  # infinite at a share of 1
         return self.loc + self.scale * xp.where(flat, near, xp.expm1(-shape * log_left) / shape)
 
     def entropy(self) -> Tensor:

@@ -13,7 +13,7 @@ from ..core.tensor import Tensor
 from ..random.generator import Generator
 from ..random.sampling import Draw, anything, positive
 from .distribution import Distribution
-from .vectors import MultivariateNormal, given_covariance
+from .vectors import MultivariateNormal, OfCovariance, given_covariance
 
 
 class LowRankMultivariateNormal(MultivariateNormal):
@@ -30,7 +30,7 @@ class LowRankMultivariateNormal(MultivariateNormal):
     def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any) -> None:
         parts = xp.asarray(loc)[..., None], cov_factor, xp.asarray(cov_diag)[..., None]
         mean, factor, own = Draw("LowRankMultivariateNormal", None, None, None, *parts).params
-        if factor.ndim < 2 or not mean.shape[-2] == factor.shape[-2] == own.shape[-2]:
+        if min(mean.ndim, factor.ndim, own.ndim) < 2 or not mean.shape[-2] == factor.shape[-2] == own.shape[-2]:
             raise ShapeError(
                 "LowRankMultivariateNormal: needs a mean and a diagonal of k numbers and a factor of k by m, got "
                 f"shapes {mean.shape[:-1]}, {own.shape[:-1]} and {factor.shape}"
@@ -120,7 +120,7 @@ class LKJCholesky(Distribution):
         return inside - scale - 0.5 * (d - 1) * math.log(math.pi)
 
 
-class Wishart(Distribution):
+class Wishart(OfCovariance):
     """Wishart distribution of the sums of outer products of `df` normal vectors, positive definite (..., k, k).
 
     The covariance of the vectors is given as `covariance_matrix`, `precision_matrix` or `scale_tril`, as to
@@ -151,16 +151,6 @@ class Wishart(Distribution):
         self.df = xp.broadcast_to(freedom, self.batch_shape)
         self.scale_tril = xp.broadcast_to(factor_of(matrix), (*self.batch_shape, k, k))
 
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """Covariance matrices of the vectors, (..., k, k)."""
-        return xp.matmul(self.scale_tril, xp.matrix_transpose(self.scale_tril))
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        """Inverses of the covariance matrices, (..., k, k)."""
-        return linalg.cholesky_inverse(self.scale_tril)
-
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         k, dtype = self.event_shape[0], self.df.dtype
         freedom = self.df[..., None] - xp.arange(k, dtype=dtype)
@@ -169,12 +159,9 @@ class Wishart(Distribution):
         factor = xp.matmul(self.scale_tril, below + xp.diag_embed(diagonal))
         return xp.matmul(factor, xp.matrix_transpose(factor))
 
-    def _half_log_det(self) -> Tensor:
-        return xp.log(linalg.diagonal(self.scale_tril)).sum(axis=-1)
-
     def _log_normalizer(self) -> Tensor:
         k = self.event_shape[0]
-        return self.df * (k * math.log(2) / 2 + self._half_log_det()) + special.multigammaln(self.df / 2, k)
+        return self.df * (k * math.log(2) / 2 + self.half_log_det()) + special.multigammaln(self.df / 2, k)
 
     def log_prob(self, value: Any) -> Tensor:
         x, k = xp.asarray(value), self.event_shape[0]
@@ -188,7 +175,7 @@ class Wishart(Distribution):
     def entropy(self) -> Tensor:
         k, nu = self.event_shape[0], self.df
         digammas = xp.digamma((nu[..., None] - xp.arange(k, dtype=nu.dtype)) / 2).sum(axis=-1)
-        mean_log_det = digammas + k * math.log(2) + 2 * self._half_log_det()
+        mean_log_det = digammas + k * math.log(2) + 2 * self.half_log_det()
         return self._log_normalizer() - (nu - k - 1) / 2 * mean_log_det + nu * k / 2
 
     @property

@@ -10,31 +10,13 @@ from .. import functional, random
 from ..core.tensor import Tensor
 from ..random.generator import Generator
 from ..random.sampling import positive
-from .discrete import Categorical, given_odds
+from .discrete import OfCategories, given_odds
 from .distribution import Distribution
 from .transformed import TransformedDistribution
 from .transforms import ExpTransform, SigmoidTransform
 
 
-class _OfCategories(Distribution):
-    """Distribution of vectors (..., k) made of a categorical one."""
-
-    def __init__(self, probs: Any = None, logits: Any = None) -> None:
-        self._categorical = Categorical(probs, logits)
-        self.batch_shape, self.event_shape = self._categorical.batch_shape, self.probs.shape[-1:]
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities of the categories, (..., k)."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of the probabilities, (..., k)."""
-        return self._categorical.logits
-
-
-class OneHotCategorical(_OfCategories):
+class OneHotCategorical(OfCategories):
     """Categorical distribution of vectors (..., k): 1 at the category, 0 elsewhere.
 
     `probs` (..., k), or `logits`, are those of `Categorical`; `batch_shape` is (...), `event_shape` (k,).
@@ -134,7 +116,7 @@ class RelaxedBernoulli(TransformedDistribution):
         )  # fmt: skip
 
 
-class ExpRelaxedCategorical(_OfCategories):
+class ExpRelaxedCategorical(OfCategories):
     """Distribution of the logarithms of `RelaxedOneHotCategorical`.
 
     >>> hm.distributions.RelaxedOneHotCategorical(0.5, [0.3, 0.7]).base_dist.sample((3,)).shape

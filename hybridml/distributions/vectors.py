@@ -89,7 +89,27 @@ def given_covariance(
     return given[0]
 
 
-class MultivariateNormal(Distribution):
+class OfCovariance(Distribution):
+    """Base class of distributions with a covariance (..., k, k), by its lower Cholesky factor `scale_tril`."""
+
+    scale_tril: Any  # a tensor, or a property
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Covariance matrices, (..., k, k)."""
+        return xp.matmul(self.scale_tril, xp.matrix_transpose(self.scale_tril))
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """Inverses of the covariance matrices, (..., k, k)."""
+        return linalg.cholesky_inverse(self.scale_tril)
+
+    def half_log_det(self) -> Tensor:
+        """Half the logarithm of the covariance's determinant."""
+        return xp.log(linalg.diagonal(self.scale_tril)).sum(axis=-1)
+
+
+class MultivariateNormal(OfCovariance):
     """Normal distribution of vectors with mean `loc` (..., k) and a covariance (..., k, k).
 
     The covariance is given as `covariance_matrix`, by its inverse `precision_matrix` or by its Cholesky factor
@@ -109,7 +129,7 @@ class MultivariateNormal(Distribution):
         matrix, factor_of = given_covariance("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
         given = Draw("MultivariateNormal", None, None, None, xp.asarray(loc)[..., None], matrix)
         loc, matrix = given.params
-        if len(given.shape) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:
+        if min(loc.ndim, matrix.ndim) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:
             raise ShapeError(
                 f"MultivariateNormal: needs a mean of k numbers and matrices of k by k, got shapes {loc.shape[:-1]} "
                 f"and {matrix.shape}"
@@ -117,16 +137,6 @@ class MultivariateNormal(Distribution):
         self.batch_shape, self.event_shape = given.shape[:-2], given.shape[-1:]
         self.loc = xp.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))
         self.scale_tril = xp.broadcast_to(factor_of(matrix), given.shape)
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """Covariance matrices of the distributions, (..., k, k)."""
-        return xp.matmul(self.scale_tril, xp.matrix_transpose(self.scale_tril))
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        """Inverses of the covariance matrices, (..., k, k)."""
-        return linalg.cholesky_inverse(self.scale_tril)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         lead = shape[: len(shape) - len(self.batch_shape)]
@@ -142,10 +152,6 @@ class MultivariateNormal(Distribution):
         shape = xp.broadcast_shapes(x.shape[:-2], self.batch_shape)
         factor = xp.broadcast_to(self.scale_tril, (*shape, *self.scale_tril.shape[-2:]))
         return linalg.solve_triangular(factor, xp.broadcast_to(x, (*shape, *x.shape[-2:])), upper=False)
-
-    def half_log_det(self) -> Tensor:
-        """Half the logarithm of the covariance's determinant."""
-        return xp.log(linalg.diagonal(self.scale_tril)).sum(axis=-1)
 
     def entropy(self) -> Tensor:
         return self.half_log_det() + 0.5 * self.event_shape[0] * (1 + math.log(2 * math.pi))

@@ -9,6 +9,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from .. import functional
+from ..core.precision.composites import wide
 from ..core.tensor import Tensor
 
 AVERAGES = ("macro", "micro", "weighted", "none", "binary")
@@ -219,7 +220,7 @@ def token_losses(preds: Tensor, target: Tensor, ignore_index: int | None) -> tup
     flat = _integers(target).reshape(-1)
     kept = flat != ignore_index if ignore_index is not None else xp.ones_like(flat, dtype=dtypes.bool_)
     tokens = xp.where(kept, flat, 0)
-    losses = functional.cross_entropy(preds.reshape(-1, preds.shape[-1]), tokens, reduction="none")
+    losses = functional.cross_entropy(wide(preds).reshape(-1, preds.shape[-1]), tokens, reduction="none")
     return xp.sum(xp.where(kept, losses, 0)), xp.sum(kept, dtype=dtypes.int64)
 
 
@@ -227,7 +228,7 @@ def binned(preds: Tensor, target: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     """Counts of the probabilities of samples of class 0, and of class 1, in equal bins of 0 .. 1 (bins,)."""
     if preds.shape != target.shape:
         raise ShapeError(f"AUROC: takes probabilities of the targets' shape, got {preds.shape} and {target.shape}")
-    place = xp.clip((preds * bins).astype(dtypes.int64), 0, bins - 1)
+    place = xp.clip((wide(preds) * bins).astype(dtypes.int64), 0, bins - 1)
     counts = xp.bincount((place + bins * (_integers(target) != 0)).reshape(-1), length=2 * bins)
     return counts[:bins], counts[bins:]
 

@@ -18,7 +18,7 @@ from .sampling import Counts, Domain, Parameter, not_negative, probability, samp
 _AT_ONCE = 4  # steps of the inversion a pass over memory
 # Mean from which numbers are drawn by rejection (as the methods ask for, 10), below by adding probabilities up.
 _LARGE_MEAN = 10.0
-_share = Domain("a probability above 0", lambda v: 0 < v <= 1)
+possible = Domain("a probability above 0", lambda v: 0 < v <= 1)
 
 
 @sampler(p=probability)
@@ -170,7 +170,7 @@ def _btrs(d: Counts, n: Tensor, p: Tensor) -> Tensor:
     return until_accepted(propose, d.shape, d.dtype)
 
 
-@sampler(p=_share)
+@sampler(p=possible)
 def geometric(p: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Geometric counts: the number of trials of probability `p` up to the first success, 1 or more, as in NumPy.
 

@@ -6,6 +6,7 @@ import csv
 import importlib
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +57,27 @@ class Progress(Callback):
 
 
 class _Best:
-    """The best value of a figure so far."""
+    """The best value of a figure so far, and the number of epochs since."""
 
     def __init__(self, monitor: str, mode: str, min_delta: float = 0.0) -> None:
         if mode not in ("min", "max"):
             raise ArgumentError(f'callbacks: mode is "min" or "max", got {mode!r}')
         self.monitor, self.sign, self.min_delta = monitor, 1 if mode == "min" else -1, min_delta
-        self.value = float("inf")
+        self.value, self.since = float("inf"), 0
 
-    def improves(self, run: Fit) -> bool:
-        if self.monitor not in run.logs:
-            raise ArgumentError(f"callbacks: there is no figure {self.monitor!r}; there are {', '.join(run.logs)}")
-        value = self.sign * run.logs[self.monitor]
+    def begin(self, run: Fit) -> None:
+        """Forgets all but the epochs of the file that a run goes on from."""
+        self.value, self.since = float("inf"), 0
+        for logs in run.history:
+            if self.monitor in logs:
+                self.improves(logs)
+
+    def improves(self, logs: Mapping[str, float]) -> bool:
+        if self.monitor not in logs:
+            raise ArgumentError(f"callbacks: there is no figure {self.monitor!r}; there are {', '.join(logs)}")
+        value = self.sign * logs[self.monitor]
         better = value < self.value - self.min_delta
-        if better:
-            self.value = value
+        self.value, self.since = (value, 0) if better else (self.value, self.since + 1)
         return better
 
 
@@ -88,8 +95,12 @@ class Checkpoint(Callback):
         self.path = Path(path)
         self._best = None if monitor is None else _Best(monitor, mode)
 
+    def on_train_begin(self, run: Fit) -> None:
+        if self._best is not None:
+            self._best.begin(run)
+
     def on_epoch_end(self, run: Fit) -> None:
-        if self._best is None or self._best.improves(run):
+        if self._best is None or self._best.improves(run.logs):
             save(run.state_dict(), self.path)
 
 
@@ -101,11 +112,15 @@ class EarlyStopping(Callback):
     """
 
     def __init__(self, monitor: str = "val_loss", patience: int = 3, min_delta: float = 0.0, mode: str = "min") -> None:
-        self.patience, self._best, self._since = patience, _Best(monitor, mode, min_delta), 0
+        self.patience, self._best = patience, _Best(monitor, mode, min_delta)
+
+    def on_train_begin(self, run: Fit) -> None:
+        self._best.begin(run)
+        run.stop = run.stop or self._best.since >= self.patience
 
     def on_epoch_end(self, run: Fit) -> None:
-        self._since = 0 if self._best.improves(run) else self._since + 1
-        run.stop = run.stop or self._since >= self.patience
+        self._best.improves(run.logs)
+        run.stop = run.stop or self._best.since >= self.patience
 
 
 class CSVLogger(Callback):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -18,8 +19,6 @@ from ..nn.module import Module
 from ..nn.utils import clip_grad_norm_
 from ..optim import LRScheduler, Optimizer
 from ..tracing.decorator import trace
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
@@ -45,6 +44,7 @@ class Fit:
     logs: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     stop: bool = False
+    loader: Any = None
 
     def state_dict(self) -> dict[str, Any]:
         """All that `fit(..., resume=path)` needs to go on from the end of an epoch, for `hm.save`."""
@@ -52,6 +52,7 @@ class Fit:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "loader": self.loader.state_dict() if hasattr(self.loader, "state_dict") else None,
             "random": random.default_generator.get_state(),
             "epoch": self.epoch,
             "step": self.step,
@@ -64,12 +65,16 @@ class Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None and state["scheduler"] is not None:
             self.scheduler.load_state_dict(state["scheduler"])
+        if state["loader"] is not None and hasattr(self.loader, "load_state_dict"):
+            self.loader.load_state_dict(state["loader"])
         random.default_generator.set_state(state["random"])
         self.epoch, self.step, self.history = state["epoch"], state["step"], [*state["history"]]
 
 
 class Callback:
     """Base of callbacks: methods that `fit` calls with its `Fit`, of which a subclass has those that it needs.
+
+    `on_train_end` comes once, also after an error and after a callback that could not begin.
 
     >>> class Losses(Callback):
     ...     def on_epoch_end(self, run):
@@ -110,11 +115,14 @@ def fit(
 ) -> Fit:
     """Trains a model: for each batch ``(*inputs, target)`` of `loader` a step on ``loss(model(*inputs), target)``.
 
-    metrics: by name, updated with ``(model(*inputs), target)``, in training and in validation. scheduler: steps after
-    each epoch. callbacks: see `Callback`. accumulate: batches whose gradients one step of the optimizer takes together,
-    as their mean. clip_grad_norm: what their norm is clipped to. resume: a file of `Checkpoint`, to go on from; where
-    there is none, training begins. traced: whether steps are compiled; the results are the same. The model is left in
-    training mode. Raises ArgumentError for an `accumulate` below 1, or where the loader is empty.
+    metrics: by name, updated with ``(model(*inputs), target)``, in training and in validation; those of one number are
+    figures. scheduler: steps after each epoch. callbacks: see `Callback`. accumulate: batches whose gradients, each
+    over their number, one step of the optimizer takes together (the last of an epoch may be fewer). clip_grad_norm:
+    what their norm is clipped to. resume: a file of `Checkpoint`, to go on from; where there is none, training begins.
+    What follows is that of a run without a break, where random numbers are of the default generator and the loader has
+    a `state_dict`, as `DataLoader`, or the same order each time. traced: whether steps are compiled; the results are
+    the same. The model is left in training mode. Raises ArgumentError for an `accumulate` below 1, or for a `loader` or
+    `validation` without batches.
 
     >>> model = hm.nn.Linear(2, 1)
     >>> loader = [(hm.ones((4, 2)), hm.zeros((4, 1)))] * 5
@@ -124,7 +132,8 @@ def fit(
     """
     if accumulate < 1:
         raise ArgumentError(f"fit: accumulate is 1 or more, got {accumulate}")
-    run = Fit(model, optimizer, scheduler, epochs, batches=len(loader) if isinstance(loader, Sized) else None)
+    batches = len(loader) if isinstance(loader, Sized) else None
+    run = Fit(model, optimizer, scheduler, epochs, batches=batches, loader=loader)
     if resume is not None and os.path.exists(resume):
         run.load_state_dict(load(resume))
     losses, metrics = Mean(), metrics or {}
@@ -135,7 +144,7 @@ def fit(
             for metric in metrics.values():
                 metric.update(output, target)
 
-    style = _traced if traced else _eager
+    style: Callable[[Any], Any] = trace if traced else lambda fn: fn
 
     @style
     def gradients(*batch: Any) -> Tensor:
@@ -176,17 +185,19 @@ def fit(
     for metric in (losses, *metrics.values()):
         metric.reset()
     optimizer.zero_grad()
-    _call(callbacks, "on_train_begin", run)
-    try:
+    with ExitStack() as ends:
+        for callback in reversed(callbacks):
+            ends.callback(callback.on_train_end, run)
+        ends.callback(model.train)
+        _call(callbacks, "on_train_begin", run)
         while run.epoch < epochs and not run.stop:
             run.logs = {}
             model.train()
             _call(callbacks, "on_epoch_begin", run)
             waiting = 0  # batches whose gradients no step has taken
-            before = run.step
-            for batch in loader:
+            for batch in batches_of(loader, "fit: the loader"):
                 waiting += 1
-                value = (step if waiting == accumulate == 1 else gradients)(*_parts(batch))
+                value = (step if waiting == accumulate == 1 else gradients)(*batch)
                 if waiting == accumulate:
                     if accumulate > 1:
                         update()
@@ -196,13 +207,11 @@ def fit(
                 _call(callbacks, "on_batch_end", run)
             if waiting:
                 update()
-            if run.step == before:
-                raise ArgumentError("fit: the loader has no batch")
             run.logs = results()
             if validation is not None:
                 model.eval()
-                for batch in validation:
-                    validate(*_parts(batch))
+                for batch in batches_of(validation, "fit: validation"):
+                    validate(*batch)
                 model.train()
                 run.logs |= results("val_")
             if scheduler is not None:
@@ -210,27 +219,22 @@ def fit(
             run.history.append(run.logs)
             run.epoch += 1
             _call(callbacks, "on_epoch_end", run)
-    finally:
-        model.train()
-        _call(callbacks, "on_train_end", run)
     return run
 
 
-def _eager(fn: F) -> F:
-    return fn
-
-
-def _traced(fn: F) -> F:
-    return cast(F, trace(fn))
-
-
-def _parts(batch: Any) -> Sequence[Any]:
-    if isinstance(batch, tuple | list) and len(batch) > 1:
-        return batch
-    raise ArgumentError(
-        f"fit: a batch is a tuple (*inputs, target), got {type(batch).__name__}; give the loader a collate_fn that "
-        "makes one"
-    )
+def batches_of(loader: Iterable[Any], name: str) -> Iterator[Sequence[Any]]:
+    """The batches ``(*inputs, target)`` of a loader; ArgumentError for others, and where there are none."""
+    empty = True
+    for batch in loader:
+        empty = False
+        if not isinstance(batch, tuple | list) or len(batch) < 2:
+            raise ArgumentError(
+                f"{name}: a batch is a tuple (*inputs, target), got {type(batch).__name__}; give it a collate_fn that "
+                "makes one"
+            )
+        yield batch
+    if empty:
+        raise ArgumentError(f"{name} has no batch")
 
 
 def _call(callbacks: Sequence[Callback], name: str, run: Fit) -> None:

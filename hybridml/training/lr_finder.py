@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..core.tensor import Tensor
 from ..nn.module import Module
 from ..optim import Optimizer
 from ..tracing.decorator import trace
-from .fit import _parts
+from .fit import batches_of
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def lr_finder(
             rate = start_lr * (end_lr / start_lr) ** (k / (steps - 1))
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            mean = smoothing * mean + (1 - smoothing) * step(*_parts(batch)).item()
+            mean = smoothing * mean + (1 - smoothing) * step(*batch).item()
             smooth = mean / (1 - smoothing ** (k + 1))
             if not math.isfinite(smooth) or (losses and smooth > 4 * min(losses)):
                 break
@@ -105,14 +105,9 @@ def lr_finder(
     return LRFinder(rates, losses)
 
 
-def _again(loader: Iterable[Any]) -> Iterable[Any]:
+def _again(loader: Iterable[Any]) -> Iterator[Sequence[Any]]:
     while True:
-        empty = True
-        for batch in loader:
-            empty = False
-            yield batch
-        if empty:
-            raise ArgumentError("lr_finder: the loader has no batch")
+        yield from batches_of(loader, "lr_finder: the loader")
 
 
 def _copied(tree: Any) -> Any:

@@ -106,6 +106,8 @@ def test_shares(name: str) -> None:
     if name not in NO_ICDF:
         share = np.linspace(0.05, 0.95, 7)
         np.testing.assert_allclose(p.icdf(hm.asarray(share)).numpy(), q.ppf(share), rtol=1e-7)
+        if "Cauchy" not in name:  # no float has an infinite tangent
+            np.testing.assert_allclose(p.icdf(f8([0.0, 1.0])).numpy(), q.ppf([0.0, 1.0]), rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -161,6 +163,10 @@ def test_counts_of_categories() -> None:
     drawn = p.sample((3000,)).numpy()
     assert (drawn.sum(-1) == 5).all() and drawn.mean(0) == pytest.approx(p.mean.numpy(), abs=0.12)
     np.testing.assert_allclose(p.variance.numpy(), np.diag(q.cov()))
+    assert D.Multinomial(0, [1.0, 3.0]).sample((2,)).tolist() == [[0, 0]] * 2
+    rows = D.Multinomial(3000, f8([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])).sample((4,)).numpy()
+    assert rows[:, 0] / 3000 == pytest.approx(np.tile([0.2, 0.3, 0.5], (4, 1)), abs=0.05)
+    assert (rows[:, 1] == [3000, 0, 0]).all()
     assert D.Multinomial(2, [1.0, 0.0]).log_prob([2.0, 0.0]).item() == 0
     assert D.Binomial(3, 1.0).log_prob([3.0, 2.0]).tolist() == [0, -math.inf]
     np.testing.assert_array_equal(
@@ -189,6 +195,13 @@ def test_one_hot() -> None:
     np.testing.assert_allclose(hm.grad(through)(share).numpy(), expected.numpy())
 
 
+def test_series_near_one_half() -> None:
+    p, q = D.ContinuousBernoulli(f8(0.4995)), _ContinuousBernoulli(a=0, b=1)(0.4995)
+    x = np.linspace(0.1, 0.9, 5)
+    np.testing.assert_allclose(p.log_prob(hm.asarray(x)).numpy(), q.logpdf(x), rtol=1e-11, atol=1e-13)
+    assert p.mean.item() == pytest.approx(q.mean(), rel=1e-9) and p.variance.item() == pytest.approx(q.var(), rel=1e-9)
+
+
 def test_relaxed_ones_are_distributions() -> None:
     p = D.RelaxedBernoulli(f8(0.7), f8(0.3))
     total = integrate.quad(lambda x: math.exp(p.log_prob(f8(x)).item()), 0, 1)[0]
@@ -197,6 +210,11 @@ def test_relaxed_ones_are_distributions() -> None:
     pair = D.RelaxedOneHotCategorical(f8(0.7), f8([0.3, 0.7]))
     total = integrate.quad(lambda x: math.exp(pair.log_prob(f8([x, 1 - x])).item()), 0, 1)[0]
     assert total == pytest.approx(1, abs=1e-6)
+    t, shares, x = 0.7, np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.6, 0.3])
+    terms = shares * x ** (-t)
+    density = 2 * t**2 * (terms / x).prod() / terms.sum() ** 3  # Maddison et al. 2017, of three shares
+    three = D.RelaxedOneHotCategorical(f8(t), hm.asarray(shares))
+    assert three.log_prob(hm.asarray(x)).item() == pytest.approx(math.log(density))
     drawn = pair.rsample((4000,))
     np.testing.assert_allclose(drawn.sum(-1).numpy(), 1)
     assert (drawn[:, 0].numpy() > 0.5).mean() == pytest.approx(0.3, abs=0.03)
@@ -263,7 +281,7 @@ def test_matrices() -> None:
     factor = np.linalg.cholesky(np.array([[1.0, r], [r, 1.0]]))
     assert lkj.log_prob(hm.asarray(factor)).item() == pytest.approx(c.logpdf(r))
     assert stats.kstest(lkj.sample((3000,)).numpy()[:, 1, 0], c.cdf).pvalue > 1e-3
-    # Of more, each correlation is 2 Beta(b, b) - 1 with b = c + (dim - 2) / 2.
+    # A correlation in a larger matrix is 2 Beta(b, b) - 1 with b = c + (dim - 2) / 2.
     many = D.LKJCholesky(4, f8([1.5, 3.0])).sample((3000,), generator=hm.random.Generator(2)).numpy()[:, 0]
     full = many @ many.swapaxes(-1, -2)
     np.testing.assert_allclose(np.diagonal(full, axis1=-2, axis2=-1), 1)
@@ -306,6 +324,8 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "df": (ArgumentError, "df must be above 1", lambda: D.Wishart(1.0, hm.eye(2))),
     "dim": (ArgumentError, "dim must be 2 or more", lambda: D.LKJCholesky(1)),
     "count": (ArgumentError, "total_count must be an int", lambda: D.Multinomial(2.5, [1.0])),  # type: ignore[arg-type]
+    "never": (ArgumentError, "probs must be a probability above 0", lambda: D.Geometric(0.0)),
+    "negative count": (ArgumentError, "int of 0 or more, got -1", lambda: D.Multinomial(-1, [1.0])),
     "list": (
         ArgumentError,
         "for a total_count that is an int",
@@ -315,6 +335,12 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
         ShapeError,
         "a factor of k by m",
         lambda: D.LowRankMultivariateNormal(hm.zeros(1), hm.eye(3), hm.ones(3)),
+    ),
+    "mean": (ShapeError, "a mean of k numbers", lambda: D.MultivariateNormal(0.0, hm.eye(1))),
+    "mean of low rank": (
+        ShapeError,
+        "a factor of k by m",
+        lambda: D.LowRankMultivariateNormal(0.0, hm.ones((3, 1)), hm.ones(3)),
     ),
     "mixture": (ArgumentError, "must be Categorical", lambda: D.MixtureSameFamily(D.Normal(0, 1), D.Normal(0, 1))),  # type: ignore[arg-type]
     "parts": (

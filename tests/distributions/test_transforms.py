@@ -23,6 +23,7 @@ BIJECTIONS: dict[str, D.Transform] = {
     "cat": D.CatTransform([D.ExpTransform(), D.TanhTransform()], lengths=[1, 2]),
     "cdf": D.CumulativeDistributionTransform(D.Normal(hm.tensor(0.5, **F8), 2.0)),
     "chain": D.ComposeTransform([D.ExpTransform(), D.AffineTransform(1.0, 0.5), D.StickBreakingTransform()]),
+    "chain of shapes": D.ComposeTransform([D.ReshapeTransform((3,), (3, 1)), D.ExpTransform()]),
     "correlations": D.CorrCholeskyTransform(),
     "exp": D.ExpTransform(),
     "identity": D.identity_transform,
@@ -61,6 +62,15 @@ def test_inverses_and_jacobians(name: str) -> None:
     assert t.inv.log_abs_det_jacobian(y, X).sum().item() == pytest.approx(-expected, rel=1e-9, abs=1e-9)
     traced = hm.trace(t.log_abs_det_jacobian)(X, y)
     np.testing.assert_allclose(traced.numpy(), found.numpy(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_parts_of_vectors(dim: int) -> None:
+    of_vectors = [D.IndependentTransform(t, 1) for t in (D.ExpTransform(), D.TanhTransform())]
+    t, x = D.CatTransform(of_vectors, dim, lengths=[1, 1]), hm.stack([X[:2], X[1:]])
+    jacobian = hm.jacfwd(lambda x: t(x).reshape((4,)))(x).reshape((4, 4))
+    found = t.log_abs_det_jacobian(x, t(x))
+    assert found.shape == (2,) and found.sum().item() == pytest.approx(np.linalg.slogdet(jacobian.numpy())[1])
 
 
 def test_transforms_that_are_no_bijections() -> None:

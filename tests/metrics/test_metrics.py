@@ -96,6 +96,22 @@ def test_the_auroc_of_bins_is_near_the_exact_one() -> None:
     assert metrics.AUROC(bins=1000)(hm.tensor(CHANCES), hm.tensor(BINARY)).item() == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("traced", [False, True])
+def test_narrow_scores_are_counted_as_wide_ones(dtype: str, traced: bool) -> None:
+    scores = hm.tensor(np.tile(SCORES * 20, (40, 1))).astype(dtype)  # the sum of their losses overflows
+    target, chances, binary = hm.tensor(np.tile(TARGET, 40)), hm.tensor(CHANCES).astype(dtype), hm.tensor(BINARY)
+    cases: list[tuple[Any, hm.Tensor, hm.Tensor]] = [
+        (metrics.perplexity, scores, target),
+        (lambda x, y: metrics.Perplexity()(x, y), scores, target),
+        (metrics.auroc, chances, binary),
+        (lambda x, y: metrics.AUROC(100_000)(x, y), chances, binary),
+    ]
+    for fn, x, y in cases:
+        expected = fn(x.astype("float32"), y).item()
+        assert (hm.trace(fn) if traced else fn)(x, y).item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_gradients_do_not_grow_with_batches() -> None:
     mean = metrics.Mean()
     w = hm.ones((2,), requires_grad=True)

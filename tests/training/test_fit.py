@@ -28,7 +28,7 @@ X = rng.normal(size=(70, 5)).astype("f")
 Y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype("i8")
 
 
-def _loader(seed: int = 0) -> hm.data.DataLoader:
+def _loader(seed: int | None = 0) -> hm.data.DataLoader:
     data = hm.data.TensorDataset(hm.tensor(X), hm.tensor(Y))
     return hm.data.DataLoader(data, batch_size=16, shuffle=True, generator=seed)
 
@@ -55,6 +55,7 @@ def test_both_styles_train_alike(accumulate: int) -> None:
         )  # fmt: skip
         assert run.step == 20 and run.epoch == 4 and model.training
         assert all([*logs] == ["loss", "accuracy", "val_loss", "val_accuracy"] for logs in run.history)
+        assert optimizer.state_dict()["state"][0]["step"] == 4 * -(-5 // accumulate)
         results.append((run.history, _weights(model), schedule.get_last_lr()))
     (eager, weights, rate), (traced_history, traced_weights, traced_rate) = results
     np.testing.assert_allclose(
@@ -68,15 +69,21 @@ def test_both_styles_train_alike(accumulate: int) -> None:
 
 def test_steps_are_those_of_a_loop_by_hand() -> None:
     model, loss, optimizer = _parts()
-    fit(model, loss, optimizer, _loader(), 2, traced=False)
+    run = fit(model, loss, optimizer, _loader(), 2, validation=_loader(1), clip_grad_norm=0.5, traced=False)
     other, loss, optimizer = _parts()
     loader = _loader()
     for _ in range(2):
+        total = 0.0
         for x, y in loader:
             optimizer.zero_grad()
-            loss(other(x), y).backward()
+            value = loss(other(x), y)
+            value.backward()
+            nn.utils.clip_grad_norm_(other.parameters(), 0.5)
             optimizer.step()
+            total += value.item() * len(y)
     assert _weights(model) == _weights(other)
+    validation = loss(other.eval()(hm.tensor(X)), hm.tensor(Y)).item()
+    assert run.history[-1] == pytest.approx({"loss": total / 70, "val_loss": validation})
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch() -> None:
@@ -90,13 +97,15 @@ def test_accumulated_gradients_are_those_of_the_whole_batch() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_a_run_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [0, None, "fixed"])
+def test_a_run_goes_on_where_it_was_saved(tmp_path: Path, seed: Any) -> None:
     path = tmp_path / "run.safetensors"
 
     def run(epochs: int) -> Any:
         model, loss, optimizer = _parts()
         schedule = hm.optim.StepLR(optimizer, 2, 0.5)
-        loader = [(hm.tensor(X[k : k + 16]), hm.tensor(Y[k : k + 16])) for k in range(0, 70, 16)]
+        fixed = [(hm.tensor(X[k : k + 16]), hm.tensor(Y[k : k + 16])) for k in range(0, 70, 16)]
+        loader = fixed if seed == "fixed" else _loader(seed)
         found = fit(
             model, loss, optimizer, loader, epochs, scheduler=schedule, callbacks=[Checkpoint(path)], resume=path
         )
@@ -136,21 +145,38 @@ def test_callbacks_are_called_in_order_and_may_stop() -> None:
     assert called == ["begin", *epochs[0], *epochs[1], "end"]
 
 
-def test_the_best_epoch_is_kept_and_training_ends_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "best.safetensors"
-    values = iter([3.0, 2.0, 2.5, 2.4, 1.0])
+@pytest.mark.parametrize("ends", [(9,), (3, 9, 9)])
+def test_the_best_epoch_is_kept_and_training_ends_after_it(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    last, best = tmp_path / "last.safetensors", tmp_path / "best.safetensors"
+    values = [3.0, 2.0, 2.5, 2.4]
 
     class Values(Callback):
         def on_epoch_end(self, run: Any) -> None:
-            run.logs["val_loss"] = next(values)
+            run.logs["val_loss"] = values[run.epoch - 1]
 
-    run = fit(*_parts(), _loader(), 9, callbacks=[Values(), Checkpoint(path, "val_loss"), EarlyStopping(patience=2)])
-    assert run.epoch == 4
-    assert hm.load(path)["epoch"] == 2
+    for end in ends:  # each goes on from the one before
+        callbacks = [Values(), Checkpoint(last), Checkpoint(best, "val_loss"), EarlyStopping(patience=2)]
+        run = fit(*_parts(), _loader(), end, callbacks=callbacks, resume=last)
+        assert run.epoch == min(end, 4)
+    assert hm.load(best)["epoch"] == 2
     with pytest.raises(hm.ArgumentError, match="no figure 'accuracy'; there are loss"):
         fit(*_parts(), _loader(), 1, callbacks=[EarlyStopping("accuracy")])
     with pytest.raises(hm.ArgumentError, match="mode"):
         EarlyStopping(mode="lowest")
+
+
+@pytest.mark.parametrize("fails", ["on_train_begin", "on_train_end", "on_epoch_end"])
+def test_every_callback_ends_after_errors(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(run: Any) -> None:
+        raise RuntimeError(fails)
+
+    callbacks, ended, (model, loss, optimizer) = [Callback() for _ in range(3)], [], _parts()
+    for k, callback in enumerate(callbacks):
+        monkeypatch.setattr(callback, "on_train_end", lambda run, k=k: ended.append(k))
+    monkeypatch.setattr(callbacks[1], fails, fail)
+    with pytest.raises(RuntimeError, match=fails):
+        fit(model.eval(), loss, optimizer, _loader(), callbacks=callbacks)
+    assert ended == ([0, 2] if fails == "on_train_end" else [0, 1, 2]) and model.training
 
 
 def test_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,6 +215,8 @@ def test_what_fit_refuses() -> None:
         fit(*_parts(), _loader(), accumulate=0)
     with pytest.raises(hm.ArgumentError, match="no batch"):
         fit(*_parts(), [])
+    with pytest.raises(hm.ArgumentError, match="validation has no batch"):
+        fit(*_parts(), _loader(), validation=[])
     with pytest.raises(hm.ArgumentError, match=r"\(\*inputs, target\), got Tensor"):
         fit(*_parts(), [hm.ones((3, 5))])
 
