@@ -86,8 +86,8 @@ class Embedding(Module):
 
     `weight` (num_embeddings, embedding_dim) starts standard normal. `padding_idx` names a row that starts at zero and
     gets no gradient. With `sparse` the gradient of `weight` has the rows that were looked up alone, which `SGD` without
-    momentum and `SparseAdam` take: a step does not depend on the size of the table. Raises ArgumentError for a
-    `padding_idx` outside of the table, DTypeError for an input that is not of integers, IndexError for one outside of
+    momentum, `Adagrad` and `SparseAdam` take: a step does not depend on the size of the table. Raises ArgumentError for
+    a `padding_idx` outside of the table, DTypeError for an input that is not of integers, IndexError for one outside of
     the table.
 
     >>> Embedding(10, 3)(hm.asarray([[1, 2], [3, 4]])).shape

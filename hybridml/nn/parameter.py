@@ -7,6 +7,7 @@ recognises a tensor by its exact type; a subclass would take the slow way in eve
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain, repeat
 from operator import setitem
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ Writes = list[tuple[Tensor, Tensor]]  # (target, new value of the same shape and
 RowWrites = list[tuple[Tensor, Tensor, Tensor]]  # (target, rows, new values of these)
 
 
-def commit(writes: Writes, rows: RowWrites = []) -> None:  # noqa: B006
+def commit(writes: Writes, rows: Sequence[tuple[Tensor, Tensor, Tensor]] = ()) -> None:
     """Writes all new values, in place and unrecorded: an interrupt leaves either all old or all new ones.
 
     Ctrl-C arrives between two bytecodes of the main thread. The writes are one call of C code (`deque` draining a `map`
@@ -82,8 +83,8 @@ def commit(writes: Writes, rows: RowWrites = []) -> None:  # noqa: B006
         for target, where, value in rows:
             target[where] = value
         return
-    for target, value in writes:
-        if target.shape != value.shape or target.dtype != value.dtype or not target._array.flags.writeable:
+    for target, shape, value in [(t, t.shape, v) for t, v in writes] + [(t, v.shape, v) for t, _, v in rows]:
+        if shape != value.shape or target.dtype != value.dtype or not target._array.flags.writeable:
             raise ShapeError(
                 f"update: cannot write {value.dtype} {value.shape} into {target.dtype} {target.shape} in place"
                 + ("" if target._array.flags.writeable else ": its memory is read-only, clone() the tensor first")

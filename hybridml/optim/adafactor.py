@@ -12,6 +12,7 @@ from hybridml_compiler.errors import ArgumentError
 from .. import arrays as xp
 from ..core.tensor import Tensor
 from .checks import Check, not_negative
+from .formulas import moving_mean
 from .group import ParameterGroup
 from .optimizer import full
 from .per_parameter import New, PerParameter
@@ -33,6 +34,7 @@ class Adafactor(PerParameter):
     """
 
     numbers = ("lr", "beta2_decay", "d", "weight_decay")
+    tensors = ("row_var", "col_var", "variance")
     checks: ClassVar[dict[str, Check]] = {
         "lr": not_negative("Learning rate should be >= 0 but is: {value}"),
         "beta2_decay": Check("beta2_decay should be <= 0 but is: {value}", lambda value: value <= 0, "is an exponent"),
@@ -63,9 +65,6 @@ class Adafactor(PerParameter):
         if any(p.dtype.kind == "c" for p in settings["params"]):
             raise ArgumentError("Adafactor does not support complex parameters")
 
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("row_var", "col_var", "variance")
-
     def fits(self, name: str, parameter: Tensor) -> bool:
         return (name == "variance") == (parameter.ndim < 2)
 
@@ -75,14 +74,8 @@ class Adafactor(PerParameter):
         return full(parameter, shape=(*outer[2:], *shapes[name]) if name in shapes else None)
 
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
-        lr = group["lr"]
-        rate = xp.minimum(lr, 1 / xp.sqrt(steps))
-        return {
-            "rate": rate,
-            "share": steps ** group["beta2_decay"],
-            "d": group["d"],
-            "kept": 1 - lr * group["weight_decay"],
-        }
+        rate = xp.minimum(group["lr"], 1 / xp.sqrt(steps))
+        return {"rate": rate, "share": steps ** group["beta2_decay"], "d": group["d"]}
 
     def decayed(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return value, g  # the step is relative to the parameter before its decay
@@ -93,23 +86,19 @@ class Adafactor(PerParameter):
             eps = float(xp.finfo(value.dtype).eps)
         square = g * g
         if g.ndim > 1:
-            row = _moved(state["row_var"], square.mean(axis=-1, keepdims=True), s.share)
-            column = _moved(state["col_var"], square.mean(axis=-2, keepdims=True), s.share)
+            row = moving_mean.here(state["row_var"], square.mean(axis=-1, keepdims=True), s.share)
+            column = moving_mean.here(state["col_var"], square.mean(axis=-2, keepdims=True), s.share)
             new = {"row_var": row, "col_var": column}
             mean = row * column / xp.maximum(row.mean(axis=-2, keepdims=True), eps)
         else:
-            mean = _moved(state["variance"], square, s.share)
+            mean = moving_mean.here(state["variance"], square, s.share)
             new = {"variance": mean}
         direction = g / xp.sqrt(xp.maximum(mean, eps * eps))
         root = math.sqrt(g.size)
         step = xp.maximum(_norm(value) / root, least) * s.rate / xp.maximum(_norm(direction) / (s.d * root), 1.0)
         if group.uses("weight_decay"):
-            value = value * s.kept
+            value = value * s.shrink
         return value - direction * step, new
-
-
-def _moved(mean: Tensor, value: Tensor, share: Tensor) -> Tensor:
-    return mean + (value - mean) * share
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class Adagrad(PerParameter):
     """
 
     numbers = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
+    tensors = ("sum",)
 
     def __init__(
         self,
@@ -46,9 +47,6 @@ class Adagrad(PerParameter):
     ) -> None:
         settings = {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
         super().__init__(params, {**settings, "initial_accumulator_value": initial_accumulator_value})
-
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("sum",)
 
     def refuses_sparse(self, group: ParameterGroup) -> str:
         return "weight_decay option is not compatible with sparse gradients" if group.uses("weight_decay") else ""
@@ -78,6 +76,7 @@ class Adadelta(PerParameter):
     """
 
     numbers = ("lr", "rho", "eps", "weight_decay")
+    tensors = ("square_avg", "acc_delta")
     checks: ClassVar[dict[str, Check]] = {
         "rho": Check("Invalid rho value: {value}", lambda rho: 0 <= rho <= 1, "must be in [0, 1]")
     }
@@ -96,9 +95,6 @@ class Adadelta(PerParameter):
     ) -> None:
         settings = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "maximize": maximize})
-
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("square_avg", "acc_delta")
 
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         return {"rest": 1 - group["rho"], **{name: group[name] for name in ("lr", "rho", "eps")}}

@@ -13,7 +13,27 @@ from .group import ParameterGroup
 from .per_parameter import New, PerParameter
 
 
-class Adam(PerParameter):
+class Moments(PerParameter):
+    """Base class of optimizers with running means of gradients and of their squares, whose weights are `betas`.
+
+    Subclasses write `rule` by the `moments` after the gradient. Raises as `Optimizer`.
+    """
+
+    numbers: tuple[str, ...] = ("lr", "betas", "eps", "weight_decay")
+    tensors = ("exp_avg", "exp_avg_sq")
+
+    def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
+        beta1, beta2 = group["betas"]
+        return {"rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2, "eps": group["eps"]}
+
+    def moments(self, s: SimpleNamespace, g: Tensor, state: dict[str, Any]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Both means after the gradient, and the state that they are."""
+        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
+        square = moving_square.here(state["exp_avg_sq"], g, s.beta2, s.rest2)
+        return mean, square, {"exp_avg": mean, "exp_avg_sq": square}
+
+
+class Adam(Moments):
     """Adam: steps along the mean of the gradients over the root of their mean square (Kingma and Ba 2014).
 
     Both means are corrected for their start at zero. `params` are tensors, (name, tensor) pairs or groups, dicts with
@@ -29,8 +49,6 @@ class Adam(PerParameter):
     >>> round(w.item(), 6)
     0.5
     """
-
-    numbers = ("lr", "betas", "eps", "weight_decay")
 
     def __init__(
         self,
@@ -51,23 +69,15 @@ class Adam(PerParameter):
         super().__init__(params, {**settings, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay})
 
     def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
+        return (*self.tensors, "max_exp_avg_sq") if group["amsgrad"] else self.tensors
 
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
-        lr, (beta1, beta2) = group["lr"], group["betas"]
-        return {
-            "step_size": lr / (1 - beta1**steps),
-            "correction": xp.sqrt(1 - beta2**steps),
-            "eps": group["eps"],
-            "rest1": 1 - beta1,
-            "beta2": beta2,
-            "rest2": 1 - beta2,
-        }
+        beta1, beta2 = group["betas"]
+        own = {"step_size": group["lr"] / (1 - beta1**steps), "correction": xp.sqrt(1 - beta2**steps)}
+        return {**super().coefficients(group, steps), **own}
 
     def rule(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor, state: dict[str, Any]) -> New:
-        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
-        square = moving_square.here(state["exp_avg_sq"], g, s.beta2, s.rest2)
-        new = {"exp_avg": mean, "exp_avg_sq": square}
+        mean, square, new = self.moments(s, g, state)
         if group["amsgrad"]:
             new["max_exp_avg_sq"] = square = xp.maximum(state["max_exp_avg_sq"], square)
         return adam_step.here(value, mean, square, s.step_size, s.correction, s.eps), new

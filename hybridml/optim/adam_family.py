@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
-from .formulas import adamax_norm, along, moving_mean, moving_square, nadam_step, over_root, radam_step
+from .adam import Moments
+from .formulas import adamax_norm, along, moving_mean, nadam_step, over_root, radam_step
 from .group import ParameterGroup
 from .per_parameter import New, PerParameter
 
@@ -26,6 +27,7 @@ class Adamax(PerParameter):
     """
 
     numbers = ("lr", "betas", "eps", "weight_decay")
+    tensors = ("exp_avg", "exp_inf")
 
     def __init__(
         self,
@@ -42,9 +44,6 @@ class Adamax(PerParameter):
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "maximize": maximize})
 
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg", "exp_inf")
-
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         beta1, beta2 = group["betas"]
         step_size = group["lr"] / (1 - beta1**steps)
@@ -56,7 +55,7 @@ class Adamax(PerParameter):
         return along.here(value, mean, norm, s.step_size), {"exp_avg": mean, "exp_inf": norm}
 
 
-class NAdam(PerParameter):
+class NAdam(Moments):
     """NAdam: Adam with Nesterov's momentum, which looks one step ahead (Dozat 2016).
 
     The momentum grows by a schedule of `momentum_decay`; with `decoupled_weight_decay` the decay shrinks the parameter
@@ -69,7 +68,7 @@ class NAdam(PerParameter):
     0.472
     """
 
-    numbers = ("lr", "betas", "eps", "weight_decay", "momentum_decay")
+    numbers = (*Moments.numbers, "momentum_decay")
     per_parameter: ClassVar[dict[str, float]] = {"mu_product": 1.0}
 
     def __init__(
@@ -90,38 +89,30 @@ class NAdam(PerParameter):
         own = {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, {**settings, **own})
 
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
-        lr, (beta1, beta2) = group["lr"], group["betas"]
+        lr = group["lr"]
         mu, product = _momentum(group, steps), self.advanced(group, steps)["mu_product"]
         ahead = _momentum(group, steps + 1)
         return {
+            **super().coefficients(group, steps),
             "of_g": lr * (1 - mu) / (1 - product),
             "of_mean": lr * ahead / (1 - product * ahead),
-            "correction": 1 - beta2**steps,
-            "eps": group["eps"],
-            "rest1": 1 - beta1,
-            "beta2": beta2,
-            "rest2": 1 - beta2,
+            "correction": 1 - group["betas"][1] ** steps,
         }
 
     def advanced(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         return {"mu_product": group.vectors["mu_product"] * _momentum(group, steps)}
 
     def rule(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor, state: dict[str, Any]) -> New:
-        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
-        square = moving_square.here(state["exp_avg_sq"], g, s.beta2, s.rest2)
-        stepped = nadam_step.here(value, g, mean, square, s.of_g, s.of_mean, s.correction, s.eps)
-        return stepped, {"exp_avg": mean, "exp_avg_sq": square}
+        mean, square, new = self.moments(s, g, state)
+        return nadam_step.here(value, g, mean, square, s.of_g, s.of_mean, s.correction, s.eps), new
 
 
 def _momentum(group: ParameterGroup, steps: Tensor) -> Tensor:
     return group["betas"][0] * (1 - 0.5 * 0.96 ** (steps * group["momentum_decay"]))
 
 
-class RAdam(PerParameter):
+class RAdam(Moments):
     """RAdam: Adam whose rate is rectified while few gradients make its mean square uncertain (Liu et al. 2019).
 
     In the first steps it goes along the mean alone. With `decoupled_weight_decay` the decay shrinks the parameter as
@@ -133,8 +124,6 @@ class RAdam(PerParameter):
     >>> round(w.item(), 6)
     0.5
     """
-
-    numbers = ("lr", "betas", "eps", "weight_decay")
 
     def __init__(
         self,
@@ -152,32 +141,24 @@ class RAdam(PerParameter):
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
         super().__init__(params, {**settings, "decoupled_weight_decay": decoupled_weight_decay})
 
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
-        lr, (beta1, beta2) = group["lr"], group["betas"]
+        beta1, beta2 = group["betas"]
         longest = 2 / (1 - beta2) - 1  # of the mean of squares, in gradients
         length = longest - 2 * steps * beta2**steps / (1 - beta2**steps)
         square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
         rectified = xp.sqrt((1 - beta2**steps) * xp.maximum(square, 0.0))
         return {
-            "step_size": lr / (1 - beta1**steps),
+            **super().coefficients(group, steps),
+            "step_size": group["lr"] / (1 - beta1**steps),
             "rectified": xp.where(length > 5, rectified, 0.0),  # 0 where the mean square is too uncertain
-            "eps": group["eps"],
-            "rest1": 1 - beta1,
-            "beta2": beta2,
-            "rest2": 1 - beta2,
         }
 
     def rule(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor, state: dict[str, Any]) -> New:
-        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
-        square = moving_square.here(state["exp_avg_sq"], g, s.beta2, s.rest2)
-        stepped = radam_step.here(value, mean, square, s.step_size, s.rectified, s.eps)
-        return stepped, {"exp_avg": mean, "exp_avg_sq": square}
+        mean, square, new = self.moments(s, g, state)
+        return radam_step.here(value, mean, square, s.step_size, s.rectified, s.eps), new
 
 
-class LAMB(PerParameter):
+class LAMB(Moments):
     """LAMB: Adam's direction, scaled to the norm of its parameter (You et al. 2019).
 
     ``weight_decay * p`` is added to the direction; where the norm of parameter or direction is 0 the scale is 1.
@@ -189,8 +170,6 @@ class LAMB(PerParameter):
     >>> [round(x, 4) for x in w.tolist()]
     [2.6464, 3.6464]
     """
-
-    numbers = ("lr", "betas", "eps", "weight_decay")
 
     def __init__(
         self,
@@ -205,23 +184,20 @@ class LAMB(PerParameter):
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "maximize": maximize})
 
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         beta1, beta2 = group["betas"]
-        own = {"of_mean": 1 / (1 - beta1**steps), "of_square": 1 / (1 - beta2**steps)}
-        betas = {"rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2}
-        return {**own, **betas, "lr": group["lr"], "eps": group["eps"], "decay": group["weight_decay"]}
+        own = {"lr": group["lr"], "of_mean": 1 / (1 - beta1**steps), "of_square": 1 / (1 - beta2**steps)}
+        return {**super().coefficients(group, steps), **own}
 
     def decayed(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return value, g  # the decay is part of the direction
 
     def rule(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor, state: dict[str, Any]) -> New:
-        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
-        square = moving_square.here(state["exp_avg_sq"], g, s.beta2, s.rest2)
-        direction = over_root.here(mean * s.of_mean, square * s.of_square, s.eps) + value * s.decay
+        mean, square, new = self.moments(s, g, state)
+        direction = over_root.here(mean * s.of_mean, square * s.of_square, s.eps)
+        if group.uses("weight_decay"):
+            direction = direction + value * s.weight_decay
         length, step = (xp.sqrt((x * x).sum()) for x in (value, direction))
         both = xp.logical_and(length > 0, step > 0)
         trust = xp.where(both, length / xp.where(both, step, 1.0), 1.0)
-        return value - direction * (s.lr * trust), {"exp_avg": mean, "exp_avg_sq": square}
+        return value - direction * (s.lr * trust), new

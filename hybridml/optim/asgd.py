@@ -28,6 +28,7 @@ class ASGD(PerParameter):
     """
 
     numbers = ("lr", "lambd", "alpha", "t0", "weight_decay")
+    tensors = ("ax",)
     per_parameter: ClassVar[dict[str, float]] = {"eta": 0.0, "mu": 1.0}
 
     def __init__(
@@ -44,9 +45,6 @@ class ASGD(PerParameter):
     ) -> None:
         settings = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "maximize": maximize})
-
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("ax",)
 
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         eta = xp.where(xp.equal(steps, 1), group["lr"], group.vectors["eta"])

@@ -16,7 +16,7 @@ from .formulas import moving_mean
 from .group import ParameterGroup
 from .per_parameter import New, PerParameter
 
-# Of a matrix of so many rows and columns, what the rate is multiplied by.
+# Factors of the rate, by the numbers of rows and columns of the matrix.
 ADJUSTMENTS: dict[str, Callable[[int, int], float]] = {
     "original": lambda rows, columns: math.sqrt(max(1, rows / columns)),
     "match_rms_adamw": lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)),
@@ -39,6 +39,7 @@ class Muon(PerParameter):
     """
 
     numbers = ("lr", "weight_decay", "momentum")
+    tensors = ("momentum_buffer",)
     checks: ClassVar[dict[str, Check]] = {
         "lr": not_negative("Learning rate should be >= 0 but is: {value}"),
         "momentum": not_negative("momentum should be >= 0 but is: {value}"),
@@ -79,9 +80,6 @@ class Muon(PerParameter):
                 )
             if p.dtype.kind == "c":
                 raise ArgumentError("Muon does not support complex parameters")
-
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("momentum_buffer",)
 
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         return {"lr": group["lr"], "momentum": group["momentum"], "rest": 1 - group["momentum"]}

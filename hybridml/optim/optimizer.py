@@ -31,8 +31,8 @@ class Optimizer:
     State is made when a parameter is added, not at its first step: a traced step then finds it as captured tensors.
     ``state_dict()`` has PyTorch's structure: the state of parameter k under ``["state"][k]``. A subclass that writes
     `step` itself, as PyTorch's do, finds Python numbers in its groups and keeps what it likes in
-    ``self.state[parameter]``. Raises ArgumentError and
-    TypeError for parameters that cannot be trained, NotImplementedError without `update`.
+    ``self.state[parameter]``. Raises ArgumentError and TypeError for parameters that cannot be trained,
+    NotImplementedError without `update`.
 
     >>> class Plain(Optimizer):
     ...     numbers = ("lr",)
@@ -48,9 +48,8 @@ class Optimizer:
     """
 
     numbers: tuple[str, ...] = ("lr", "weight_decay")  # hyper-parameters held as tensors
-    per_parameter: ClassVar[
-        dict[str, float]
-    ] = {}  # numbers of the state of each parameter, beside "step": their starts
+    tensors: tuple[str, ...] = ()  # of the state, each shaped as its parameter (see `initial`)
+    per_parameter: ClassVar[dict[str, float]] = {}  # numbers of the state, beside "step", and their starts
     checks: ClassVar[dict[str, Check]] = {}  # bounds of hyper-parameters, where they are not the usual ones
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
@@ -73,8 +72,8 @@ class Optimizer:
     # --- for subclasses ---------------------------------------------------------------------------------------------
 
     def state_names(self, group: ParameterGroup) -> Sequence[str]:
-        """State tensors that `update` needs with these settings: each shaped as its parameter, zero at the start."""
-        return ()
+        """State tensors that `update` needs with these settings."""
+        return self.tensors
 
     def fits(self, name: str, parameter: Tensor) -> bool:
         """Whether a parameter has the state tensor `name`."""

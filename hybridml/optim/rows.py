@@ -53,16 +53,16 @@ def update_rows(
         targets[id(found)] = t, rows
         return found
 
-    for k in sparse:
-        parameter = group["params"][k]
-        rows, sums = parameter.grad.summed()
-        small = made[k] = taken(parameter, rows)
-        leaf = small._node = Leaf(small.shape, small.dtype)
-        leaf.grad = sums
-        state[small] = {name: taken(t, rows) for name, t in state[parameter].items()}
     try:
+        for k in sparse:
+            parameter = group["params"][k]
+            rows, sums = parameter.grad.summed()
+            small = made[k] = taken(parameter, rows)
+            leaf = small._node = Leaf(small.shape, small.dtype)
+            leaf.grad = sums
+            state[small] = {name: taken(t, rows) for name, t in state[parameter].items()}
         writes = update(RowsOfGroup(group, made), list(sparse), steps)
     finally:
-        for k in sparse:
-            del state[made[k]]
+        for small in made:
+            state.pop(small, None)
     return [(*targets[id(small)], new) for small, new in writes]

@@ -31,6 +31,7 @@ class Rprop(PerParameter):
     """
 
     numbers = ("lr", "etas", "step_sizes")
+    tensors = ("prev", "step_size")
 
     def __init__(
         self,
@@ -50,9 +51,6 @@ class Rprop(PerParameter):
         shorter, longer = settings["etas"]
         if not 0 < float(shorter) < 1 < float(longer):
             raise ArgumentError(f"Rprop: Invalid eta values: {shorter}, {longer}; it must be 0 < etas[0] < 1 < etas[1]")
-
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("prev", "step_size")
 
     def initial(self, name: str, parameter: Tensor, group: ParameterGroup) -> Tensor:
         return full(parameter, float(group["lr"]) if name == "step_size" else 0.0)
@@ -85,6 +83,7 @@ class Lion(PerParameter):
     """
 
     numbers = ("lr", "betas", "weight_decay")
+    tensors = ("exp_avg",)
 
     def __init__(
         self,
@@ -97,9 +96,6 @@ class Lion(PerParameter):
     ) -> None:
         settings = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
         super().__init__(params, {**settings, "decoupled_weight_decay": True})
-
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg",)
 
     def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         beta1, beta2 = group["betas"]

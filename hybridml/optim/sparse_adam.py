@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from hybridml_compiler.errors import GradientError
@@ -14,12 +15,10 @@ from ..nn.parameter import Writes
 from ..tracing.specialize.errors import Untraceable
 from .formulas import moving_mean, over_root
 from .group import ParameterGroup
-from .optimizer import Optimizer
-from .rows import RowsOfGroup
-from .scalars import Scalars
+from .per_parameter import New, PerParameter
 
 
-class SparseAdam(Optimizer):
+class SparseAdam(PerParameter):
     """Adam for sparse gradients: rows that were looked up move, and all others keep their values and their means.
 
     For ``nn.Embedding(..., sparse=True)``: time and memory of a step do not depend on the size of the table. The means
@@ -36,6 +35,7 @@ class SparseAdam(Optimizer):
     """
 
     numbers = ("lr", "betas", "eps")
+    tensors = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -47,31 +47,23 @@ class SparseAdam(Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
-    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
     def refuses_sparse(self, group: ParameterGroup) -> str:
         return ""
 
     def update(self, group: Any, ready: list[int], steps: Tensor) -> Writes:
-        if not isinstance(group, RowsOfGroup):
+        if isinstance(group, ParameterGroup):  # and not rows of one
             if current_interpreter() is not None:
                 raise Untraceable("SparseAdam meets a dense gradient, as look-ups in loops of a graph have")
             raise GradientError("SparseAdam does not support dense gradients, please consider Adam instead")
+        return super().update(group, ready, steps)
+
+    def coefficients(self, group: ParameterGroup, steps: Tensor) -> dict[str, Tensor]:
         beta1, beta2 = group["betas"]
-        scalars = Scalars(
-            step_size=group["lr"] * xp.sqrt(1 - beta2**steps) / (1 - beta1**steps),  # one a parameter
-            eps=group["eps"],
-            rest1=1 - beta1,
-            rest2=1 - beta2,
-        )
-        writes: Writes = []
-        for k in ready:
-            p = group["params"][k]
-            state, s = self.state[p], scalars.of(p.dtype)
-            g = -p.grad if group["maximize"] else p.grad
-            mean = moving_mean.here(state["exp_avg"], g, s.rest1)
-            square = moving_mean.here(state["exp_avg_sq"], g * g, s.rest2)
-            writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
-            writes.append((p, p - over_root.here(mean, square, s.eps) * s.step_size[k]))
-        return writes
+        step_size = group["lr"] * xp.sqrt(1 - beta2**steps) / (1 - beta1**steps)
+        return {"step_size": step_size, "eps": group["eps"], "rest1": 1 - beta1, "rest2": 1 - beta2}
+
+    def rule(self, group: ParameterGroup, s: SimpleNamespace, value: Tensor, g: Tensor, state: dict[str, Any]) -> New:
+        mean = moving_mean.here(state["exp_avg"], g, s.rest1)
+        square = moving_mean.here(state["exp_avg_sq"], g * g, s.rest2)
+        stepped = value - over_root.here(mean, square, s.eps) * s.step_size
+        return stepped, {"exp_avg": mean, "exp_avg_sq": square}

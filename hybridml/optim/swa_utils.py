@@ -17,16 +17,12 @@ from ..nn.normalization import _BatchNorm, _InstanceNorm
 from ..nn.parameter import Writes, commit
 from .formulas import averaged
 from .lr_scheduler.base import LRScheduler, Number, for_groups
+from .lr_scheduler.cycles import ANNEALING
 from .optimizer import Optimizer
 from .parts import held_as, parts
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
 Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
-# How far a schedule has gone, of the share of its epochs.
-STRATEGIES: dict[str, Callable[[Tensor], Tensor]] = {
-    "cos": lambda t: (1 - xp.cos(xp.pi * t)) / 2,
-    "linear": lambda t: t,
-}
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
@@ -167,17 +163,19 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     if not norms:
         return
     training, momenta = model.training, [norm.momentum for norm in norms]
-    model.train()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None
-    with no_grad():
-        for batch in loader:
-            first = batch[0] if isinstance(batch, list | tuple) else batch
-            model(first if device is None else first.to(device))
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    model.train(training)
+    try:
+        model.train()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None
+        with no_grad():
+            for batch in loader:
+                first = batch[0] if isinstance(batch, list | tuple) else batch
+                model(first if device is None else first.to(device))
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        model.train(training)
 
 
 class SWALR(LRScheduler):
@@ -201,7 +199,7 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        if anneal_strategy not in STRATEGIES:
+        if anneal_strategy not in ANNEALING:
             raise ArgumentError(
                 f"SWALR: anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
@@ -223,10 +221,12 @@ class SWALR(LRScheduler):
         passed = self._passed(epoch)
         return wanted * passed + start * (1 - passed)
 
+    begun = following
+
     def _passed(self, epoch: Tensor) -> Tensor:
         at_once = 1 if self.anneal_epochs == 0 else 0
         share = xp.minimum(xp.maximum((epoch + at_once) / max(1, self.anneal_epochs), 0.0), 1.0)
-        return STRATEGIES[self.anneal_strategy](share)
+        return ANNEALING[self.anneal_strategy](0.0, 1.0, share)
 
 
 advise(globals())

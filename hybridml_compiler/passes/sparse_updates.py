@@ -41,7 +41,7 @@ class SparseSum:
             return None
         n = indices.aval.size
         # A pass over the table takes some 1.6 ns an element, sorting 100 ns an index, a sum 4 ns an element.
-        if n < 2 or node.aval.size < 128 * n + 8 * values.aval.size:
+        if not n or node.aval.size < 128 * n + 8 * values.aval.size:
             return None
         return SparseSum(make("reshape", indices, shape=(n,)), make("reshape", values, shape=(n, *node.shape[1:])))
 

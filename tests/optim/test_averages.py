@@ -18,17 +18,19 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
 
 
+def mean_of_all(mean: Any, x: Any, n: int) -> Any:
+    return mean + (x - mean) / (n + 1)
+
+
+def exponential(mean: Any, x: Any, n: int) -> Any:
+    return 0.75 * mean + 0.25 * x
+
+
 AVERAGES: dict[str, tuple[dict[str, Any], Callable[[Any, Any, int], Any]]] = {
-    "all": ({}, lambda mean, x, n: mean + (x - mean) / (n + 1)),
-    "all of lists": (
-        {"multi_avg_fn": swa_utils.get_swa_multi_avg_fn()},
-        lambda mean, x, n: mean + (x - mean) / (n + 1),
-    ),
-    "exponential": ({"avg_fn": swa_utils.get_ema_avg_fn(0.75)}, lambda mean, x, n: 0.75 * mean + 0.25 * x),
-    "exponential of lists": (
-        {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.75), "use_buffers": True},
-        lambda mean, x, n: 0.75 * mean + 0.25 * x,
-    ),
+    "all": ({}, mean_of_all),
+    "all of lists": ({"multi_avg_fn": swa_utils.get_swa_multi_avg_fn()}, mean_of_all),
+    "exponential": ({"avg_fn": swa_utils.get_ema_avg_fn(0.75)}, exponential),
+    "of lists": ({"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.75), "use_buffers": True}, exponential),
     "own": ({"avg_fn": lambda mean, x, n: mean + x * n}, lambda mean, x, n: mean + x * n),
 }
 
@@ -96,6 +98,9 @@ def test_statistics_of_batches_are_their_means() -> None:
     swa_utils.update_bn([(x, None) for x in batches], model)
     means = [np.array(model[0](x).detach()).mean(0) for x in batches]
     np.testing.assert_allclose(np.array(model[1].running_mean), np.mean(means, 0), rtol=1e-5, atol=1e-6)
+    assert model[1].momentum == 0.3 and not model.training
+    with pytest.raises(hm.ShapeError):
+        swa_utils.update_bn([hm.ones((4, 5))], model)
     assert model[1].momentum == 0.3 and not model.training
 
 

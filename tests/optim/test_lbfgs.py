@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,7 @@ def test_a_traced_step_runs_as_python_does() -> None:
         def step(params: Any = params, optimizer: Any = optimizer) -> Any:
             return optimizer.step(bowl(params, optimizer))
 
-        if style is hm.trace:
-            with pytest.warns(TraceWarning, match="trace the closure"):
-                step()
-        else:
+        with pytest.warns(TraceWarning, match="trace the closure") if style is hm.trace else nullcontext():
             step()
         found.append(params[0].tolist())
     assert found[0] == found[1]

@@ -50,6 +50,9 @@ SCHEDULES: dict[str, ScheduleCase] = {
     "ConstantLR": ScheduleCase(lambda s, o: s.ConstantLR(o, 0.25, 4)),
     "LinearLR": ScheduleCase(lambda s, o: s.LinearLR(o, 0.25, 0.5, 7)),
     "PolynomialLR": ScheduleCase(lambda s, o: s.PolynomialLR(o, 9, 2.0)),
+    "no epochs": ScheduleCase(
+        lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.5, 0), s.LinearLR(o, 0.5, 1.0, 0), s.PolynomialLR(o, 0)])
+    ),
     "MultiStepLR": ScheduleCase(lambda s, o: s.MultiStepLR(o, [2, 2, 5], 0.3)),
     "MultiplicativeLR": ScheduleCase(lambda s, o: s.MultiplicativeLR(o, lambda epoch: 1 - 1 / (epoch + 2))),
     "CosineAnnealingLR": ScheduleCase(lambda s, o: s.CosineAnnealingLR(o, 8, 0.05)),
@@ -77,6 +80,19 @@ SCHEDULES: dict[str, ScheduleCase] = {
     ),
     "ChainedScheduler": ScheduleCase(
         lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 5), s.ExponentialLR(o, 0.9), s.StepLR(o, 3, 0.5)])
+    ),
+    "SequentialLR after others": ScheduleCase(  # whose base rates are their own
+        lambda s, o: s.SequentialLR(
+            o, [s.LambdaLR(o, lambda epoch: (epoch + 1) / 7), s.CyclicLR(o, 0.1, 0.6, 3), s.StepLR(o, 2)], [4, 9]
+        )
+    ),
+    "SequentialLR in a chain": ScheduleCase(
+        lambda s, o: s.ChainedScheduler(
+            [s.SequentialLR(o, [s.ConstantLR(o, 0.5, 2), s.ExponentialLR(o, 0.9)], [3]), s.StepLR(o, 2, 0.5)]
+        )
+    ),
+    "ChainedScheduler of one that has begun": ScheduleCase(
+        lambda s, o: s.ChainedScheduler([s.ExponentialLR(o, 0.9), s.LinearLR(o, 0.1, total_iters=9, last_epoch=2)])
     ),
     "ChainedScheduler cosine": ScheduleCase(
         lambda s, o: s.ChainedScheduler([s.ExponentialLR(o, 0.9), s.CosineAnnealingLR(o, 6, 0.05)])
@@ -118,14 +134,12 @@ def losses() -> list[float]:
 
 def gradient_rows(name: str, first: int, last: int) -> list[list[Any]]:
     """For each step and parameter the gradient as a function of the parameter: of a bowl, with noise."""
-    drawn = [[rng(f"{name} {t} {k}").normal(size=shape) for k, shape in enumerate(shapes(name))] for t in range(last)]
-    return [
-        [
-            None if WITHOUT_GRADIENT.get(t) == k else lambda p, noise=noise: 0.5 * p + noise
-            for k, noise in enumerate(row)
-        ]
-        for t, row in enumerate(drawn)
-    ][first:]
+
+    def gradient(t: int, k: int, shape: tuple[int, ...]) -> Any:
+        noise = rng(f"{name} {t} {k}").normal(size=shape)
+        return None if WITHOUT_GRADIENT.get(t) == k else lambda p: 0.5 * p + noise
+
+    return [[gradient(t, k, shape) for k, shape in enumerate(shapes(name))] for t in range(first, last)]
 
 
 def run(tensor: Callable[[Any], Any], params: list[Any], step: Callable[[], Any], rows: list[list[Any]]) -> None:

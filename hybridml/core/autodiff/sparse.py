@@ -6,6 +6,7 @@ were looked up (more than once where they were so) and the gradient of each: mem
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -184,16 +185,17 @@ class SparseGradient:
         return self._mapped(lambda values: -values)
 
     def __mul__(self, other: Any) -> SparseGradient:
-        if isinstance(other, Tensor) and other.shape != ():
-            raise ShapeError(f"a sparse gradient is multiplied by numbers, got shape {other.shape}; use .to_dense()")
-        return self._mapped(lambda values: values * other)
+        return self._scaled(operator.mul, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> SparseGradient:
-        if isinstance(other, Tensor) and other.shape != ():
-            raise ShapeError(f"a sparse gradient is divided by numbers, got shape {other.shape}; use .to_dense()")
-        return self._mapped(lambda values: values / other)
+        return self._scaled(operator.truediv, other)
+
+    def _scaled(self, by: Any, other: Any) -> SparseGradient:
+        if (shape := getattr(other, "shape", ())) != ():
+            raise ShapeError(f"a sparse gradient is scaled by numbers, got shape {shape}; use .to_dense()")
+        return self._mapped(lambda values: by(values, other))
 
     def mul_(self, other: Any) -> SparseGradient:
         """Scales it in place by a number."""

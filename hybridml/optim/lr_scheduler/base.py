@@ -61,6 +61,10 @@ class LRScheduler:
         """The rate at `epoch` after `lr`, which other schedules or the user may have changed."""
         return self.rate(base, epoch, group)
 
+    def begun(self, lr: Number, base: float, epoch: Tensor, group: int) -> Number:
+        """The rate at `epoch` 0 where this schedule takes over from another one, which leaves `lr`."""
+        return self.rate(base, epoch, group)
+
     def others(self, epoch: Tensor) -> Writes:
         """The writes at `epoch` beside the rates."""
         return []
@@ -107,7 +111,8 @@ class LRScheduler:
         epoch = xp.asarray(float(state_dict["last_epoch"]), dtype=xp.float64, device="cpu")
         rates = state_dict.get("_last_lr") or [self.rate(base, epoch, k) for k, base in enumerate(self.base_lrs)]
         with no_grad():
-            commit([(self._epoch, epoch), *self._rates(rates), *self.others(epoch)])
+            commit([(self._epoch, epoch), *self._rates(rates)])
+            commit(self.others(epoch))  # what has gone on to this epoch already stays there
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -117,14 +122,10 @@ class LRScheduler:
         return {name: value for name, value in kept.items() if not _has_functions(value)}
 
     def _write(self, epoch: Tensor) -> None:
+        groups = zip(self.optimizer.param_groups, self.base_lrs, strict=True)
         with no_grad():
-            commit([(self._epoch, epoch), *self._rates(self._following(epoch)), *self.others(epoch)])
-
-    def _following(self, epoch: Tensor, rates: Sequence[Number] | None = None) -> list[Number]:
-        """The rates of all groups at `epoch`, after `rates` or those that are set."""
-        given = [group["lr"] for group in self.optimizer.param_groups] if rates is None else rates
-        bases = zip(given, self.base_lrs, strict=True)
-        return [self.following(lr, base, epoch, number) for number, (lr, base) in enumerate(bases)]
+            rates = [self.following(group["lr"], base, epoch, k) for k, (group, base) in enumerate(groups)]
+            commit([(self._epoch, epoch), *self._rates(rates), *self.others(epoch)])
 
     def _rates(self, rates: Sequence[Number]) -> Writes:
         groups = zip(self.optimizer.param_groups, rates, strict=True)

@@ -9,11 +9,10 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 
 from ... import arrays as xp
-from ...core.context import no_grad
 from ...core.tensor import Tensor
-from ...nn.parameter import Writes, commit
+from ...nn.parameter import Writes
 from ..optimizer import Optimizer
-from .base import LRScheduler, Number
+from .base import LRScheduler, Number, as_float64
 from .plateau import ReduceLROnPlateau
 
 
@@ -84,10 +83,22 @@ class SequentialLR(_Combined):
 
     def rate(self, base: float, epoch: Tensor, group: int) -> Number:
         first, *later = self._schedulers
-        found = first.rate(base, epoch, group)
+        found = as_float64(first.rate(base, epoch, group))
         for at, schedule in zip(self._milestones, later, strict=True):
-            found = xp.where(epoch >= at, schedule.rate(base, xp.maximum(epoch - at, 0.0), group), found)
+            own = xp.maximum(epoch - at, 0.0)
+            found = xp.where(epoch >= at, as_float64(schedule.rate(schedule.base_lrs[group], own, group)), found)
         return found
+
+    def following(self, lr: Number, base: float, epoch: Tensor, group: int) -> Number:
+        found = lr = xp.where(xp.equal(epoch, 0), base, as_float64(lr))
+        for at, schedule in zip([0, *self._milestones], self._schedulers, strict=True):
+            own, its = xp.maximum(epoch - at, 0.0), schedule.base_lrs[group]
+            begun = as_float64(schedule.begun(lr, its if at else base, own, group))
+            new = xp.where(xp.equal(own, 0), begun, schedule.following(lr, its, own, group))
+            found = xp.where(epoch >= at, new, found)
+        return found
+
+    begun = following
 
     def state_dict(self) -> dict[str, Any]:
         """The state of each schedule, with the milestones and the states of the schedules."""
@@ -128,18 +139,22 @@ class ChainedScheduler(_Combined):
             raise ArgumentError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
         super().__init__(optimizer or schedulers[0].optimizer, schedulers)
 
-    def step(self) -> None:
-        """Goes to the next epoch of all schedules and sets the rate that they have together."""
-        self._chain(self._epoch + 1, [group["lr"] for group in self.optimizer.param_groups], 1)
+    def begun(self, lr: Number, base: float, epoch: Tensor, group: int) -> Number:
+        return self._chained(base, [(schedule, epoch) for schedule in self._schedulers], group)
 
-    def _write(self, epoch: Tensor) -> None:
-        self._chain(epoch, self.base_lrs, 0)
+    def following(self, lr: Number, base: float, epoch: Tensor, group: int) -> Number:
+        # Made, it leaves the rate that its schedules have set.
+        return xp.where(xp.equal(epoch, 0), as_float64(lr), as_float64(self._chained(lr, self._own(epoch), group)))
 
-    def _chain(self, epoch: Tensor, rates: Sequence[Number], ahead: int) -> None:
-        writes: Writes = [(self._epoch, epoch)]
-        with no_grad():
-            for schedule in self._schedulers:
-                own = schedule._epoch + ahead
-                rates = schedule._following(own, rates)
-                writes += [(schedule._epoch, own), *schedule.others(own)]
-            commit([*writes, *self._rates(rates)])
+    def _chained(self, lr: Number, epochs: Sequence[tuple[LRScheduler, Tensor]], group: int) -> Number:
+        for schedule, epoch in epochs:
+            lr = schedule.following(lr, schedule.base_lrs[group], epoch, group)
+        return lr
+
+    def others(self, epoch: Tensor) -> Writes:
+        """The epochs of the schedules, and what they write beside the rate."""
+        return [w for schedule, own in self._own(epoch) for w in [(schedule._epoch, own), *schedule.others(own)]]
+
+    def _own(self, epoch: Tensor) -> list[tuple[LRScheduler, Tensor]]:
+        """The schedules, which may have begun before, with their epochs."""
+        return [(schedule, schedule._epoch + (epoch - self._epoch)) for schedule in self._schedulers]

@@ -95,7 +95,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class CyclingLR(LRScheduler):
     """Base class of schedules that cycle the momentum too: against the rate, of betas the first one.
 
-    Subclasses write ``cycled(low, high, epoch, up)``. Raises as `LRScheduler`, and ArgumentError for `cycle_momentum`
+    Subclasses write ``momentum(low, high, epoch)``. Raises as `LRScheduler`, and ArgumentError for `cycle_momentum`
     and an optimizer without momentum or betas.
     """
 
@@ -255,8 +255,10 @@ class CyclicLR(CyclingLR):
         lowest, self.max_lrs = for_groups("base_lr", optimizer, base_lr), for_groups("max_lr", optimizer, max_lr)
         if last_epoch == -1:
             for group, lr in zip(optimizer.param_groups, lowest, strict=True):
-                group["lr"] = group["initial_lr"] = lr
+                group["lr"] = lr
         super().__init__(optimizer, cycle_momentum, base_momentum, max_momentum, last_epoch)
+        self.base_lrs = lowest  # also where a schedule before it has set the initial rate
+        self._write(self._epoch)
 
     def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
         return base + (self.max_lrs[group] - base) * self._height(epoch)

@@ -103,7 +103,7 @@ class ConstantLR(FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def multiplier(self, epoch: Tensor, group: int) -> Tensor:
-        return self.factor + xp.astype(epoch >= self.total_iters, epoch.dtype) * (1 - self.factor)
+        return self.factor + xp.floor(_passed(epoch, self.total_iters)) * (1 - self.factor)
 
 
 class LinearLR(FactorLR):
@@ -137,8 +137,7 @@ class LinearLR(FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def multiplier(self, epoch: Tensor, group: int) -> Tensor:
-        share = xp.minimum(epoch / self.total_iters, 1.0)
-        return self.start_factor + (self.end_factor - self.start_factor) * share
+        return self.start_factor + (self.end_factor - self.start_factor) * _passed(epoch, self.total_iters)
 
 
 class PolynomialLR(FactorLR):
@@ -159,7 +158,12 @@ class PolynomialLR(FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def multiplier(self, epoch: Tensor, group: int) -> Tensor:
-        return (1 - xp.minimum(epoch / self.total_iters, 1.0)) ** self.power
+        return (1 - _passed(epoch, self.total_iters)) ** self.power
+
+
+def _passed(epoch: Tensor, total: int) -> Tensor:
+    """The share of `total` epochs that have passed; 0 without any, where PyTorch's rates stay at their start."""
+    return xp.minimum(epoch / total, 1.0) if total else epoch * 0
 
 
 class LambdaLR(LRScheduler):
@@ -215,3 +219,5 @@ class MultiplicativeLR(LambdaLR):
     def following(self, lr: Number, base: float, epoch: Tensor, group: int) -> Number:
         count = int(epoch)
         return lr * self.lr_lambdas[group](count) if count else lr
+
+    begun = following
