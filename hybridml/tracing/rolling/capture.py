@@ -58,7 +58,7 @@ from .histories import histories_known
 from .lists.grown import Grown, is_new, lists_of
 from .lists.of_data import DataList, lists_of_data, note_lists, refuse_lists
 from .number_types import begin_flag, compute_as_floats, computes_as_number, end_flag, finds_flags
-from .questions import Exit, Questions
+from .questions import Exit, Questions, taken_after
 from .taken import check_taken, refuse_update, take_over
 from .ways.joins import APART
 
@@ -313,7 +313,7 @@ class Capture(Questions):
                 refuse_lists(self, "a list gets some of the items of a step where it is left", self.grown)
             is_same = all(t is not None and t._array is a._array for t, a in zip(before, at, strict=True))
             if go is not None and exit.way == self.home and is_same and not any(exit.grown):
-                self.also[exit.leaves] = None
+                self.also[taken_after(questions, answers, exit)] = None
                 continue
             others = [n for n in self._others() if self.after.get(n) is not exit.objects.get(n) or n in exit.numbers]
             apart = [n for n in others if not are_one(self.after.get(n), exit.variables.get(n))]

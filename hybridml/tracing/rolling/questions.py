@@ -69,6 +69,12 @@ class Exit:
     numbers: Mapping[str, Any]  # that it has assigned before it comes to that
 
 
+def taken_after(questions: Sequence[ir.Node], answers: Sequence[bool], exit: Exit) -> ir.Node:
+    """Whether a step leaves by an exit, to which it comes by these answers alone."""
+    come = (scalar(q) if a else ir.apply(_not, [scalar(q)]) for q, a in zip(questions, answers, strict=True))
+    return reduce(lambda a, b: ir.apply(_and, [a, b]), come, exit.leaves)
+
+
 def after_tail(instructions: Sequence[dis.Instruction], variables: Mapping[str, Any]) -> dict[str, Any] | None:
     """The variables that a way out assigns; None where they are no numbers."""
     found: dict[str, Any] = {}
