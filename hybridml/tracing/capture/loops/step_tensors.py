@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -203,6 +203,16 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
     Tensor.__setitem__(self, _key(key), value)
 
 
+def _sort(self: Tensor, axis: int = -1, **options: Any) -> None:
+    self[...] = np.sort(self, axis, **options)
+
+
+def _partition(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+    tracer: Any = top_tracer()
+    tracer.loops[-1].refuse("a slice is partitioned in place, in NumPy's order")
+    raise AssertionError
+
+
 def _iter(self: Tensor) -> Iterator[Any]:
     return iterator_of(self) or map(self.__getitem__, range(len(self)))
 
@@ -224,4 +234,4 @@ _OF_PARTS |= {
     name: _method(name) for name in dir(np.ndarray)
     if name[0] != "_" and callable(getattr(np.ndarray, name)) and callable(getattr(Tensor, name, None))
     and name not in ("item", "tolist", "fill")
-}  # fmt: skip
+} | {"sort": _sort, "partition": _partition}  # fmt: skip
