@@ -38,6 +38,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ..bytecode import called_with_dtype
 from ..capture import created_arrays, python_math
 from ..capture.loops.one_memory import WHICH, root_of
+from ..capture.memory import is_element
 from ..capture.numbers import complex_numbers, perhaps
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.numbers.stored_ints import INTS
@@ -248,10 +249,11 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         numbers = [a._value() if is_program(a) and a._memory.is_traced else a for a in args]
         given = [(a, number) for a, number in zip(args, numbers, strict=True) if issubclass(type(number), Traced)]
         scalars, dtypes = [is_program(a) for a, _ in given], {number.dtype for _, number in given}
+        kinds = {is_element(number) for _, number in given}  # which of a tensor and a scalar of NumPy's it is, is asked
         loop: Any = tracer.loops[-1] if tracer.loops else None
         floats = any(type(a) is float for a in args)
         alike = (
-            len(dtypes) == 1 and all(scalars) == any(scalars) and (not floats or (loop is not None and all(scalars)))
+            len(dtypes) == len(kinds) == 1 and all(scalars) == any(scalars) and (not floats or (loop is not None and all(scalars)))
         )
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
