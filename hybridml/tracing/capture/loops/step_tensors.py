@@ -163,7 +163,7 @@ def _operator_of_scalars(own: Own, ufunc: np.ufunc, turned: bool = False) -> Own
             return NotImplemented
         given = (other, self) if turned else (self, other)
         if _has_others(given) or _are_alike(given):
-            return own(self, other)
+            return _shown(given, own(self, other))
         return _of_ufunc(self, ufunc, "__call__", *given)
 
     return of
@@ -230,8 +230,10 @@ for _name, _ufunc in (_ARITHMETIC | _COMPARISONS).items():
     if f"__i{_name}__" in OF_SCALARS:
         OF_SCALARS[f"__i{_name}__"] = OF_SCALARS[f"__{_name}__"]
 OF_SCALARS["__array_ufunc__"] = _of_scalar
-_OF_PARTS |= {
+_METHODS = {
     name: _method(name) for name in dir(np.ndarray)
     if name[0] != "_" and callable(getattr(np.ndarray, name)) and callable(getattr(Tensor, name, None))
     and name not in ("item", "tolist", "fill")
-} | {"sort": _sort, "partition": _partition}  # fmt: skip
+}  # fmt: skip
+_OF_PARTS |= _METHODS | {"sort": _sort, "partition": _partition}
+OF_SCALARS |= _METHODS | {"__array_function__": _of_function}
