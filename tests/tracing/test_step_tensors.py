@@ -31,6 +31,9 @@ CASES = [
     "row = a[i]; row[row > 0.5] = 0.25; n += (row == 0.25).sum()",
     "w[i] = np.sign(a[i] - 0.5).astype(int).max() / 3",
     "w[i] = v[i] * np.float64(0.1) + (v[i] > 0.5) / 3", "row = a[i]; e = row[1]; e += 1; s += e",
+    "a[i].sort(); w[i] = a[i][2]", "out.append(a[i, 0].astype(np.float32)); out.append(v[i].max())",
+    "out.append(np.dot(a[i], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))", "out.append(np.interp(v[i], [0, 1.0], [2, 2.1]))",
+    "w[i] = np.average(a[i], weights=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6])",
 ]  # fmt: skip
 
 
@@ -104,6 +107,12 @@ for i in range(1, 22):
 
 for i in range(22, 0, -1):
     out.append(np.abs(v[i:]) + 1)
+
+for i in range(1, 23):
+    out.append(max(x[i], v[23 - i]))
+
+for i in range(1, 23):
+    a[i].partition(2)
 """.strip().split("\n\n")
 
 

@@ -98,6 +98,17 @@ def _stand_ins(tracer: Tracer, given: Any) -> Any:
     return value_of(tracer, given, scalar=True) if is_element(given) else ProgramArray._of_step(tracer, given)
 
 
+def _as_arrays(given: Any) -> Any:
+    """What a function of tensors is given where there is nothing but NumPy's: scalars have dtypes as arrays have, and
+    floats in lists are float64."""
+    kind = type(given)
+    if kind is list and given and all(type(x) in (int, float) for x in given) and float in map(type, given):
+        return np.asarray(given)
+    if kind in (tuple, list):
+        return kind([_as_arrays(x) for x in given])
+    return Tensor.__getitem__(given, ...) if _is_numpys(given) else given
+
+
 def _shown(given: Any, result: Any) -> Any:
     """The result of a function of tensors, as NumPy's."""
     if type(result) in (tuple, list):
@@ -130,8 +141,11 @@ def _of_ufunc(self: Tensor, ufunc: np.ufunc, call: str, *inputs: Any, **kwargs: 
 
 
 def _of_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    if _has_others([args, kwargs]) or _are_alike([args, kwargs]):
-        return _shown([args, kwargs], Tensor.__array_function__(self, func, types, args, kwargs))
+    if _has_others([args, kwargs]):
+        return Tensor.__array_function__(self, func, types, args, kwargs)
+    arrays, options = _as_arrays(args), {k: v if k == "out" else _as_arrays(v) for k, v in kwargs.items()}
+    if _are_alike([arrays, options]):
+        return _shown([args, kwargs], Tensor.__array_function__(self, func, types, arrays, options))
     tracer: Any = top_tracer()
     return _as_floats(of_function(tracer, func, _stand_ins(tracer, args), _stand_ins(tracer, kwargs)))
 
