@@ -249,11 +249,13 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         numbers = [a._value() if is_program(a) and a._memory.is_traced else a for a in args]
         given = [(a, number) for a, number in zip(args, numbers, strict=True) if issubclass(type(number), Traced)]
         scalars, dtypes = [is_program(a) for a, _ in given], {number.dtype for _, number in given}
-        kinds = {is_element(number) for _, number in given}  # which of a tensor and a scalar of NumPy's it is, is asked
+        kinds = {is_element(number) for _, number in given}  # one of a tensor and a NumPy scalar is either
         loop: Any = tracer.loops[-1] if tracer.loops else None
         floats = any(type(a) is float for a in args)
         alike = (
-            len(dtypes) == len(kinds) == 1 and all(scalars) == any(scalars) and (not floats or (loop is not None and all(scalars)))
+            len(dtypes) == len(kinds) == 1
+            and all(scalars) == any(scalars)
+            and (not floats or (loop is not None and all(scalars)))
         )
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)

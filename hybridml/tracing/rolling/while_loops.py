@@ -191,7 +191,7 @@ class While(RolledLoop):
         raise StepByStep(self.place, self.changes(name), ("first",))
 
     def first_go(self) -> ir.Node:
-        """Whether there is a first step. In vain there is none: it would look up element 0 for ever (see `or_other`)."""
+        """Whether there is a first step: none in vain, which would look up element 0 for ever (see `or_other`)."""
         around = (scalar(q) for loop in self.tracer.loops for q in loop.conditions())
         return reduce(_both, around, self.first)
 
