@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +73,23 @@ def test_shapes_that_come_once_are_not_compiled() -> None:
     for _ in range(3 * WORTH):
         cache = hm.concat([cache, row_])
     assert cache.shape == (3 * WORTH + 1, 4) and len(natives(op)) == before
+
+
+def test_when_users_have_native_calls() -> None:
+    """In other tests they come sooner (see conftest.py)."""
+    program = (
+        "import sys, hybridml as hm\n"
+        "from hybridml.core.dispatch import checked, libraries\n"
+        "x, op, loaded, made = hm.ones(20), next(op for op in libraries if op.name == 'concat'), [], []\n"
+        "for k in range(4100):\n"
+        "    assert hm.concat([x, x]).tolist() == [1.0] * 40\n"
+        "    loaded.append('hybridml.tracing.function' in sys.modules)\n"
+        "    made.append(any(signature.native for signature in checked[op].values()))\n"
+        "print(loaded.index(True), made.index(True))"
+    )
+    given = [sys.executable, "-c", program]
+    said = subprocess.run(given, capture_output=True, text=True, check=True, timeout=100).stdout
+    assert [int(word) for word in said.split()] == [4096, 4096]
 
 
 def test_large_tensors_are_not_compiled_for_their_shapes() -> None:
