@@ -454,7 +454,7 @@ def test_a_result_shows_the_function_that_made_it() -> None:
      (F.leaky_relu, True), (F.gelu, True), (hm.square, True)],
 )  # fmt: skip
 def test_an_overwritten_input_is_refused_from_the_first_call_on_or_never(fn: Callable[..., Any], refused: bool) -> None:
-    """As in PyTorch: relu and tanh keep their result, gelu its input. The programs come later."""
+    """relu and tanh keep their result, gelu its input, as PyTorch's do, before there are programs of them too."""
     for _ in range(40):
         w = hm.ones((3, 5), requires_grad=True)
         x = w * 2.0

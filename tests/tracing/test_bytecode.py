@@ -30,7 +30,7 @@ def test_stack_effects_are_kept() -> None:
 
 
 class Reads:
-    """What notes where the code is that reads an item of it."""
+    """A sequence that notes at which instruction the code is that reads an item of it."""
 
     def __init__(self) -> None:
         self.places: list[tuple[Any, int]] = []

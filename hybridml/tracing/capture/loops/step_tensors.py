@@ -33,12 +33,12 @@ Own = Callable[..., Any]
 
 
 def is_part(value: Any) -> bool:
-    """Whether a value is such a tensor."""
+    """Whether a value is a tensor that stands for an array of NumPy's."""
     return issubclass(type(value), Traced) and type(value).is_part
 
 
 def part(tracer: Tracer, t: Tensor) -> Tensor:
-    """Makes a tensor of floats such a part."""
+    """Makes a tensor of floats stand for an array of NumPy's, in place."""
     _class.__set__(t, _parts(tracer.cls))  # type: ignore[arg-type]  # mypy knows no hash of a class
     return t
 
@@ -87,7 +87,7 @@ def _is_double(x: Any) -> bool:
 
 
 def _stand_ins(tracer: Tracer, given: Any) -> Any:
-    """Stand-ins of arrays and scalars in the places of tensors."""
+    """What is given, with stand-ins of arrays and scalars in the places of tensors."""
     kind = type(given)
     if kind in (tuple, list):
         return kind([_stand_ins(tracer, x) for x in given])
@@ -170,7 +170,7 @@ def _of_scalar(self: Tensor, ufunc: np.ufunc, call: str, *inputs: Any, **kwargs:
 
 
 def _operator_of_scalars(own: Own, ufunc: np.ufunc, turned: bool = False) -> Own:
-    """An operator of scalars, which leaves what is beside an array to that."""
+    """An operator of scalars, which leaves it to an array beside them to compute."""
 
     def of(self: Tensor, other: Any) -> Any:
         if issubclass(type(other), ProgramArray) or is_part(other):
