@@ -109,10 +109,17 @@ for i in range(22, 0, -1):
     out.append(np.abs(v[i:]) + 1)
 
 for i in range(1, 23):
-    out.append(max(x[i], v[23 - i]))
+    a[i].partition(2); out.append(max(x[i], v[23 - i]))
+
+while lo < 20:
+    while lo < 20 and (x[lo] < 0.5 or x[lo] > 0.9): lo += 1
+    n += 1; lo += 1
 
 for i in range(1, 23):
-    a[i].partition(2)
+    j = 0
+    if x[i] > 0.5:
+        while x[(i + j) % 24] > 0.3: j += 1
+    w[i] = j
 """.strip().split("\n\n")
 
 
