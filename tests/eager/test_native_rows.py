@@ -75,8 +75,7 @@ def test_shapes_that_come_once_are_not_compiled() -> None:
     assert cache.shape == (3 * WORTH + 1, 4) and len(natives(op)) == before
 
 
-def test_when_users_have_native_calls() -> None:
-    """In other tests they come sooner (see conftest.py)."""
+def test_when_users_have_native_calls() -> None:  # in other tests sooner (see conftest.py)
     program = """import sys, hybridml as hm
 x, calls = hm.ones(20), 1
 while hm.concat([x, x]).tolist() == [1.0] * 40 and "hybridml.tracing.function" not in sys.modules: calls += 1

@@ -119,8 +119,7 @@ for i in range(1, 23):
     j = 0
     if x[i] > 0.5:
         while x[(i + j) % 24] > 0.3: j += 1
-    w[i] = j
-""".strip().split("\n\n")
+    w[i] = j""".strip().split("\n\n")
 
 
 @pytest.mark.parametrize("lines", NESTS)

@@ -150,30 +150,11 @@ def _of_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) ->
     return _as_floats(of_function(tracer, func, _stand_ins(tracer, args), _stand_ins(tracer, kwargs)))
 
 
-def _operator(own: Own, ufunc: np.ufunc, turned: bool = False) -> Own:
-    """An operator of parts."""
+def _operator(own: Own, ufunc: np.ufunc, turned: bool, of_scalars: bool) -> Own:
+    """An operator of parts, or of scalars, which leave it to an array beside them."""
 
     def of(self: Tensor, other: Any) -> Any:
-        given = (other, self) if turned else (self, other)
-        if _has_others(given) or _are_alike(given):
-            return _shown(given, own(self, other))
-        return _of_ufunc(self, ufunc, "__call__", *given)
-
-    return of
-
-
-def _of_scalar(self: Tensor, ufunc: np.ufunc, call: str, *inputs: Any, **kwargs: Any) -> Any:
-    """A ufunc of scalars: beside an array it gives an array."""
-    if any(issubclass(type(x), ProgramArray) or is_part(x) for x in inputs) or not _are_alike(inputs):
-        return _of_ufunc(self, ufunc, call, *inputs, **kwargs)
-    return Tensor.__array_ufunc__(self, ufunc, call, *inputs, **kwargs)
-
-
-def _operator_of_scalars(own: Own, ufunc: np.ufunc, turned: bool = False) -> Own:
-    """An operator of scalars, which leaves it to an array beside them to compute."""
-
-    def of(self: Tensor, other: Any) -> Any:
-        if issubclass(type(other), ProgramArray) or is_part(other):
+        if of_scalars and (issubclass(type(other), ProgramArray) or is_part(other)):
             return NotImplemented
         given = (other, self) if turned else (self, other)
         if _has_others(given) or _are_alike(given):
@@ -240,14 +221,13 @@ _OF_PARTS |= {name: property(_unary(getattr(Tensor, name).fget)) for name in _VI
 for _name, _ufunc in (_ARITHMETIC | _COMPARISONS).items():
     for _slot in (f"__{_name}__", f"__r{_name}__")[: 1 + (_name in _ARITHMETIC)]:
         _given = getattr(Tensor, _slot), _ufunc, _slot[:3] == "__r"
-        _OF_PARTS[_slot], OF_SCALARS[_slot] = _operator(*_given), _operator_of_scalars(*_given)
+        _OF_PARTS[_slot], OF_SCALARS[_slot] = (_operator(*_given, of_scalars) for of_scalars in (False, True))
     if f"__i{_name}__" in OF_SCALARS:
         OF_SCALARS[f"__i{_name}__"] = OF_SCALARS[f"__{_name}__"]
-OF_SCALARS["__array_ufunc__"] = _of_scalar
 _METHODS = {
     name: _method(name) for name in dir(np.ndarray)
     if name[0] != "_" and callable(getattr(np.ndarray, name)) and callable(getattr(Tensor, name, None))
     and name not in ("item", "tolist", "fill")
 }  # fmt: skip
 _OF_PARTS |= _METHODS | {"sort": _sort, "partition": _partition}
-OF_SCALARS |= _METHODS | {"__array_function__": _of_function}
+OF_SCALARS |= _METHODS | {"__array_ufunc__": _of_ufunc, "__array_function__": _of_function}

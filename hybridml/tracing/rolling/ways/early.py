@@ -9,24 +9,9 @@ from types import CodeType
 from ..code_loops import Flow, Position, flow_of, is_question
 
 _ONLY_COMPUTE = (
-    "PUSH_NULL",
-    "KW_NAMES",
-    "NOP",
-    "CACHE",
-    "EXTENDED_ARG",
-    "COMPARE_OP",
-    "LOAD_",
-    "BINARY_",
-    "UNARY_",
-    "BUILD_",
-    "TO_BOOL",
-    "PRECALL",
-    "JUMP_",
-    "NOT_TAKEN",
-    "COPY",
-    "SWAP",
-    "CALL",
-)
+    "PUSH_NULL", "KW_NAMES", "NOP", "CACHE", "EXTENDED_ARG", "COMPARE_OP", "LOAD_", "BINARY_", "UNARY_", "BUILD_",
+    "TO_BOOL", "PRECALL", "JUMP_", "NOT_TAKEN", "COPY", "SWAP", "CALL",
+)  # fmt: skip
 PURE = frozenset(("len", "abs", "min", "max"))  # functions of Python's that a condition may call in vain
 
 
