@@ -87,7 +87,7 @@ def _is_double(x: Any) -> bool:
 
 
 def _stand_ins(tracer: Tracer, given: Any) -> Any:
-    """What is given, with stand-ins of arrays and scalars in the places of tensors."""
+    """Returns what is given, with stand-ins of arrays and scalars in the places of tensors."""
     kind = type(given)
     if kind in (tuple, list):
         return kind([_stand_ins(tracer, x) for x in given])
@@ -99,7 +99,7 @@ def _stand_ins(tracer: Tracer, given: Any) -> Any:
 
 
 def _as_arrays(given: Any) -> Any:
-    """What a function of tensors is given where there is nothing but NumPy's: scalars have dtypes as arrays have, and
+    """Arguments for a function of tensors where all are NumPy's: scalars have dtypes as arrays have, and
     floats in lists are float64."""
     kind = type(given)
     if kind is list and given and all(type(x) in (int, float) for x in given) and float in map(type, given):
