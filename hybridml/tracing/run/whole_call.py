@@ -17,6 +17,7 @@ from .compiled_path import array_of, owner_of
 from .epilogue import returned
 from .placed import PlacedExecutable
 
+_MOST_PAIRS = 256  # of tensors that are to be apart, 20 ns each: at 600 the call in Python is as fast
 callers: list[CodeType] = []  # of a function's native call: the code that users call
 
 
@@ -40,6 +41,8 @@ def whole_call(fast: Any, end: Any) -> Callable[..., Any] | None:
     others = partial(_otherwise, ref(fast)) if updated else missed
     tensors = (*fast.arrays, *number.values())
     apart = {(j, k) for j in updated for k in tensors if min(j, k) < len(fast.specs) and j != k}
+    if len(apart) > _MOST_PAIRS:
+        return None
     entry: Callable[..., Any] = fast.native_of(
         executable, (), captured, fallback=others, results=parts[0], is_tuple=parts[1],
         updated=tuple(sorted(updated)), apart=tuple(sorted(apart)), stamps=_stamps() if updated else None,
