@@ -79,6 +79,51 @@ loss(hm.random.uniform((2, 3, 16, 16))).backward()
 `hm.pad` has NumPy's modes and order of axes, `hm.nn.functional.pad` PyTorch's.
 """
 
+COMPUTED_WEIGHTS = """\
+
+A parameter can be a function of others. `parametrize` puts a module on it, `parametrizations` are the known ones, and
+`prune` masks elements out. Such an attribute is computed where it is read, in both styles; what is trained are its
+originals, under PyTorch's keys of the state dict. The layer's class stays, and it can be copied, pickled and saved.
+
+```python
+class Positive(nn.Module):
+    def forward(self, x):
+        return nn.functional.softplus(x)
+
+    def right_inverse(self, weight):                  # the original of a weight, to begin with and to assign
+        return hm.log(hm.expm1(weight))
+
+
+mixer = nn.Linear(4, 4)
+mixer.weight = nn.Parameter(hm.full((4, 4), 0.25))
+nn.utils.parametrize.register_parametrization(mixer, "weight", Positive())
+rotation = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4, bias=False))
+last = nn.utils.prune.l1_unstructured(nn.Linear(4, 1), "weight", amount=0.5)
+model = nn.Sequential(mixer, rotation, last)
+optimizer = hm.optim.Adam(model.parameters(), lr=0.1)
+
+
+@hm.trace
+def step(x, y):
+    optimizer.zero_grad()
+    error = nn.functional.mse_loss(model(x), y)
+    error.backward()
+    optimizer.step()
+    return error
+
+
+x = hm.random.normal((32, 4))
+first, *_, end = [step(x, x.sum(dim=1, keepdim=True)).item() for _ in range(30)]
+assert end < first and bool((mixer.weight > 0).all()) and int((last.weight == 0).sum()) == 2
+assert hm.allclose(rotation.weight @ rotation.weight.T, hm.eye(4), atol=1e-5)
+print([name for name in model.state_dict() if name[0] == "2"])
+nn.utils.parametrize.remove_parametrizations(mixer, "weight")     # a parameter again, of the present value
+```
+
+`parametrize.cached()` computes each such weight once in a block, as for the cell of a recurrent network; it goes inside
+of a traced function. Registering, removing and pruning are done outside, and a traced function is traced again then.
+"""
+
 
 class Row(Protocol):
     """What a page needs of a row of ``hybridml_compiler.ops.table.OPS``."""
@@ -172,9 +217,12 @@ def layers_page() -> str:
             about = inspect.getdoc(sys.modules[file]) or ""
             parts += [f"\n{cell(about)}\n", "| name | meaning |", "|---|---|"]
             parts += [f"| `{call(*row)}` | {cell(inspect.getdoc(row[1]) or '')} |" for row in files[file]]
-    parts += ["\n## `hm.nn.utils`\n", "| name | meaning |", "|---|---|"]
-    utils = [(name, getattr(nn.utils, name)) for name in nn.utils.__all__ if name != "rnn"]
-    utils += [(f"rnn.{name}", getattr(nn.utils.rnn, name)) for name in nn.utils.rnn.__all__]
+    parts += ["\n## `hm.nn.utils`", COMPUTED_WEIGHTS, "| name | meaning |", "|---|---|"]
+    found = {name: getattr(nn.utils, name) for name in nn.utils.__all__}
+    utils = [row for row in found.items() if not inspect.ismodule(row[1])]
+    for file, module in found.items():
+        if inspect.ismodule(module):
+            utils += [(f"{file}.{name}", getattr(module, name)) for name in module.__all__]
     parts += [f"| `{call(*row)}` | {cell(inspect.getdoc(row[1]) or '')} |" for row in utils]
     return "\n".join(parts) + "\n"
 

@@ -33,7 +33,10 @@ def test_everything_public_is_described(package: str) -> None:
 
 # --- what a docstring says -------------------------------------------------------------------------------------------
 
-DESCRIBED = (*PACKAGES, "nn.init", "nn.quantized", "nn.utils", "nn.utils.rnn")
+DESCRIBED = (
+    *PACKAGES, "nn.init", "nn.quantized", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize",
+    "nn.utils.prune", "nn.utils.rnn",
+)  # fmt: skip
 # First words of a fragment: "Of a slot." names no value, "Bytes per slot." does.
 FRAGMENTS = ("Are", "As", "Does", "Has", "How", "Is", "Of", "See", "That", "Those", "What", "Where", "Which")
 SHAPE = re.compile(r"(?<!\w)\((\.\.\.|\w+,)")  # (...), (n, c), (k,): not the arguments of a call

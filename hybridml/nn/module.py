@@ -2,8 +2,9 @@
 
 Attributes are ordinary entries of the instance's ``__dict__``; ``_kinds`` remembers which of them are parameters,
 buffers and modules, and in which order they came. So reading ``self.weight`` costs what reading any attribute costs.
-``_kinds`` and ``_hooks`` are replaced, never changed: a traced function watches the entries that it has seen, and would
-not notice a new key in a dict.
+``_kinds``, ``_hooks`` and ``_computed``, the rules of attributes that are computed where they are read (see
+utils/computed.py), are replaced, never changed: a traced function watches the entries that it has seen, and would not
+notice a new key in a dict.
 """
 
 from __future__ import annotations
@@ -75,10 +76,17 @@ class Module:
     training: bool
     _kinds: dict[str, Kind]
     _hooks: dict[str, dict[RemovableHook, Callable[..., Any]]] | None
+    _computed: dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute of a traced `forward`: `hm.trace(module).cache_info()`. Raises AttributeError for any other."""
-        traced = vars(self).get("forward")
+        """An attribute that a rule computes, or one of a traced `forward`: `hm.trace(module).cache_info()`.
+
+        Raises AttributeError for any other.
+        """
+        own = vars(self)
+        if name in own.get("_computed", ()):
+            return own["_computed"][name].read(self, name)
+        traced = own.get("forward")
         if traced is not None and name[:1] != "_" and hasattr(type(traced), name):
             return getattr(traced, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
@@ -121,6 +129,8 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if self.__dict__.get(name, self) is value:  # `train()` every step: nothing changed, nothing to check again
             return
+        if name in self.__dict__.get("_computed", ()):
+            return self._computed[name].write(self, name, value)
         if issubclass(type(value), Tensor | Module) or name in self.__dict__.get("_kinds", ()):
             self._register(name, value)
         object.__setattr__(self, name, value)
@@ -375,6 +385,8 @@ class Module:
         each key whose tensor has another shape or kind of dtype.
         """
         own = self._state_targets("")
+        if older := self._older_keys(""):
+            state_dict = {k if older.get(k, k) in state_dict else older[k]: v for k, v in state_dict.items()}
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
         if strict and (missing or unexpected):
@@ -412,6 +424,11 @@ class Module:
         for name, child in self.named_children():
             found.update(child._state_targets(f"{prefix}{name}."))
         return found
+
+    def _older_keys(self, prefix: str) -> dict[str, str]:
+        """Key of today by one that older state dicts may have in its place."""
+        children = self.named_children()
+        return {old: key for n, child in children for old, key in child._older_keys(f"{prefix}{n}.").items()}
 
     # --- hooks and text ---------------------------------------------------------------------------------------------
 

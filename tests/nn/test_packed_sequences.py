@@ -121,3 +121,21 @@ def test_normalisation_is_folded_into_weights(layer: Any, norm: Any, shape: tupl
     assert fused is not layer
     norm.train()
     layer.train()
+
+
+def test_folded_weights_keep_the_dtype_and_whether_they_are_trained() -> None:
+    frozen = nn.Linear(2, 3).bfloat16().requires_grad_(False)
+    norm = [hm.tensor([1.0, 2.0, 3.0]), hm.tensor([3.0, 8.0, 15.0]), 1.0, hm.ones(3), None]
+    weight, bias = nn.utils.fuse_linear_bn_weights(frozen.weight, frozen.bias, *norm)
+    assert weight.dtype == bias.dtype == hm.bfloat16 and not weight.requires_grad and isinstance(weight, nn.Parameter)
+    expected = (frozen.weight.float().numpy() / [[2.0], [3.0], [4.0]]).astype("f4")
+    np.testing.assert_allclose(weight.float().numpy(), expected, rtol=1e-2)
+
+
+def test_layers_without_initial_values_and_unpacked_sequences() -> None:
+    layer = nn.utils.skip_init(nn.Conv2d, 2, 3, kernel_size=3, bias=False)
+    assert layer.weight.shape == (3, 2, 3, 3) and layer.weight.device == "cpu" and layer.weight.requires_grad
+    assert nn.utils.skip_init(nn.Linear, 2, 3, device="meta").weight.device == "meta"
+    given = [hm.tensor([1.0]), hm.tensor([2.0, 3.0, 4.0]), hm.tensor([5.0, 6.0])]
+    found = rnn.unpack_sequence(rnn.pack_sequence(given, enforce_sorted=False))
+    assert [x.tolist() for x in found] == [x.tolist() for x in given]

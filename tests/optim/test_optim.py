@@ -206,6 +206,8 @@ def test_clip_grad_norm_is_pytorchs() -> None:
     assert nn.utils.clip_grad_norm_(params, 1.0).item() == 5
     assert params[0].grad is grad  # scaled in place
     np.testing.assert_allclose(grad.numpy(), [0.6, 0], rtol=1e-6)
+    assert nn.utils.get_total_norm([p.grad for p in params[:2]], 1.0).item() == pytest.approx(1.4)
+    nn.utils.clip_grads_with_norm_(params, 4.0, hm.tensor(2.0))  # nothing is made larger
     assert optim.clip_grad_norm_(params, 10.0).item() == pytest.approx(1)
     np.testing.assert_allclose(params[1].grad.item(), 0.8, rtol=1e-6)
     assert optim.clip_grad_norm_(params, 1.0, norm_type=float("inf")).item() == pytest.approx(0.8)
@@ -213,6 +215,9 @@ def test_clip_grad_norm_is_pytorchs() -> None:
     params[0].grad = hm.asarray([float("nan"), 0.0])
     with pytest.raises(hm.GradientError, match="nan"):
         optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
+    nn.utils.clip_grads_with_norm_(params[1], 0.4, hm.tensor(0.8))
+    assert params[1].grad.item() == pytest.approx(0.4, rel=1e-5)
+    params[1].grad = hm.asarray(0.8)
     optim.clip_grad_value_(params[1], 0.5)
     assert params[1].grad.item() == 0.5
 

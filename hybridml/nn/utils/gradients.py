@@ -29,19 +29,43 @@ def clip_grad_norm_(
     >>> clip_grad_norm_([w], 1.0).item()
     10.0
     """
+    found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    with no_grad():
+        total = _total("clip_grad_norm_", _grads(found), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(found, max_norm, total)
+    return total
+
+
+def clip_grads_with_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor) -> None:
+    """Scales all gradients in place as `clip_grad_norm_` does for a joint norm `total_norm` (), which is given.
+
+    >>> w = hm.tensor([3.0, 4.0], requires_grad=True)
+    >>> w.sum().backward()
+    >>> clip_grads_with_norm_([w], 1.0, hm.tensor(4.0))
+    >>> [round(g, 4) for g in w.grad.tolist()]
+    [0.25, 0.25]
+    """
     grads = _grads(parameters)
     with no_grad():
-        total = _norm([grad.distinct() if type(grad) is SparseGradient else grad for grad in grads], norm_type)
-        if error_if_nonfinite and not math.isfinite(float(total)):
-            raise GradientError(f"clip_grad_norm_: the norm of the gradients is {float(total)}; nothing was scaled")
         # The 1e-6 is PyTorch's: it keeps a norm of zero from dividing.
-        scale = xp.minimum(max_norm / (total + 1e-6), 1)
+        scale = xp.minimum(max_norm / (total_norm + 1e-6), 1)
         dense = [grad for grad in grads if type(grad) is not SparseGradient]
         commit([(grad, grad * xp.astype(scale, grad.dtype)) for grad in dense])
         for grad in grads:
             if type(grad) is SparseGradient:
                 grad.mul_(xp.astype(scale, grad.dtype))
-    return total
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """The norm () of tensors of any shapes as one vector; GradientError for one that is not finite, if that is asked.
+
+    >>> get_total_norm([hm.tensor([3.0]), hm.tensor([[4.0]])]).item()
+    5.0
+    """
+    found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return _total("get_total_norm", found, norm_type, error_if_nonfinite)
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
@@ -98,6 +122,13 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Any]:
     return [parameter.grad for parameter in found if parameter.grad is not None]
 
 
+def _total(what: str, grads: list[Any], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    total = _norm([grad.distinct() if type(grad) is SparseGradient else grad for grad in grads], norm_type)
+    if error_if_nonfinite and not math.isfinite(float(total)):
+        raise GradientError(f"{what}: the norm of the gradients is {float(total)}; nothing was scaled")
+    return total
+
+
 def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     if not grads:
         return xp.zeros(())
@@ -111,4 +142,7 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     return xp.stack(powers).sum() ** (1 / norm_type)
 
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
+__all__ = [
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm", "parameters_to_vector",
+    "vector_to_parameters",
+]  # fmt: skip

@@ -66,6 +66,16 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     return [rows[k, :n] for k, n in enumerate(_lengths(lengths, rows.shape[0], rows.shape[1], "unpad_sequence"))]
 
 
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences (length, ...) of a packed one, in the order that they came in.
+
+    >>> [x.tolist() for x in unpack_sequence(pack_sequence([hm.tensor([1]), hm.tensor([2, 3])], enforce_sorted=False))]
+    [[1], [2, 3]]
+    """
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
@@ -166,5 +176,6 @@ def _lengths(lengths: Any, count: int, steps: int, name: str) -> list[int]:
 
 
 __all__ = [
-    "PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence", "unpad_sequence",
+    "PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence", "unpack_sequence",
+    "unpad_sequence",
 ]  # fmt: skip
